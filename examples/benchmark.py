@@ -2,13 +2,12 @@
 
     mpirun -np 2 python benchmark.py --model resnet50 --batch-size 32
 
-The data are random and stay in memory, so that only computation and communication are measured;
---data reads JPEG images from TFRecord files instead. After some steps that are not measured, each
-of --rounds rounds of --steps steps gives one figure. The result is their mean with a 95 %
-confidence interval.
+The data are random and stay in memory, so that only computation and communication are measured.
+After some steps that are not measured, each of --rounds rounds of --steps steps gives one figure.
+The result is their mean with a 95 % confidence interval.
 
 The last line that rank 0 prints is `RESULT` and a JSON object. Exit status: 0 if the benchmark
-succeeded; 1 if the data cannot be used or the loss is not a number; 2 if an argument is invalid.
+succeeded; 1 if the loss is not a number; 2 if an argument is invalid.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import horovod.tensorflow as hvd
@@ -95,58 +93,6 @@ def make_batch(model: keras.Model, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     return generator.uniform(shape), labels
 
 
-def own_files(folder: Path) -> list[str]:
-    """Return the TFRecord files of this rank. Raises SystemExit if they cannot be used."""
-    files = sorted(path for path in folder.glob("*") if path.is_file())
-    if not files:
-        raise SystemExit(f"{folder}: no files: name the folder that has the TFRecord files")
-    if len(files) < hvd.size():
-        raise SystemExit(
-            f"{folder}: {len(files)} files for {hvd.size()} ranks, each of which needs one: write "
-            "more files, or use fewer ranks"
-        )
-    own = files[hvd.rank() :: hvd.size()]
-    for file in own:
-        size, end = file.stat().st_size, 0
-        with file.open("rb") as records:
-            while end < size:
-                records.seek(end)
-                # A record is its length, a checksum, its bytes, and another checksum.
-                end += 16 + int.from_bytes(records.read(8), "little")
-        if end != size or not size:
-            raise SystemExit(
-                f"{file}: its {size} bytes do not end with a record: it is half written, or no "
-                "TFRecord file: copy or write it again"
-            )
-    return [str(file) for file in own]
-
-
-def read_batches(
-    options: argparse.Namespace, model: keras.Model
-) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Read batches of JPEG images from the TFRecord files of a folder, a part for each rank.
-
-    The records have the keys image/encoded and image/class/label, as those of ImageNet do.
-    """
-    keys = {
-        "image/encoded": tf.io.FixedLenFeature([], tf.string),
-        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
-    }
-
-    def decode(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        entry = tf.io.parse_single_example(record, keys)
-        image = tf.io.decode_jpeg(entry["image/encoded"], channels=3)
-        image = tf.image.resize(image, model.input_shape[1:3]) / 255.0
-        return image, entry["image/class/label"] % CLASSES
-
-    own = tf.data.Dataset.from_tensor_slices(own_files(Path(options.data))).repeat()
-    records = own.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
-    batches = records.map(decode, num_parallel_calls=tf.data.AUTOTUNE).batch(
-        options.batch_size, drop_remainder=True
-    )
-    return iter(batches.prefetch(tf.data.AUTOTUNE))
-
-
 def make_step(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Return a function that makes one training step and returns the loss."""
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -191,16 +137,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         model = make_image_model(options.model, options.image_size)
     step = make_step(model)
     batch = make_batch(model, options.batch_size)
-    batches = read_batches(options, model) if options.data else iter(lambda: batch, None)
     for _ in range(options.warmup):
-        loss = step(*next(batches))
+        loss = step(*batch)
     figures = []
     for number in range(options.rounds):
         # Horovod: no rank begins a round while another one is still in the one before.
         hvd.allreduce(tf.zeros(1), name="round")
         began = time.perf_counter()
         for _ in range(options.steps):
-            loss = step(*next(batches))
+            loss = step(*batch)
         value = float(loss)
         figures.append(options.batch_size * options.steps / (time.perf_counter() - began))
         made = options.warmup + (number + 1) * options.steps
@@ -250,11 +195,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--warmup", type=positive, default=10, help="steps before the first round")
     parser.add_argument("--rounds", type=positive, default=10)
     parser.add_argument("--steps", type=positive, default=10, help="steps of a round")
-    parser.add_argument("--data", help="folder with TFRecord files (default: random data)")
-    options = parser.parse_args()
-    if options.data and options.model in TEXT_MODELS:
-        parser.error(f"--data has images, which {options.model} does not take")
-    return options
+    return parser.parse_args()
 
 
 def main() -> int:

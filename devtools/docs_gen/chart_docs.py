@@ -14,12 +14,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
-from devtools.docs_gen.generated import replace_section
+from devtools.docs_gen.generated import replace_sections
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
-TABLE_START = "<!-- values table: generated from values.source.yaml by `make generate` -->"
-TABLE_END = "<!-- end of the values table -->"
 # The longest line with a description; templates have the same limit.
 WIDTH = 120
 # What a key may declare as its hash.
@@ -209,5 +207,5 @@ def generated_texts() -> dict[Path, str]:
         templates / "run" / "_hashes.tpl": render_template(
             "hashes", {key: declared for key, declared in hashes.items() if declared != "none"}
         ),
-        readme: replace_section(readme, TABLE_START, render_table(source), TABLE_END),
+        readme: replace_sections(readme, {"values table": render_table(source)}),
     }

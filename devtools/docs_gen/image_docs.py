@@ -11,17 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.common.errors import ImageError
-from devtools.docs_gen.generated import replace_section
+from devtools.docs_gen.generated import replace_sections
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.proof import AGED, PRESENT, proof_state, read
 
-START = "<!-- parameters: generated from images/versions.yaml by `make generate` -->"
-END = "<!-- end of the parameters -->"
 PAGE = ROOT / "docs" / "images.md"
-PROOFS = (
-    "<!-- tests: generated from images/versions.yaml and images/*/proof.yaml by `make generate` -->"
-)
-END_OF_PROOFS = "<!-- end of the tests -->"
 
 
 def parameter_tables(image: Image) -> str:
@@ -79,8 +73,8 @@ def generated_texts() -> dict[Path, str]:
     """
     images = load_catalogue()
     readmes = {
-        (file := image.folder / "README.md"): replace_section(
-            file, START, parameter_tables(image), END
+        (file := image.folder / "README.md"): replace_sections(
+            file, {"parameters": parameter_tables(image)}
         )
         for image in images.values()
         if image.framework
@@ -89,7 +83,7 @@ def generated_texts() -> dict[Path, str]:
         proofs = proof_table(images)
     except ImageError as error:
         sys.exit(f"image_docs: {error}")
-    return readmes | {PAGE: replace_section(PAGE, PROOFS, proofs, END_OF_PROOFS)}
+    return readmes | {PAGE: replace_sections(PAGE, {"tests": proofs})}
 
 
 def differs_only_in_age(page: Path, text: str) -> bool:

@@ -148,9 +148,11 @@ def _with_usual_layout(name: str, entry: Mapping[str, Any], root: Path) -> dict[
     }
     if (root / folder / "toolkit.in").exists():
         locks[f"{folder}/toolkit.in"] = Lock.COMPLETE.value
+    # Where the toolchain.py of its folder finds CUDA's compiler.
+    nvidia = ["images/nvidia"] if "nccl" in entry.get("features", ()) else []
     return {
         "context": "images",
-        "contents": ["images/common", folder],
+        "contents": ["images/common", folder, *nvidia],
         "dockerfile": "images/common/Dockerfile",
         "locks": locks,
         **entry,

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import selectors
+import contextlib
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO
 
 import psutil
 
 from devtools.common.errors import LocalkubeError
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
+from devtools.localkube.health import read_status
 from devtools.localkube.instance import Instance
 from devtools.localkube.kubectl import kubectl
 from devtools.localkube.link import NODE_INTERFACE, connect
@@ -28,6 +26,8 @@ from devtools.localkube.record import ProcessIdentity, Record
 
 # A node is Ready after 5 to 10 s, and after several times that on a busy machine.
 START_SECONDS = 120.0
+# Seconds between two looks at what the node has written.
+PAUSE_SECONDS = 0.02
 # How often one process may exit while the cluster starts.
 MAX_EXITS = 3
 # The environment of the node's processes: no proxy settings, no kubeconfig of the user.
@@ -58,10 +58,10 @@ class Boot:
         self.instance = instance
         self.processes = all_processes(instance, kube, coredns)
         self.probes = {process.name: process.ready for process in self.processes}
-        self.deadline = time.monotonic() + START_SECONDS
+        self.began = time.monotonic()
+        self.deadline = self.began + START_SECONDS
         self.log = instance.logs / "node.log"
         self.ready: set[str] = set()
-        self.exits: dict[str, int] = {}
 
     def run(self) -> None:
         """Returns when a pod can be created and will run. Raises LocalkubeError when the cluster
@@ -79,36 +79,34 @@ class Boot:
         cgroups.create(instance.cgroup, roots)
         for directory in TMPFS_DIRECTORIES:
             Path(directory).mkdir(parents=True, exist_ok=True)
-        holder, stdin = self._start_node()
-        self.events.next()  # the node runs, and waits for its network interface
-        init = psutil.Process(holder.pid).children()[0].pid
+        holder = self.holder = self._start_node()
+        while not (children := psutil.Process(holder.pid).children()):
+            self._pause()
+        init = children[0].pid
         Record(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
         cgroups.join_daemons(instance.cgroup, roots, [holder.pid, init])
         connect(instance, init)
-        stdin.write(b"go\n")
-        stdin.close()
+        if holder.stdin:
+            with contextlib.suppress(BrokenPipeError), holder.stdin:
+                holder.stdin.write(b"go\n")
         self._wait_until_usable()
 
-    def _start_node(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-        """Starts process 1 of new namespaces. Returns the unshare process and the pipe on which
+    def _start_node(self) -> subprocess.Popen[bytes]:
+        """Starts process 1 of new namespaces. Returns the unshare process, on whose standard input
         process 1 waits for "go".
         """
         plan = self.instance.run / "plan.json"
         self._plan().write(plan)
         program = [sys.executable, "-m", "devtools.localkube.node", str(plan)]
         with self.log.open("a") as log:
-            holder = subprocess.Popen(
+            return subprocess.Popen(
                 ["unshare", *NAMESPACES, "--fork", "--kill-child", *program],
                 cwd=Path(__file__).parents[2],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        if holder.stdin is None or holder.stdout is None:
-            raise RuntimeError("Popen made no pipes although it was asked to")
-        self.events = Events(holder.stdout, self.deadline, self.log)
-        return holder, holder.stdin
 
     def _plan(self) -> Plan:
         instance = self.instance
@@ -140,50 +138,28 @@ class Boot:
 
     def _wait_until_ready(self, name: str) -> None:
         while name not in self.ready:
-            event = self.events.next()
-            process = str(event["name"])
-            if event["event"] == "ready":
-                self.ready.add(process)
-                if self.probes[process]:
-                    console.print(f"        {process} ready after {event['at']:.1f} s")
-            elif event["event"] == "ended":
-                self.exits[process] = self.exits.get(process, 0) + 1
-                if self.exits[process] >= MAX_EXITS:
+            self._pause()
+            for process, state in read_status(self.instance).items():
+                if state["ready"] and process not in self.ready:
+                    self.ready.add(process)
+                    if self.probes[process]:
+                        seconds = time.monotonic() - self.began
+                        console.print(f"        {process} ready after {seconds:.1f} s")
+                if state["restarts"] >= MAX_EXITS:
                     log = self.instance.logs / f"{process}.log"
                     raise LocalkubeError(
-                        f"{process} exited {MAX_EXITS} times ({event['exit']}); {tail(log)}",
+                        f"{process} exited {MAX_EXITS} times ({state['lastExit']}); {tail(log)}",
                         "fix what the log names and run `up` again; `down` before that removes the"
                         " cluster's state",
                     )
 
-
-class Events:
-    """The events that the node reports, one JSON object a line."""
-
-    def __init__(self, pipe: IO[bytes], deadline: float, log: Path) -> None:
-        self.descriptor = pipe.fileno()
-        self.pipe = pipe
-        self.deadline = deadline
-        self.log = log
-        self.buffer = b""
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(pipe, selectors.EVENT_READ)
-
-    def next(self) -> dict[str, object]:
-        """The next event. Raises LocalkubeError when none comes in time or the node has ended."""
-        while b"\n" not in self.buffer:
-            if not self.selector.select(max(0.0, self.deadline - time.monotonic())):
-                raise self._failure(f"the cluster was not ready after {START_SECONDS:.0f} s")
-            data = os.read(self.descriptor, 65536)
-            if not data:
-                raise self._failure("the node ended")
-            self.buffer += data
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        event: dict[str, object] = json.loads(line)
-        return event
-
-    def _failure(self, problem: str) -> LocalkubeError:
-        return LocalkubeError(
-            f"{problem}; {tail(self.log)}",
-            f"read the other logs in {self.log.parent}, then run `up` again",
-        )
+    def _pause(self) -> None:
+        """Raises LocalkubeError when the node has ended, or is not ready in time."""
+        time.sleep(PAUSE_SECONDS)
+        ended = self.holder.poll() is not None
+        if ended or time.monotonic() > self.deadline:
+            problem = "the node ended" if ended else f"not ready after {START_SECONDS:.0f} s"
+            raise LocalkubeError(
+                f"{problem}; {tail(self.log)}",
+                f"read the other logs in {self.log.parent}, then run `up` again",
+            )

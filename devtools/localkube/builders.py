@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import full_name
+from devtools.localkube.oci import write_pushed
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,27 @@ def find(reference: str) -> BuilderImage:
         f"{reference} is neither a file nor an image on this machine ({searched})",
         "build it first, or give the path of an image archive",
     )
+
+
+def pack_missing(source: BuilderImage, known_layers: Mapping[str, int], folder: Path) -> Path:
+    """Writes an archive of an image of Buildah without the known layers, and returns its path.
+
+    Buildah writes no layer for which the layout has a file; it does not read that file.
+    known_layers: digest -> size in bytes.
+    """
+    layout, archive = folder / "layout", folder / "image.tar"
+    for digest in set(source.layers) & known_layers.keys():
+        blob = layout / "blobs" / digest.replace(":", "/")
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        with blob.open("wb") as empty:
+            empty.truncate(known_layers[digest])
+    read_output(
+        ["buildah", "push", source.reference, f"oci:{layout}:image"],
+        remedy=f"check that Buildah can push {source.reference} to a folder",
+        error=LocalkubeError,
+    )
+    write_pushed(layout, known_layers, source.name, archive)
+    return archive
 
 
 def _parse_buildah(reference: str, answer: dict[str, Any]) -> BuilderImage:

@@ -50,11 +50,17 @@ def health(instance: Instance) -> Health:
 
 
 def _check_processes(instance: Instance) -> list[Part]:
-    path = instance.run / "node.json"
-    if not path.exists():
+    processes = read_status(instance)
+    if not processes:
         return [Part("processes", healthy=False, detail="not started yet")]
-    processes: dict[str, dict[str, Any]] = json.loads(path.read_text())["processes"]
     return [Part(name, process["ready"], _describe(process)) for name, process in processes.items()]
+
+
+def read_status(instance: Instance) -> dict[str, dict[str, Any]]:
+    """The state of each process by its name, as the node writes it; empty before it has begun."""
+    path = instance.run / "node.json"
+    processes: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    return processes
 
 
 def _describe(process: dict[str, Any]) -> str:

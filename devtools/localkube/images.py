@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
-from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import Image, read_archive
-from devtools.localkube.builders import BuilderImage, find
+from devtools.localkube.builders import BuilderImage, find, pack_missing
 from devtools.localkube.instance import Instance, current
-from devtools.localkube.oci import write_pushed
 from devtools.localkube.processes import ctr_command
-from devtools.localkube.push_receiver import receive_push
 from devtools.localkube.store import (
     ImageStore,
     ctr,
@@ -76,41 +72,15 @@ def load_from_builder(instance: Instance, source: BuilderImage) -> LoadedImage:
     known_layers = layer_sizes(instance, store)
     missing = [digest for digest in source.layers if digest not in known_layers]
     if source.builder == "buildah" and 2 * len(missing) < len(source.layers):
-        imported = load_pushed(
-            instance,
-            source.name,
-            known_layers,
-            lambda destination: _push(source.reference, destination),
-        )
+        scratch = cache_dir() / "tmp"
+        scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=scratch, prefix="load-") as folder:
+            archive = pack_missing(source, known_layers, Path(folder))
+            imported = parse_import_output(ctr(instance, "images", "import", str(archive)))
     else:
         imported = _import_export(instance, source)
     tag_imported_image(instance, image, imported)
     return LoadedImage(image.names, image.id, skipped=False)
-
-
-def load_pushed(
-    instance: Instance, name: str, known_layers: dict[str, int], push: Callable[[str], None]
-) -> dict[str, str]:
-    """Imports the image that `push` sends to the destination it is called with, which is
-    "127.0.0.1:PORT/image:latest". known_layers: those that the cluster's store has. Returns names
-    and manifest digests.
-    """
-    scratch = cache_dir() / "tmp"
-    scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="load-") as directory:
-        with receive_push(known_layers, Path(directory)) as (pushed, port):
-            push(f"127.0.0.1:{port}/image:latest")
-        archive = Path(directory) / "image.tar"
-        write_pushed(pushed, name, archive)
-        return parse_import_output(ctr(instance, "images", "import", str(archive)))
-
-
-def _push(reference: str, destination: str) -> None:
-    read_output(
-        ["buildah", "push", "--tls-verify=false", reference, f"docker://{destination}"],
-        remedy=f"check that Buildah can push {reference} to another registry",
-        error=LocalkubeError,
-    )
 
 
 def _import_export(instance: Instance, source: BuilderImage) -> dict[str, str]:

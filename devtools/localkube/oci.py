@@ -9,12 +9,11 @@ import json
 import platform
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 from devtools.common.errors import LocalkubeError
-from devtools.localkube.push_receiver import CHUNK_BYTES, PushedImage
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -48,25 +47,29 @@ def pack_program(name: str, program: Path, archive: Path) -> None:
     write_archive(archive, name, to_json(config), [layer], blobs)
 
 
-def write_pushed(image: PushedImage, name: str, archive: Path) -> None:
-    """Writes what a builder has pushed, without the layers that it did not have to send.
+def write_pushed(layout: Path, known_layers: Container[str], name: str, archive: Path) -> None:
+    """Writes the image of an OCI layout, without the layers that are known.
 
     Layers are written uncompressed, under the digest that every builder knows them by, so that a
-    later push of an image with the same layers does not send them again. Raises LocalkubeError for
-    a layer that is neither a tar file nor a gzipped one.
+    later load of an image with the same layers finds them. Raises LocalkubeError for a layer that
+    is neither a tar file nor a gzipped one.
     """
-    manifest = json.loads(image.manifest)
-    config = image.blobs[manifest["config"]["digest"]].read_bytes()
+
+    def blob(digest: str) -> Path:
+        return layout / "blobs" / digest.replace(":", "/")
+
+    (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
+    manifest = json.loads(blob(entry["digest"]).read_text())
+    config = blob(manifest["config"]["digest"]).read_bytes()
     layers: list[Descriptor] = []
     blobs: dict[str, bytes | Path] = {}
     for layer, digest in zip(
         manifest["layers"], json.loads(config)["rootfs"]["diff_ids"], strict=True
     ):
-        sent = image.blobs.get(layer["digest"])
-        if sent is None:
+        if layer["digest"] in known_layers:
             layers.append(layer)
         else:
-            blobs[digest] = _unpack(sent, layer["mediaType"], digest)
+            sent = blobs[digest] = _unpack(blob(layer["digest"]), layer["mediaType"], digest)
             layers.append({"mediaType": LAYER, "digest": digest, "size": sent.stat().st_size})
     write_archive(archive, name, config, layers, blobs)
 
@@ -114,7 +117,7 @@ def _unpack(layer: Path, media_type: str, digest: str) -> Path:
     if media_type.endswith("gzip"):
         plain = layer.with_suffix(".tar")
         with gzip.open(layer) as packed, plain.open("wb") as file:
-            shutil.copyfileobj(packed, file, CHUNK_BYTES)
+            shutil.copyfileobj(packed, file)
         plain.replace(layer)
     elif not media_type.endswith("tar"):
         raise LocalkubeError(

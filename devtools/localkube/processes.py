@@ -28,20 +28,6 @@ class Process:
     ready: str = ""
 
 
-# Controllers of features that a one-node cluster without a cloud does not have.
-UNUSED_CONTROLLERS = (
-    "bootstrap-signer-controller",
-    "certificatesigningrequest-approving-controller",
-    "certificatesigningrequest-cleaner-controller",
-    "certificatesigningrequest-signing-controller",
-    "clusterrole-aggregation-controller",
-    "horizontal-pod-autoscaler-controller",
-    "node-ipam-controller",
-    "token-cleaner-controller",
-    "ttl-controller",
-)
-
-
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:
     """Every process comes after those that it needs. kube: the program that has all of Kubernetes's
     commands.
@@ -179,11 +165,9 @@ def _api(instance: Instance) -> tuple[str, ...]:
 
 
 def controller_manager(instance: Instance, kube: Path) -> Process:
-    controllers = ",".join(["*", *(f"-{name}" for name in UNUSED_CONTROLLERS)])
     flags = [
         f"--kubeconfig={instance.pki / 'controller-manager.conf'}",
         "--bind-address=127.0.0.1",
-        f"--controllers={controllers}",
         f"--root-ca-file={instance.pki / 'ca.crt'}",
         f"--service-account-private-key-file={instance.pki / 'service-account.key'}",
         # Kubernetes has a role for each controller, and none for all in one.

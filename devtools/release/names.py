@@ -12,7 +12,7 @@ from typing import Any
 
 import hvdchart
 from hvdchart.cli import app
-from hvdchart.spec.schema import json_schema
+from hvdchart.spec.model import json_schema
 
 VALUES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "values.schema.json"
 

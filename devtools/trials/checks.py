@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from devtools.trials.sandbox import OWN_UID, Result, Sandbox, output_of
@@ -62,6 +63,19 @@ def describe_failures(results: dict[str, dict[str, str]]) -> str:
         for check, by_rank in results.items()
         for rank, text in by_rank.items()
     )
+
+
+def assert_all_pass(
+    inside: Sandbox,
+    launcher: tuple[str, ...],
+    expected: Iterable[str],
+    *checks: str,
+    **environment: str,
+) -> None:
+    """Runs checks, which must be the expected ones and pass on all ranks."""
+    results = parse_results(run_checks(inside, launcher, *checks, **environment))
+    assert describe_failures(results) == ""
+    assert set(results) == set(expected)
 
 
 def all_checks(own: str) -> set[str]:

@@ -51,8 +51,9 @@ def migrate(
     renamed, changed or dropped, with the reason. A file that is not understood is refused.
     """
     from hvdchart.files import write_atomically
-    from hvdchart.migrate.convert import migrate_command_line, migrate_file, read_bytes
+    from hvdchart.migrate.convert import migrate_command_line, migrate_file
     from hvdchart.migrate.report import report_text, values_text
+    from hvdchart.spec.load import read_bytes
     from hvdchart.values.schema import values_schema
 
     source = file or command_line

@@ -1,8 +1,6 @@
 """The command `plan`, and the speed to expect that its option --expect prints."""
 
-import itertools
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,10 +14,8 @@ from hvdchart.cli.options import (
     plan_specs,
     print_document,
 )
-from hvdchart.errors import FileError
 
 if TYPE_CHECKING:
-    from hvdchart.plan.expect import Network, Work
     from hvdchart.plan.model import Plan
 
 EPILOG = """\b
@@ -31,7 +27,7 @@ Examples:
 Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read."""
 
 
-# Where neither the spec nor a measurement says how many samples a rank has in a step.
+# Where the spec does not say how many samples a rank has in a step.
 _BATCH = 64
 
 
@@ -58,10 +54,6 @@ def plan(
             min=0.001, metavar="N", help="For --expect: samples/s of a rank that trains alone."
         ),
     ] = None,
-    measured: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="For --expect: a result of `bench -w` to fit it to."),
-    ] = None,
     gbit: Annotated[
         float,
         typer.Option(min=0.001, metavar="N", help="For --expect: Gbit/s of each node's network."),
@@ -73,7 +65,7 @@ def plan(
     check_format(output, "table")
     _, made = plan_specs(specs, files, settings)
     if expect:
-        expected = _expectation(made, expect, speed, gbit, measured)
+        expected = _expectation(made, expect, speed, gbit)
         if output != "table":
             print_document(expected, output)
         else:
@@ -89,31 +81,23 @@ def plan(
         tables.print(plan_report.reason_table(made))
 
 
-def _expectation(
-    plan: "Plan", model: str, speed: float | None, gbit: float, measured: Path | None
-) -> dict[str, Any]:
-    """The speed on 1, 2, 4 ... of the plan's nodes, as JSON data; raises SpecError, FileError."""
+def _expectation(plan: "Plan", model: str, speed: float | None, gbit: float) -> dict[str, Any]:
+    """The speed on 1, 2, 4 ... of the plan's nodes, as JSON data; raises SpecError."""
     from hvdchart.errors import SpecError
     from hvdchart.plan import expect as model_of
 
     if model not in model_of.PARAMETERS:
         names = ", ".join(model_of.PARAMETERS)
         raise typer.BadParameter(f"--expect {model!r}: must be one of {names}")
-    if (speed is None) == (measured is None):
-        raise typer.BadParameter(
-            "--expect needs either --speed, the samples per second of a rank that trains alone, or "
-            "--measured, a result of `hvdchart bench -w`"
-        )
+    if speed is None:
+        problem = "--expect needs --speed, the samples per second of a rank that trains alone"
+        raise typer.BadParameter(problem)
     if len(plan.groups) != 1:
         expected = "one group: different nodes wait for each other"
         raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
     (group,) = plan.groups
-    batch = plan.spec.train.batch_size or _BATCH
+    work = model_of.Work(model, plan.spec.train.batch_size or _BATCH, speed)
     network = model_of.Network(gbit, rdma=group.group.rdma is not None)
-    if measured is None:
-        work = model_of.Work(model, batch, speed or 0.0)
-    else:
-        work, network = _fitted(model, batch, network, measured)
     hosts = sorted({*(2**n for n in range(plan.workers.bit_length())), plan.workers})
     made = [model_of.expect(work, network, number, group.slots) for number in hosts]
     return {
@@ -154,26 +138,3 @@ def _print_expectation(expectation: dict[str, Any]) -> None:
     console().print(expected)
     sys.stdout.write("Assumed:\n" + "".join(f"- {line}\n" for line in expectation["assumptions"]))
     console().print(published)
-
-
-def _fitted(model: str, batch: int, network: "Network", measured: Path) -> "tuple[Work, Network]":
-    """The work and the network with what a result of `bench` says of them."""
-    from dataclasses import replace
-
-    from hvdchart.bench.result import read_document
-    from hvdchart.plan.expect import Work, fit
-
-    result = read_document(measured)
-    words = [str(word) for word in result.get("command", [])]
-    given = dict(itertools.pairwise(words))
-    if given.get("--model", model) != model:
-        raise FileError(f"{measured}: was measured with {given['--model']}, and not with {model}")
-    if given.get("--batch-size", "").isdecimal():
-        batch = int(given["--batch-size"])
-    first = result["rows"][0]
-    work = Work(model, batch, first["imagesPerSecond"] / first["ranks"])
-    if len(set(result["nodes"].values())) < len(result["nodes"]):
-        # Workers on one node have no network between them.
-        return work, network
-    rows = [(row["workers"], row["ranks"], row["imagesPerSecond"]) for row in result["rows"]]
-    return work, replace(network, scale=fit(work, network, rows))

@@ -11,6 +11,6 @@ Exit codes: 0 printed."""
 
 def schema() -> None:
     """Print the JSON schema of specs, for editors."""
-    from hvdchart.spec.schema import json_schema
+    from hvdchart.spec.model import json_schema
 
     sys.stdout.write(json_schema())

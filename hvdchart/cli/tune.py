@@ -65,17 +65,17 @@ def tune(
         typer.Option(
             metavar="COMMAND",
             help='Benchmark command that prints RESULT {"imagesPerSecond": ...} '
-            "(default: a built-in benchmark).",
+            "(default: examples/benchmark.py).",
         ),
     ] = "",
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="Keras model of the built-in benchmark.")
-    ] = "ResNet50",
+        str, typer.Option(metavar="NAME", help="Network of examples/benchmark.py.")
+    ] = "resnet50",
     batch_size: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Images per step of the built-in benchmark.")
+        int, typer.Option(min=1, metavar="N", help="Samples of a rank and step of the benchmark.")
     ] = 16,
     steps: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Measured steps of the built-in benchmark.")
+        int, typer.Option(min=1, metavar="N", help="Measured steps of the benchmark.")
     ] = 10,
 ) -> None:
     """Measure thread settings in pods and write the best one as a tuning block.
@@ -89,11 +89,13 @@ def tune(
     from hvdchart.tune.run import Bench, search
 
     paths, plan = plan_specs(specs, files, settings)
-    grid = tuning.Grid(
-        parse_numbers("omp", omp), parse_numbers("intra", intra), parse_numbers("inter", inter),
-        parse_numbers("kmp-blocktime", kmp_blocktime),
-    )  # fmt: skip
-    settings_to_try = tuning.list_settings(plan, grid)
+    given = {
+        "OMP_NUM_THREADS": parse_numbers("omp", omp),
+        "TF_NUM_INTRAOP_THREADS": parse_numbers("intra", intra),
+        "TF_NUM_INTEROP_THREADS": parse_numbers("inter", inter),
+        "KMP_BLOCKTIME": parse_numbers("kmp-blocktime", kmp_blocktime),
+    }
+    settings_to_try = tuning.list_settings(plan, given)
     words = split_words("command", command) or tuning.benchmark_command(model, batch_size, steps)
     cluster = Cluster.connect(context, namespace)
     sys.stderr.write(
@@ -105,4 +107,4 @@ def tune(
     result = search(
         cluster, bench, settings_to_try, lambda line: typer.echo(line, err=True), program
     )
-    write_output(output, tuning.tuning_text(result, paths[0].name))
+    write_output(output, tuning.tuning_text(*result, paths[0].name))

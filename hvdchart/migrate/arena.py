@@ -47,11 +47,8 @@ def migrate_arena(ledger: Ledger) -> None:
         ledger.add_check("the file names no image: set image.repository and image.tag")
     ledger.carry_over(("imagePullPolicy",), ("image", "pullPolicy"))
     line = _carry_over_command(ledger)
-    environment = launch.Environment(
-        launch.exported(ledger, ("command",), line, launch.map_entries(ledger, ("envs",)))
-    )
-    launch.add_variable_map(ledger, ("envs",), environment, "for all ranks")
-    environment.put(ledger, ("worker", "env"), ("envs",))
+    won = launch.exported(ledger, ("command",), line, launch.variables_at(ledger, ("envs",)))
+    launch.carry_over_variables(ledger, {("envs",): "for all ranks"}, ("worker", "env"), won)
     slots = _carry_over_resources(ledger, line)
     workers = ledger.integer_at("workers")
     if workers is None:

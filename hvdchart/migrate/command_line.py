@@ -1,7 +1,7 @@
 """Parses a launcher's command line: mode, options, training command, workers and slots. Pure.
 
-Every word of the line ends in one `Part`, which says where it went. Which options there are, and
-how many arguments follow each: the chart's files/hvd_pods/common/launcher_options.json.
+Every option ends in a `Part`, which says where it went, or in an export. The chart's
+files/hvd_pods/common/launcher_options.json has the options, and how many arguments follow each.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ class CommandLine:
 
     `ranks` is the number of ranks asked for and `per_host` that of each host, None without one;
     `hosts` are the hosts named with their slots; `min_ranks` and `max_ranks` are the limits of an
-    elastic run. `exports` are the -x options: a variable's name and the value given with it, None
-    without one. `custom_reason` says why a line of mode `custom` was not parsed.
+    elastic run. `exports` are options such as -x: the option as written, the variable, and the
+    value given with it, None without one. `custom_reason` says why a line of mode `custom` was not
+    parsed.
     """
 
     mode: str
     options: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     ranks: int | None = None
-    exports: list[tuple[str, str | None]] = field(default_factory=list)
-    # The option of each export, as it is written: -x, -genv.
-    export_options: list[str] = field(default_factory=list)
+    exports: list[tuple[str, str, str | None]] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     min_ranks: int | None = None
     max_ranks: int | None = None
@@ -120,7 +119,7 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
     mode = LAUNCHERS.get(launcher)
     if mode is None:
         return _custom(texts, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
-    line = CommandLine(mode, parts=[*before, Part((unwrapped[0].text,), "launch.mode")])
+    line = CommandLine(mode, parts=before)
     line.exports_all = mode == "horovodrun" or launcher == "mpiexec.hydra"
     rest = unwrapped[1:]
     while rest and rest[0].text.startswith("-") and rest[0].text != "--":
@@ -133,7 +132,6 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
         line.parts.append(Part(("--",), "", "it ends the launcher's options"))
         rest = rest[1:]
     line.command = [text.text for text in rest]
-    line.parts.append(Part(tuple(line.command), "master.args", "without its launcher"))
     if any(text.unknown for text in rest):
         return _custom(texts, NEEDS_SHELL)
     if not line.command:
@@ -145,9 +143,7 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
 
 
 def _custom(words: Sequence[Text], reason: str) -> CommandLine:
-    command = [word.text for word in words]
-    parts = [Part(tuple(command), "master.args")]
-    return CommandLine("custom", command=command, custom_reason=reason, parts=parts)
+    return CommandLine("custom", command=[word.text for word in words], custom_reason=reason)
 
 
 def _clash(line: CommandLine) -> str:
@@ -294,13 +290,11 @@ def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -
     if not exports or not all(variable for variable, _ in exports):
         return 0
     for variable, given in exports:
-        others = {other for known, other in line.exports if known == variable}
+        others = {other for _, known, other in line.exports if known == variable}
         if given is not None and others - {given, None}:
             line.problem = f"the line sets {variable} to two values"
             return 0
-    line.exports += exports
-    line.export_options += [words[0].partition("=")[0]] * len(exports)
-    line.parts.append(Part(tuple(words), "worker.env"))
+    line.exports += [(words[0].partition("=")[0], *export) for export in exports]
     return len(words)
 
 

@@ -7,13 +7,11 @@ message says what it looks like.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from hvdchart.errors import FileError, SpecError
+from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Entry, Ledger
@@ -47,49 +45,29 @@ class Input:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Dialect:
-    """Values of one chart, recognised by `needed` of its marks. An archived chart has no `read`."""
-
-    name: str
-    marks: tuple[KeyPath, ...]
-    needed: int
-    read: Callable[[Ledger], None] | None = None
-
-
-_DIALECTS = (
-    _Dialect("the old horovod chart", stable_chart.MARKS, 1, stable_chart.migrate_chart),
-    _Dialect(arena.NAME, arena.MARKS, 2, arena.migrate_arena),
-    _Dialect("Nauta's pack tf-training-horovod", (
-        ("workersCount",), ("processesPerNode",), ("image", "clusterRepository"),
-        ("registryPort",), ("commandline", "args"), ("experimentName",),
-        ("hostNetworkInterface",), ("podCount",)), 2),
-    _Dialect("Intel's Transfer Learning Tool chart", (
-        ("imageName",), ("imageTag",), ("batchDenom",), ("workerResources",), ("pvcName",),
-        ("useCase",), ("datasetName",), ("scaling",), ("pvcScn",), ("pvcResources",)), 3),
-    _Dialect("AWS's chart mpijob-horovod-tensorflow-gpu", (
-        ("resources", "gpu_nodes"), ("resources", "gpus_per_node"),
-        ("resources", "gpu_instance_type"), ("train", "command"), ("mpirun", "args"),
-        ("image_pull_policy",), ("backoff_limit",), ("pre_script",)), 2),
-)  # fmt: skip
+_STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
 _EXPECTED = (
-    f"values of {' or '.join(each.name for each in _DIALECTS if each.read)}; an MPIJob ("
-    f"{', '.join(MPIJOB_VERSIONS)}) or a Volcano Job; {_RENDER}; a shell script needs "
-    "--command-line"
+    f"values of {_STABLE} or {arena.NAME}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}) or a "
+    f"Volcano Job; {_RENDER}; a shell script needs --command-line"
 )
+_ARCHIVED = "an archived project: migrate does not convert them"
 # Other files that people have, recognised by a key, and what such a file is.
-_LOOKS = (
-    (("services",), "a Compose file"),
-    (("maskrcnn",), "values of AWS's Mask R-CNN chart, which makes an MPIJob"),
-    (("mpiWorker",), "values of Alibaba's first tf-horovod chart"),
-    (("jobs",), "a workflow"),
-    (("cluster_name",), "a configuration of Ray"),
-    (("nodes",), "a spec of hvdchart, for hvdchart render"),
-    (("template_parameters",), "parameters of an mlt template; see --command-line"),
-    (("TFHUB_CACHE",), "a configuration of TensorFlow Hub"),
-)
+_LOOKS = {
+    ("services",): "a Compose file",
+    ("maskrcnn",): "values of AWS's Mask R-CNN chart, which makes an MPIJob",
+    ("mpiWorker",): "values of Alibaba's first tf-horovod chart",
+    ("workersCount",): f"values of Nauta's pack tf-training-horovod, {_ARCHIVED}",
+    ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
+    ("resources", "gpu_nodes"):
+        f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
+    ("jobs",): "a workflow",
+    ("cluster_name",): "a configuration of Ray",
+    ("nodes",): "a spec of hvdchart, for hvdchart render",
+    ("template_parameters",): "parameters of an mlt template; see --command-line",
+    ("TFHUB_CACHE",): "a configuration of TensorFlow Hub",
+}  # fmt: skip
 _DOCUMENT = re.compile(r"^---(?=\s|$)|^\.\.\.\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
@@ -101,7 +79,7 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration
 
     Raises SpecError for a file of another kind, and for a value of the wrong type.
     """
-    return _migrate(read_input(data, file, is_job), schema)
+    return _migrate(read_input(data, file), schema)
 
 
 def migrate(root: Node, schema: Mapping[str, Any]) -> Migration:
@@ -114,11 +92,6 @@ def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> M
     root, statements = script_tree(data, file)
     ledger = Ledger(root, schema)
     return _finish("command line", ledger, Script(ledger, statements).migrate())
-
-
-def is_job(root: Node) -> bool:
-    """Whether a document is a job that migrate reads."""
-    return _job_reader(root.plain) is not None
 
 
 def _job_reader(tree: Plain) -> tuple[str, Callable[[Ledger], tuple[str, str]]] | None:
@@ -137,16 +110,9 @@ def _migrate(given: Input, schema: Mapping[str, Any]) -> Migration:
     reader = _job_reader(ledger.tree)
     if reader is not None:
         return _finish(reader[0], ledger, reader[1](ledger))
-    dialect = _find_dialect(ledger)
-    if dialect.read is None:
-        problem = f"values of {dialect.name}, an archived project: migrate does not convert them"
-        expected = (
-            "the MPIJob that the chart renders, if it does (helm template RELEASE CHART -f FILE | "
-            "hvdchart migrate -), or a spec with the image, command and nodes (hvdchart render)"
-        )
-        raise SpecError(str(place_of(ledger.root, ())), "", problem, expected)
-    dialect.read(ledger)
-    return _finish(dialect.name, ledger, ("", ""))
+    name, read = _find_chart(ledger)
+    read(ledger)
+    return _finish(name, ledger, ("", ""))
 
 
 def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
@@ -161,46 +127,39 @@ def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
     )
 
 
-def _find_dialect(ledger: Ledger) -> _Dialect:
+def _find_chart(ledger: Ledger) -> tuple[str, Callable[[Ledger], None]]:
+    """The chart whose values these are, and what reads them. Raises SpecError for another file."""
     place = str(place_of(ledger.root, ()))
     if not isinstance(ledger.tree, dict):
         raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED)
     if "kind" in ledger.tree or "apiVersion" in ledger.tree:
         kind, version = ledger.tree.get("kind"), ledger.tree.get("apiVersion")
         raise SpecError(place, "", f"got apiVersion {version!r}, kind {kind!r}", _EXPECTED)
+    of_arena, of_stable = (
+        sum(_has(ledger, path) for path in marks) for marks in (arena.MARKS, stable_chart.MARKS)
+    )
     for key in _THIS_CHART_KEYS:
-        if key in ledger.tree and not _score(ledger, arena.MARKS) > 1:
+        if key in ledger.tree and of_arena < 2:
             problem = f"{key} is a key of this chart: the file needs no migration"
             raise SpecError(str(place_of(ledger.root, (key,))), "", problem, _EXPECTED)
-    scores = [(_score(ledger, d.marks) / d.needed, _score(ledger, d.marks), d) for d in _DIALECTS]
-    candidates = [(marks, dialect) for share, marks, dialect in scores if share >= 1]
-    if candidates:
-        return max(candidates, key=lambda item: item[0])[1]
+    if of_arena > max(1, of_stable):
+        return arena.NAME, arena.migrate_arena
+    if of_stable:
+        return _STABLE, stable_chart.migrate_chart
     keys = join_names(sorted(ledger.tree), 6) or "none"
-    looks = [text for path, text in _LOOKS if _has(ledger, path)]
-    share, _, nearest = max(scores, key=lambda item: item[0])
-    if looks:
-        problem = f"it looks like {looks[0]}"
-    elif share:
-        marks = [path[-1] for path in nearest.marks if _has(ledger, path)]
-        problem = f"it has {marks[0]} in common with {nearest.name}, and too little else"
-    else:
-        problem = "no chart that migrate knows has them"
+    looks = [f"it looks like {text}" for path, text in _LOOKS.items() if _has(ledger, path)]
+    problem = looks[0] if looks else "no chart that migrate knows has them"
     raise SpecError(place, "", f"its keys are {keys}; {problem}", _EXPECTED)
 
 
-def _score(ledger: Ledger, marks: tuple[KeyPath, ...]) -> int:
-    return sum(_has(ledger, path) for path in marks)
-
-
 def _has(ledger: Ledger, path: KeyPath) -> bool:
-    # Not by the ledger's own look-ups, which remember the keys that the dialect's reader knows.
+    # Not by the ledger's own look-ups, which remember the keys that a reader knows.
     parent = value_at(ledger.tree, path[:-1])
     return isinstance(parent, dict) and path[-1] in parent
 
 
-def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
-    """The document of a file for which `is_job` is true, or its only document.
+def read_input(data: bytes, file: str) -> Input:
+    """The job in a file, or its only document.
 
     Raises SpecError for templates, for several jobs in one file and for what is no YAML.
     """
@@ -212,7 +171,7 @@ def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
     if not _DOCUMENT.search(text):
         return Input(parse(data, file))
     roots = [root for part in parts if (root := _parse(part, file)) is not None]
-    jobs = [root for root in roots if is_job(root)]
+    jobs = [root for root in roots if _job_reader(root.plain)]
     if len(roots) == 1:
         return Input(roots[0])
     if len(jobs) != 1:
@@ -220,20 +179,6 @@ def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
         expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
         raise SpecError(file, "", f"the file has {contents}", expected)
     return Input(jobs[0], tuple(describe(root) for root in roots if root is not jobs[0]))
-
-
-def read_bytes(path: Path) -> tuple[bytes, str]:
-    """The content of a file, or of standard input for "-", and its name in messages.
-
-    One byte over the limit shows that a file is too long. Raises FileError.
-    """
-    if str(path) == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1), str(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot read the file: {error.strerror}") from error
 
 
 def describe(root: Node) -> str:

@@ -6,7 +6,6 @@ Volcano's Job with its plugin `mpi`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvdchart.migrate import launch, pod_spec
@@ -21,38 +20,13 @@ MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2b
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
 # The operator cleans up when a job ends, whether it succeeded or failed.
 _CLEANUP = {"All": "Always", "Running": "Always", "None": "Never"}
-_POLICY = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit",
-           "suspend", "schedulingPolicy", "managedBy")  # fmt: skip
-_MPIJOB_KEYS: Mapping[KeyPath, tuple[str, ...]] = {
-    (): ("apiVersion", "kind", "metadata", "spec", "status"),
-    ("spec",): (
-        "slotsPerWorker", "runLauncherAsWorker", "runPolicy", "mpiReplicaSpecs", "mainContainer",
-        "sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mpiDistribution",
-        *_POLICY),
-    ("spec", "runPolicy"): _POLICY,
-    ("spec", "runPolicy", "schedulingPolicy"): (
-        "minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds"),
-    _REPLICAS: ("Launcher", "Worker"),
-    (*_REPLICAS, "Launcher"): ("replicas", "template", "restartPolicy"),
-    (*_REPLICAS, "Worker"): ("replicas", "template", "restartPolicy"),
-}  # fmt: skip
 VOLCANO_VERSION = "batch.volcano.sh/v1alpha1"
-_TASK = ("name", "replicas", "minAvailable", "template", "policies", "topologyPolicy", "maxRetry",
-         "dependsOn", "partitionPolicy")  # fmt: skip
-_VOLCANO_KEYS: Mapping[KeyPath, tuple[str, ...]] = {
-    (): ("apiVersion", "kind", "metadata", "spec", "status"),
-    ("spec",): (
-        "schedulerName", "minAvailable", "volumes", "tasks", "policies", "plugins",
-        "runningEstimate", "queue", "maxRetry", "ttlSecondsAfterFinished", "priorityClassName",
-        "minSuccess", "networkTopology"),
-}  # fmt: skip
 _LAUNCHER_NAMES = ("master", "launcher", "mpimaster")
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
     """Fill in the values and entries of an MPIJob; returns its name and namespace."""
-    _check_keys(ledger, _MPIJOB_KEYS)
     names = _carry_over_names(ledger, "MPIJob")
     main = ledger.text_at("spec", "mainContainer")
     worker = _find_role(ledger, (*_REPLICAS, "Worker"), main)
@@ -133,7 +107,6 @@ def _clean_up_for_ttl(ledger: Ledger) -> None:
 def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
     """Fill in the values and entries of a Volcano Job; returns its name and namespace."""
     tasks = ledger.items_at("spec", "tasks")
-    _check_keys(ledger, {**_VOLCANO_KEYS, **dict.fromkeys(tasks, _TASK)})
     launcher_task, worker_task = _find_tasks(ledger, tasks)
     names = _carry_over_names(ledger, "Volcano Job")
     launcher, worker = _find_role(ledger, launcher_task), _find_role(ledger, worker_task)
@@ -203,14 +176,6 @@ class _Role:
     def pod(self) -> KeyPath:
         """The path of the pod's spec."""
         return (*self.owner, "template", "spec")
-
-
-def _check_keys(ledger: Ledger, allowed: Mapping[KeyPath, tuple[str, ...]]) -> None:
-    for path, keys in allowed.items():
-        for key in ledger.map_at(*path):
-            if key not in keys:
-                missing = [other for other in keys if not ledger.has((*path, other))]
-                raise ledger.unknown_key((*path, key), missing)
 
 
 def _find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> _Role:
@@ -319,7 +284,7 @@ def _carry_over_command(
     command, arguments = (*launcher, "command"), (*launcher, "args")
     items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
     old = command if ledger.list_at(*command) else arguments
-    variables = launch.list_entries(ledger, (*launcher, "env"))
+    variables = launch.variables_at(ledger, (*launcher, "env"))
     line = CommandLine("mpirun")
     if items:
         words = [
@@ -339,12 +304,9 @@ def _carry_over_command(
             "allreduce instead. Put the command into master.args"
         )
     line.exports_all = line.exports_all or (exports_all and line.mode == "mpirun")
-    workers = launch.Environment(launch.exported(ledger, old, line, variables))
-    launchers = launch.Environment()
-    launch.add_variable_list(ledger, (*worker, "env"), workers, ("worker", "env"))
-    launch.add_variable_list(ledger, (*launcher, "env"), launchers, ("master", "env"))
-    workers.put(ledger, ("worker", "env"), (*worker, "env"))
-    launchers.put(ledger, ("master", "env"), (*launcher, "env"))
+    won = launch.exported(ledger, old, line, variables)
+    launch.carry_over_variables(ledger, {(*worker, "env"): ""}, ("worker", "env"), won)
+    launch.carry_over_variables(ledger, {(*launcher, "env"): ""}, ("master", "env"), {})
     return line
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
@@ -54,10 +54,9 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
             ledger.put(("launch", "elastic", key), ranks, old)
     if line.options:
         ledger.put(("launch", "options"), line.options, old)
+    # Exports get their entries with the environment, which knows their values.
     for part in line.parts:
-        # Exports get their entries with the environment, which knows their values.
-        if part.new not in ("launch.mode", "master.args", "worker.env"):
-            ledger.add_part(old, " ".join(part.words), part.new, part.reason)
+        ledger.add_part(old, " ".join(part.words), part.new, part.reason)
     if line.discovery:
         ledger.add_check(
             f"the host discovery script {line.discovery} is not used: the chart has its own, which "
@@ -105,81 +104,57 @@ Variable = dict[str, Plain]
 
 # Kubernetes' own rule: $$ is a dollar, $(NAME) a variable, anything else stays.
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
-_LAUNCHER_WINS = "the launcher sets it for all ranks, which wins as before"
 
 
-class Environment:
-    """The variables of one list, in their order; `winning` replaces variables of the file."""
-
-    def __init__(self, winning: Mapping[str, Variable] | None = None) -> None:
-        self.winning = dict(winning or {})
-        self.entries: dict[str, Variable] = {}
-
-    def add(self, entry: Variable) -> bool:
-        """Add a variable, in place of an earlier one; False when a winning one replaces it."""
-        name = str(entry.get("name"))
-        self.entries[name] = self.winning.get(name, entry)
-        return self.entries[name] == entry
-
-    def put(self, ledger: Ledger, new: NewPath, old: KeyPath) -> None:
-        """Put the variables at `new` in the chart's values."""
-        entries = {**self.entries, **self.winning}
-        if entries:
-            ledger.put(new, list(entries.values()), old)
+def variables_at(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
+    """The variables in a map or a container's list; the last of a name counts, as in Kubernetes."""
+    return {str(entry["name"]): entry for _, entry in _variables(ledger, old) if entry}
 
 
-def map_entries(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
-    """The variables in a map of names to values, without nulls."""
+def carry_over_variables(
+    ledger: Ledger, sources: Mapping[KeyPath, str], new: NewPath, winning: Mapping[str, Variable]
+) -> None:
+    """The variables of all sources, each with a reason, -> the list at `new`; `winning` replace
+    those of the same name."""
     entries: dict[str, Variable] = {}
-    for name, value in ledger.map_at(*old).items():
-        if value is not None:
+    for old, reason in sources.items():
+        given = list(_variables(ledger, old))
+        last = {entry["name"]: path for path, entry in given if entry}
+        for path, entry in given:
+            if entry and last[entry["name"]] != path:
+                ledger.drop(path, "a later entry sets the same variable, which wins")
+                continue
+            name = str(entry.get("name"))
+            if entry:
+                entries[name] = winning.get(name, entry)
+            if entry and entries[name] == entry:
+                ledger.change(path, new, reason)
+            else:
+                ledger.drop(path, "the launcher sets it for all ranks, which wins as before")
+    entries |= winning
+    if entries:
+        ledger.put(new, list(entries.values()), next(iter(sources)))
+
+
+def _variables(ledger: Ledger, old: KeyPath) -> Iterator[tuple[KeyPath, Variable]]:
+    """Each variable with its path; one without a value in a map is empty, and sets nothing."""
+    if not isinstance(ledger.value_at(*old), list):
+        for name, value in ledger.map_at(*old).items():
             text = ledger.text_at(*old, name)
-            entries[name] = {
-                "name": name, "value": text.lower() if isinstance(value, bool) else text
-            }  # fmt: skip
-    return entries
-
-
-def add_variable_map(ledger: Ledger, old: KeyPath, environment: Environment, reason: str) -> None:
-    """Add a map of names to values to the variables for worker.env."""
-    entries = map_entries(ledger, old)
-    for name in ledger.map_at(*old):
-        path = (*old, name)
-        if name not in entries:
-            ledger.drop(path, "")
-        elif environment.add(entries[name]):
-            ledger.change(path, ("worker", "env"), reason)
-        else:
-            ledger.drop(path, _LAUNCHER_WINS)
-
-
-def list_entries(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
-    """The variables in a container's list; the last of a name counts, as in Kubernetes."""
-    entries: dict[str, Variable] = {}
+            shown = text.lower() if isinstance(value, bool) else text
+            yield (*old, name), {} if value is None else {"name": name, "value": shown}
+        return
+    before: dict[str, Variable] = {}
     for path in ledger.items_at(*old):
         entry = {key: value for key, value in ledger.map_at(*path).items() if value is not None}
         name = ledger.text_at(*path, "name")
         if not name:
             raise ledger.error(path, "a variable without a name", "a name and a value")
-        if entry.get("value") is not None:
+        if "value" in entry:
             text = ledger.text_at(*path, "value")
-            entry["value"] = expand_references(ledger, (*path, "value"), text, entries, keep=True)
-        entries[name] = entry
-    return entries
-
-
-def add_variable_list(ledger: Ledger, old: KeyPath, environment: Environment, new: NewPath) -> None:
-    """Add a container's list of variables to the environment for `new`."""
-    entries = list_entries(ledger, old)
-    last = {ledger.text_at(*path, "name"): path for path in ledger.items_at(*old)}
-    for path in ledger.items_at(*old):
-        name = ledger.text_at(*path, "name")
-        if last[name] != path and ledger.value_at(*path) != ledger.value_at(*last[name]):
-            ledger.drop(path, "a later entry sets the same variable, which wins")
-        elif environment.add(entries[name]):
-            ledger.change(path, new)
-        else:
-            ledger.drop(path, _LAUNCHER_WINS)
+            entry["value"] = expand_references(ledger, (*path, "value"), text, before, keep=True)
+        before[name] = entry
+        yield path, entry
 
 
 def expand_references(
@@ -216,7 +191,7 @@ def exported(
     An export without a value has the value of the launcher's own variable.
     """
     winning: dict[str, Variable] = dict(launcher) if line.exports_all else {}
-    for (name, value), given in zip(line.exports, line.export_options, strict=True):
+    for given, name, value in line.exports:
         # The value may be a secret.
         option = f"{given} {name}" if value is None else f"{given} {name}=..."
         if value is not None:

@@ -29,16 +29,15 @@ _SAME = object()
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of one value: `old` and `new` are dotted paths, `new` is empty when dropped.
+    """What became of a value, or of all values of a map or list, or of a part of a text.
 
-    `path` is the path of the value in the input, empty for a part of a value.
+    `old` and `new` are dotted paths, `new` is empty when dropped.
     """
 
     outcome: Outcome
     old: str
     new: str = ""
     reason: str = ""
-    path: KeyPath = ()
 
 
 class Ledger:
@@ -55,7 +54,9 @@ class Ledger:
         self.entries: list[Entry] = []
         self.checks: list[str] = []
         self._schema = schema
-        self._handled: dict[KeyPath, tuple[Outcome, NewPath]] = {}
+        self._handled: set[KeyPath] = set()
+        # What `close` compares: a path of the input, where it went, and whether unchanged.
+        self._moves: list[tuple[KeyPath, NewPath, bool]] = []
         # The keys that rules asked for, by the path of their map: a key like one of them, which
         # the input lacks, is misspelt.
         self._known: dict[KeyPath, set[str]] = {}
@@ -147,7 +148,6 @@ class Ledger:
         self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = _SAME
     ) -> None:
         """Put the value at `old` (or `value`, made from it) at `new` in the chart's values."""
-        _refuse_root(old)
         current = self.value_at(*old)
         if current == "":
             self.drop(old, "an empty value sets nothing")
@@ -158,16 +158,10 @@ class Ledger:
         outcome: Outcome = "carried over" if tuple(old) == new else "renamed"
         if value is _SAME:
             value = without_nulls(current)
-            for leaf in leaves(current, old):
-                if self.value_at(*leaf) is None:
-                    self.drop(leaf, "")
         elif value != current:
             outcome = "changed"
         self.put(new, value, old)
-        for leaf in leaves(current, old):
-            below = leaf[len(old) :] if outcome != "changed" else ()
-            self._record(outcome, leaf, (*new, *(str(step) for step in below)), reason,
-                         dotted((*new, *below)))  # fmt: skip
+        self._record(outcome, old, new, reason)
 
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
         """Set a value of the chart.
@@ -197,23 +191,18 @@ class Ledger:
 
     def change(self, old: KeyPath, new: NewPath, reason: str = "") -> None:
         """Record that the value at `old` became part of `new`, which the caller puts together."""
-        _refuse_root(old)
-        for leaf in leaves(self.value_at(*old), old):
-            self._record("changed", leaf, new, reason, dotted(new))
+        self._record("changed", old, new, reason)
 
     def drop(self, old: KeyPath, reason: str) -> None:
         """Record why the value at `old` is dropped; nothing when the input has none.
 
         A null and an empty map or list have that as their reason.
         """
-        _refuse_root(old)
-        if not self.has(old):
-            return
-        for leaf in leaves(self.value_at(*old), old):
-            value = self.value_at(*leaf)
-            empty = "null sets nothing" if value is None else "an empty value sets nothing"
-            no_value = value is None or value in ({}, [])
-            self._record("dropped", leaf, (), empty if no_value else reason, "")
+        if self.has(old):
+            value = self.value_at(*old)
+            if value is None or value in ({}, []):
+                reason = "null sets nothing" if value is None else "an empty value sets nothing"
+            self._record("dropped", old, (), reason)
 
     def add_part(self, old: KeyPath, part: str, new: str, reason: str = "") -> None:
         """Add an entry about a part of a value, such as one option of a command line."""
@@ -313,27 +302,29 @@ class Ledger:
 
     def _compare(self) -> None:
         """Raise SpecError when a value that an entry calls carried over is not in the result."""
-        for leaf, (outcome, new) in self._handled.items():
-            if outcome == "dropped" or " " in new[0]:
-                continue
-            result = value_at_text(self.values, new)
-            same = outcome == "changed" or result == without_nulls(self.value_at(*leaf))
-            if result is None or not same:
+        for old, new, is_same in self._moves:
+            result, given = value_at_text(self.values, new), without_nulls(self.value_at(*old))
+            if (result is None and given is not None) or (is_same and result != given):
                 problem = f"migrate would lose it on the way to {dotted(new)}: a defect of migrate"
-                raise self.error(leaf, problem, "a report of this defect, with the file")
+                raise self.error(old, problem, "a report of this defect, with the file")
 
-    def _record(
-        self, outcome: Outcome, leaf: KeyPath, new: NewPath, reason: str, shown: str
-    ) -> None:
-        if leaf not in self._handled:
-            self._handled[leaf] = (outcome, new)
-            self.entries.append(Entry(outcome, dotted(leaf), shown, reason, leaf))
-
-
-def _refuse_root(old: KeyPath) -> None:
-    """One entry for the whole input would hide that its values are not handled."""
-    if not old:
-        raise ValueError("an entry for the whole input")
+    def _record(self, outcome: Outcome, old: KeyPath, new: NewPath, reason: str) -> None:
+        """One entry for a value of which nothing has one yet, else one for each rest of it."""
+        if not old:
+            raise ValueError("an entry for the whole input would hide what no rule handles")
+        every = list(leaves(self.value_at(*old), old))
+        fresh = [leaf for leaf in every if leaf not in self._handled]
+        self._handled.update(fresh)
+        # A changed value has no place of its own within the new one.
+        is_same = outcome in ("renamed", "carried over")
+        self._moves += [
+            (leaf, (*new, *map(str, leaf[len(old) :] if is_same else ())), is_same)
+            for leaf in fresh
+            if new and " " not in new[0]
+        ]
+        for path in [old] if fresh == every else fresh:
+            to = dotted((*new, *path[len(old) :])) if is_same else dotted(new)
+            self.entries.append(Entry(outcome, dotted(path), to, reason))
 
 
 def value_at_text(values: Plain, path: Sequence[str]) -> Plain:

@@ -30,7 +30,10 @@ class Mlt:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.parameters: dict[str, tuple[str, KeyPath]] = {}
+        # The value of each parameter, and the line that sets it.
+        self.parameters: dict[str, tuple[str, KeyPath]] = {
+            name: (value, ()) for name, value in _DEFAULTS.items()
+        }
         self.release = self.namespace = self.registry = ""
         self.used = False
 
@@ -78,7 +81,7 @@ class Mlt:
     def carry_over(self) -> tuple[str, str]:
         """The values; returns the names of the release and of the namespace."""
         ledger = self.ledger
-        if not self.parameters:
+        if not any(old for _, old in self.parameters.values()):
             expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
             raise ledger.error((), "no line sets a parameter of the template", expected)
         counted = ("num_nodes", "num_workers_per_node", "sockets_per_node", "physical_cores")
@@ -119,10 +122,10 @@ class Mlt:
             self.ledger.add_check(f"output_path {output} is on no volume: mount one there")
 
     def _text(self, name: str) -> str:
-        return self.parameters.get(name, (_DEFAULTS[name], ()))[0]
+        return self.parameters[name][0]
 
     def _old(self, name: str) -> KeyPath:
-        return self.parameters.get(name, ("", ()))[1]
+        return self.parameters[name][1]
 
     def _integer(self, name: str) -> int:
         text = self._text(name)

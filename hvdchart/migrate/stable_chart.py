@@ -42,17 +42,15 @@ def migrate_chart(ledger: Ledger) -> None:
         ledger.add_check(f"worker.resources takes effect now; {NAME} ignored it")
     gpus = pod_spec.carry_over_resources(ledger, resources)
     line = _carry_over_arguments(ledger, head)
-    variables = {
-        **launch.map_entries(ledger, ("worker", "env")),
-        **launch.map_entries(ledger, (head, "env")),
-    }
-    won = launch.exported(ledger, (head, "args"), line, variables)
     # The old chart gave the master's variables to the workers too.
-    environment = launch.Environment({**launch.map_entries(ledger, (head, "env")), **won})
-    reason = "the old chart set it on the workers too"
-    launch.add_variable_map(ledger, (head, "env"), environment, reason)
-    launch.add_variable_map(ledger, ("worker", "env"), environment, "the old chart ignored it")
-    environment.put(ledger, ("worker", "env"), (head, "env"))
+    mine = launch.variables_at(ledger, (head, "env"))
+    variables = {**launch.variables_at(ledger, ("worker", "env")), **mine}
+    won = {**mine, **launch.exported(ledger, (head, "args"), line, variables)}
+    reasons: dict[KeyPath, str] = {
+        (head, "env"): "the old chart set it on the workers too",
+        ("worker", "env"): "the old chart ignored it",
+    }
+    launch.carry_over_variables(ledger, reasons, ("worker", "env"), won)
     _carry_over_workers(ledger, head, line, gpus)
     _carry_over_network(ledger)
     volumes = pod_spec.Volumes(ledger)
@@ -116,7 +114,7 @@ def _carry_over_digest(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
     """The old chart joined all arguments with spaces and passed them to bash."""
-    variables = launch.map_entries(ledger, (head, "env"))
+    variables = launch.variables_at(ledger, (head, "env"))
     arguments = [
         launch.expand_references(ledger, item, ledger.text_at(*item), variables)
         for item in ledger.items_at(head, "args")

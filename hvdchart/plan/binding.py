@@ -105,10 +105,9 @@ def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
 
 def _interfaces(spec: Spec, transport: str) -> tuple[str | None, dict[str, dict[str, str]]]:
     """The interface that all groups name, else the variables of each group that names one."""
-    if len({group.interface for group in spec.nodes}) == 1:
-        return common_interface(spec), {}
-    return None, {
+    common = common_interface(spec)
+    return common, {
         group.name: interface_variables(group.interface, transport)
         for group in spec.nodes
-        if group.interface
+        if group.interface and not common
     }

@@ -8,7 +8,6 @@ pass. docs/scaling.md compares the model with published figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Trainable weights. The networks of examples/benchmark.py, and ResNet-101, of which figures were
@@ -48,11 +47,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Network:
-    """The network between the hosts; `scale` multiplies the time that the model expects of it."""
+    """The network between the hosts."""
 
     gbit: float
     rdma: bool = False
-    scale: float = 1.0
 
     @property
     def bytes_per_second(self) -> float:
@@ -78,7 +76,7 @@ def exposed_seconds(work: Work, network: Network, hosts: int, ranks: int) -> flo
     hops = 2 * (ranks - 1)
     sending = hops / ranks * work.gradients / network.bytes_per_second
     latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
-    return (1 - HIDDEN) * (sending + hops * parts * latency) * network.scale
+    return (1 - HIDDEN) * (sending + hops * parts * latency)
 
 
 def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> Expected:
@@ -87,22 +85,6 @@ def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> Exp
     alone = work.seconds
     efficiency = alone / (alone + exposed_seconds(work, network, hosts, ranks))
     return Expected(hosts, ranks, ranks * work.speed * efficiency, efficiency)
-
-
-def fit(work: Work, network: Network, measured: Sequence[tuple[int, int, float]]) -> float:
-    """The scale with which the model agrees best with (hosts, ranks, samples/s) that were measured.
-
-    By least squares of the seconds that a step takes longer. `work.speed` is that of the smallest
-    size. Returns 1 where no measurement has a network in it.
-    """
-    pairs = [
-        (ranks * work.batch_size / speed - work.seconds, exposed)
-        for hosts, ranks, speed in measured
-        if (exposed := exposed_seconds(work, network, hosts, ranks))
-    ]
-    if not pairs:
-        return 1.0
-    return max(0.0, sum(m * e for m, e in pairs) / sum(e * e for _, e in pairs))
 
 
 @dataclass(frozen=True)
@@ -151,13 +133,12 @@ def assumptions(work: Work, network: Network) -> list[str]:
     """What an expectation rests on, a line each."""
     kind = "RDMA" if network.rdma else f"TCP, of which a ring uses {TCP_LIMIT:.0f} Gbit/s at most"
     latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
-    scale = "" if network.scale == 1 else f", times {network.scale:.2f} as fitted to measurements"
     return [
         f"{work.model}: {work.gradients / 1e6:.0f} MB of gradients in each step, in float32",
         f"a rank alone trains {work.speed:g} samples/s with batches of {work.batch_size}: "
         f"{work.seconds:.3f} s for a step",
         f"each host has a link of {network.gbit:g} Gbit/s ({kind}) that nobody else uses",
-        f"{latency * 1e6:.0f} us for each message{scale}; half of the communication is hidden",
+        f"{latency * 1e6:.0f} us for each message; half of the communication is hidden",
         "communication within a host costs nothing, all ranks are equally fast, and reading data "
         "keeps up",
     ]

@@ -6,7 +6,7 @@ Each planned number carries a `Reason`; docs/planning.md has the rules and their
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
+from typing import Any
 
 from hvd_pods.common.threads import YIELD
 from hvdchart.plan import rules
@@ -45,7 +45,7 @@ class _Choices:
         self.tunings = ((f"nodes[{index}].tuning", group.tuning), ("tuning", spec.tuning))
         self.reasons: dict[str, Reason] = {}
 
-    def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> object:
+    def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> Any:
         """The number for `key`: `field` of the group's or the spec's tuning, else `planned`."""
         for name, tuning in self.tunings:
             value = getattr(tuning, field)
@@ -56,11 +56,6 @@ class _Choices:
         if planned is not None:
             self.reasons[key] = why
         return planned
-
-    def number(self, key: str, field: str, planned: int | None, why: Reason) -> int | None:
-        """As `tuned`, for whole numbers."""
-        value = self.tuned(key, field, planned, why)
-        return value if isinstance(value, int) else None
 
     def variable(self, name: str, planned: str | None) -> str | None:
         """The text of a planned variable, unless train.env sets it: None where that has no text."""
@@ -87,13 +82,13 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
     count, spares = topology.workers(group, spec), topology.spares(group, spec)
     group = dataclasses.replace(group, count=count, spares=spares)
     env = _environment(choose, group, slots)
-    cpu = choose.number("resources.requests.cpu", "cpu", *rules.cpu_request(group))
-    memory = choose.number("resources.requests.memory", "memory", *rules.memory_request(group))
+    cpu = choose.tuned("resources.requests.cpu", "cpu", *rules.cpu_request(group))
+    memory = choose.tuned("resources.requests.memory", "memory", *rules.memory_request(group))
     if group.gpus:
         choose.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
     if group.rdma:
         choose.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
-    shm = cast(int, choose.tuned("shm", "shm", *rules.shm(group, slots, memory)))
+    shm = choose.tuned("shm", "shm", *rules.shm(group, slots, memory))
     return GroupPlan(group, slots, env, cpu, memory, shm, choose.reasons)
 
 

@@ -57,19 +57,18 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> I
 
 def _overrides(spec: Spec) -> Iterator[str]:
     """Values that change the workers behind the plan's back."""
-    given = spec.overrides
-    if given.groups:
+    if spec.values.get("workerGroups"):
         yield (
             "values.workerGroups replaces the groups of nodes: this plan's ranks, threads and "
             "bindings do not describe them"
         )
-    if given.env:
+    if isinstance(spec.worker_value("env"), list):
         yield (
             "values.worker.env replaces the planned environment, with its numbers of threads and "
             "paths; add variables in train.env"
         )
-    for name, number in (("number", given.number), ("slots", given.slots)):
-        if len(spec.nodes) > 1 and number:
+    for name in ("number", "slots"):
+        if len(spec.nodes) > 1 and spec.worker_value(name):
             yield (
                 f"values.worker.{name} has no effect: each group has its own number and slots; "
                 "use count or tuning.slots of the nodes"

@@ -45,47 +45,47 @@ class Number:
 
     low: float
     high: float
+    whole: bool = False
 
-    def read(self, node: Node, path: str) -> float:
-        if not _is_within(node.value, (int, float), self.low, self.high):
-            raise wrong_value(node, path, f"a number from {self.low:g} to {self.high:g}")
-        return float(cast(float, node.value))
+    def read(self, node: Node, path: str) -> Any:
+        value: Any = node.value
+        # Exactly these types: to Python, True is an integer.
+        kinds = (int,) if self.whole else (int, float)
+        if type(value) not in kinds or not self.low <= value <= self.high:
+            kind = "a whole number" if self.whole else "a number"
+            raise wrong_value(node, path, f"{kind} from {self.low} to {self.high}")
+        return value if self.whole else float(value)
 
     def schema(self) -> dict[str, Plain]:
-        return {"type": "number", "minimum": self.low, "maximum": self.high}
+        kind = "integer" if self.whole else "number"
+        return {"type": kind, "minimum": self.low, "maximum": self.high}
+
+
+def Integer(low: int, high: int) -> Reader[int]:  # noqa: N802 - named like the other readers
+    """A whole number from `low` to `high`."""
+    return Number(low, high, whole=True)
 
 
 @dataclass(frozen=True)
-class Integer:
-    """A whole number from `low` to `high`."""
+class OfType:
+    """Any value of one type; `name` is what JSON schemas call it."""
 
-    low: int
-    high: int
+    kind: type
+    name: str
+    expected: str
 
-    def read(self, node: Node, path: str) -> int:
-        if not _is_within(node.value, (int,), self.low, self.high):
-            raise wrong_value(node, path, f"a whole number from {self.low} to {self.high}")
-        return cast(int, node.value)
-
-    def schema(self) -> dict[str, Plain]:
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
-
-
-def _is_within(value: Any, kinds: tuple[type, ...], low: float, high: float) -> bool:
-    # Exactly these types: to Python, True is an integer.
-    return type(value) in kinds and low <= value <= high
-
-
-class Boolean:
-    """true or false."""
-
-    def read(self, node: Node, path: str) -> bool:
-        if not isinstance(node.value, bool):
-            raise wrong_value(node, path, "true or false")
-        return node.value
+    def read(self, node: Node, path: str) -> Any:
+        if not isinstance(node.value, self.kind):
+            raise wrong_value(node, path, self.expected)
+        return node.plain
 
     def schema(self) -> dict[str, Plain]:
-        return {"type": "boolean"}
+        return {"type": self.name}
+
+
+BOOLEAN = OfType(bool, "boolean", "true or false")
+# The API server checks its content, not hvdchart.
+OBJECT = OfType(dict, "object", "a map")
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class _Quantity:
         return {"type": ["string", "number"], "description": self.expected}
 
 
-def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802 - named like the other readers
+def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802
     """CPUs in thousandths, counting hyperthreads."""
     expected = f"a number of CPUs from {low_millis / 1000:g} to 16384, such as 4 or 500m"
     return _Quantity(cpu_millis, expected, low_millis, 16384 * 1000, "m")
@@ -231,18 +231,6 @@ class MapOf(Generic[T]):
             "additionalProperties": self.item.schema(),
             "maxProperties": self.longest,
         }
-
-
-class AnyObject:
-    """A map of any content: the API server checks it, not hvdchart."""
-
-    def read(self, node: Node, path: str) -> Mapping[str, Plain]:
-        if not isinstance(node.value, dict):
-            raise wrong_value(node, path, "a map")
-        return cast(Mapping[str, Plain], node.plain)
-
-    def schema(self) -> dict[str, Plain]:
-        return {"type": "object"}
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -390,7 +378,7 @@ class EnvValue:
 
     def read(self, node: Node, path: str) -> str | Mapping[str, Plain]:
         if isinstance(node.value, dict):
-            return AnyObject().read(node, path)
+            return cast(Mapping[str, Plain], node.plain)
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
             return node.text
         return String(

@@ -47,14 +47,21 @@ def load_tree(path: Path) -> Node:
 
     Raises FileError when it cannot be read and SpecError when it is not valid YAML.
     """
-    # One byte over the limit shows that a file is too long, even one without an end.
+    return parse(*read_bytes(path))
+
+
+def read_bytes(path: Path) -> tuple[bytes, str]:
+    """The content of a file, or of standard input for "-", and its name in messages.
+
+    Raises FileError. One byte over the limit shows that a file is too long.
+    """
     if str(path) == "-":
-        return parse(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
+        return sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"
     try:
         with path.open("rb") as file:
-            return parse(file.read(MAX_BYTES + 1), str(path))
+            return file.read(MAX_BYTES + 1), str(path)
     except OSError as error:
-        raise FileError(f"{path}: cannot read the spec: {error.strerror}") from error
+        raise FileError(f"{path}: cannot read the file: {error.strerror}") from error
 
 
 def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[str] = ()) -> Spec:

@@ -7,6 +7,7 @@ or description has another unit. None: the spec leaves the key out.
 # ruff: noqa: RUF009 - `key` returns a dataclass field, as dataclasses.field does
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from hvdchart.chart_files import launch_modes
 from hvdchart.spec.fields import (
     ABSOLUTE,
     API_VERSION,
+    BOOLEAN,
     DIGEST,
     ENV,
     GROUP_NAME,
@@ -23,13 +25,12 @@ from hvdchart.spec.fields import (
     LABEL_KEY,
     LABEL_VALUE,
     NODE_SELECTOR,
+    OBJECT,
     OBJECT_NAME,
     RELATIVE,
     RELEASE_NAME,
     RESOURCE,
     TAG,
-    AnyObject,
-    Boolean,
     Cpus,
     Integer,
     ListOf,
@@ -94,10 +95,8 @@ class Reserved:
 class HorovodSettings:
     """Horovod's settings, the same for all ranks. Threshold in bytes, cycle time in ms."""
 
-    timeline: bool = key(Boolean(), "record a timeline of rank 0 in OUTPUT_PATH", False)
-    autotune: bool = key(
-        Boolean(), "let Horovod tune the fusion threshold and the cycle time", False
-    )
+    timeline: bool = key(BOOLEAN, "record a timeline of rank 0 in OUTPUT_PATH", False)
+    autotune: bool = key(BOOLEAN, "let Horovod tune the fusion threshold and the cycle time", False)
     fusion_threshold: int | None = key(
         Memory("0", "64Gi"),
         "size of the Tensor Fusion buffer, a multiple of 1Mi; 0 turns fusion off (default: 128Mi)",
@@ -134,12 +133,12 @@ class Tuning:
         "KMP_AFFINITY, for images with Intel's OpenMP (mpirun binds ranks without it)", None,
     )  # fmt: skip
     one_dnn: bool | None = key(
-        Boolean(),
+        BOOLEAN,
         "TF_ENABLE_ONEDNN_OPTS: use oneDNN on CPUs where TensorFlow's default is off, too",
         None,
     )
     bfloat16: bool | None = key(
-        Boolean(), "let oneDNN compute float32 operations in bfloat16 on CPUs that support it", None
+        BOOLEAN, "let oneDNN compute float32 operations in bfloat16 on CPUs that support it", None
     )
     binding: str | None = key(
         OneOf(("socket", "core", "none")), "what mpirun binds a rank to", None
@@ -195,7 +194,7 @@ class NodeGroup:
         Reserved(),
     )
     affinity: Mapping[str, Plain] = key(
-        AnyObject(), "affinity of the workers, as in a Kubernetes pod spec", {}
+        OBJECT, "affinity of the workers, as in a Kubernetes pod spec", {}
     )
     interface: str | None = key(INTERFACE, "network interface for the traffic between ranks", None)
     rdma: Rdma | None = key(ObjectOf(Rdma), "RDMA devices of the workers", None)
@@ -205,7 +204,7 @@ class NodeGroup:
         "none",
     )
     shared: bool = key(
-        Boolean(), "workers share machines: ranks are not bound, and CPU requests are halved",
+        BOOLEAN, "workers share machines: ranks are not bound, and CPU requests are halved",
         False,
     )  # fmt: skip
     tuning: Tuning = key(ObjectOf(Tuning), "overrides of this group's planned numbers", Tuning())
@@ -227,7 +226,7 @@ class Volume:
     pvc: str | None = key(OBJECT_NAME, "name of a PersistentVolumeClaim", None)
     nfs: Nfs | None = key(ObjectOf(Nfs), "directory on an NFS server", None)
     empty_dir: Mapping[str, Plain] | None = key(
-        AnyObject(),
+        OBJECT,
         "empty directory that is deleted with its pod; {}, or the keys of a Kubernetes emptyDir",
         None,
     )
@@ -238,7 +237,7 @@ class Volume:
     sub_path: str | None = key(
         RELATIVE, "directory within the volume that is mounted (default: its root)", None
     )
-    read_only: bool = key(Boolean(), "mount the volume read-only", False)
+    read_only: bool = key(BOOLEAN, "mount the volume read-only", False)
     groups: tuple[str, ...] = key(
         ListOf(GROUP_NAME, longest=100),
         "node groups that mount it (default: all groups, and the master)", (),
@@ -336,21 +335,6 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Overrides:
-    """What `values` say about workers: the plan follows the numbers, and warns of the rest.
-
-    `number`, `slots` and `spares` are the numbers in `values.worker`; None: not given. `groups` and
-    `env` are true where `values` replace workerGroups or worker.env.
-    """
-
-    number: int | None
-    slots: int | None
-    spares: int | None
-    groups: bool
-    env: bool
-
-
-@dataclass(frozen=True)
 class Spec:
     """A spec."""
 
@@ -373,29 +357,24 @@ class Spec:
     )  # fmt: skip
     tuning: Tuning = key(ObjectOf(Tuning), "overrides of planned numbers, for all groups", Tuning())
     values: Mapping[str, Plain] = key(
-        AnyObject(),
+        OBJECT,
         "values of the chart, merged last as Helm merges: maps merge, lists replace, null deletes",
         {},
     )
 
-    @property
-    def overrides(self) -> Overrides:
-        """What `values` say about workers."""
-        given = self.values.get("worker")
-        worker: Mapping[str, Plain] = given if isinstance(given, Mapping) else {}
-
-        def number(name: str) -> int | None:
-            value = worker.get(name)
-            # The chart's schema decides later whether the chart takes any other value.
-            return value if isinstance(value, int) and value is not True and value > 0 else None
-
-        return Overrides(
-            number("number"), number("slots"), number("spares"),
-            bool(self.values.get("workerGroups")), isinstance(worker.get("env"), list),
-        )  # fmt: skip
+    def worker_value(self, name: str) -> Plain:
+        """What `values.worker` has at a key; None without one."""
+        worker = self.values.get("worker")
+        return worker.get(name) if isinstance(worker, Mapping) else None
 
 
 def mount_path(name: str, volume: Volume) -> str:
     """The mount path of a volume in the pods."""
     chosen = volume.mount_path or DEFAULT_MOUNTS.get(name, f"/{name}")
     return chosen.rstrip("/") or "/"
+
+
+def json_schema() -> str:
+    """The JSON schema of a spec, as text."""
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "hvdchart spec"}
+    return json.dumps({**head, **ObjectOf(Spec).schema()}, indent=1) + "\n"

@@ -10,32 +10,29 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import Node, Place, parse
+from hvdchart.spec.yaml_tree import Node, Place, Plain, parse
 
-T = TypeVar("T")
 _STEP = re.compile(r"((?:[^.\\]|\\.)+)(?:\.|$)")
 
 
 def merge(
-    base: T,
-    newer: T,
-    entries: Callable[[T], Mapping[str, T] | None],
-    rebuild: Callable[[T, dict[str, T]], T],
-    deletes: Callable[[KeyPath, T], bool] = lambda path, value: False,
+    base: Plain,
+    newer: Plain,
+    deletes: Callable[[KeyPath, Plain], bool] = lambda path, value: False,
     path: KeyPath = (),
-) -> T:
+    *,
+    empty_clears: bool = False,
+) -> Plain:
     """`newer` merged into `base` as Helm merges: maps key by key, anything else replaces.
 
-    `entries` gives the keys of a map, and None for anything else; `rebuild` makes the merged map
-    from the older one; a value that `deletes` removes its key. Neither argument is changed.
+    Both are plain values, or both nodes. A value that `deletes` removes its key, and with
+    `empty_clears` an empty map replaces another one. Neither argument is changed.
     """
-    old, new = entries(base), entries(newer)
-    if old is None or new is None:
+    old, new = (each.value if isinstance(each, Node) else each for each in (base, newer))
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or (empty_clears and not new):
         return newer
     merged = dict(old)
     for key, value in new.items():
@@ -43,25 +40,15 @@ def merge(
         if deletes(here, value):
             merged.pop(key, None)
         elif key in old:
-            merged[key] = merge(old[key], value, entries, rebuild, deletes, here)
+            merged[key] = merge(old[key], value, deletes, here, empty_clears=empty_clears)
         else:
             merged[key] = value
-    return rebuild(base, merged)
+    return dataclasses.replace(base, value=merged) if isinstance(base, Node) else merged
 
 
 def merge_specs(trees: Sequence[Node]) -> Node:
     """All trees merged into the first, in order; `trees` is not empty. A null deletes its key."""
-    return functools.reduce(
-        lambda base, newer: merge(base, newer, _entries, _rebuild, _deletes), trees
-    )
-
-
-def _entries(node: Node) -> Mapping[str, Node] | None:
-    return node.value if isinstance(node.value, dict) else None
-
-
-def _rebuild(base: Node, entries: dict[str, Node]) -> Node:
-    return dataclasses.replace(base, value=entries)
+    return functools.reduce(lambda base, newer: merge(base, newer, _deletes), trees)
 
 
 def _deletes(path: KeyPath, value: Node) -> bool:
@@ -82,7 +69,7 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
             raise SpecError("--set", "", problem, "path=value, such as nodes.0.count=8")
         place = Place(f"--set {setting}")
         value = parse(text.encode("utf-8", "surrogateescape") or b'""', str(place))
-        tree = _Setting(place, path, steps, _move(value, place)).apply(tree)
+        tree = _set(tree, (), steps, _move(value, place))
     return tree
 
 
@@ -107,40 +94,28 @@ def _move(node: Node, place: Place) -> Node:
     return Node(place, value, node.text, place)
 
 
-@dataclass(frozen=True)
-class _Setting:
-    """One `path=value`; `steps` are the keys and indices of `path`."""
-
-    place: Place
-    path: str
-    steps: list[str]
-    value: Node
-
-    def apply(self, node: Node, depth: int = 0) -> Node:
-        """`node`, which stands `depth` steps below the root, with the value set."""
-        if depth == len(self.steps):
-            return self.value
-        step = self.steps[depth]
-        if isinstance(node.value, list):
-            items = list(node.value)
-            index = self._index(step, len(items))
-            items[index] = self.apply(items[index], depth + 1)
-            return dataclasses.replace(node, value=items)
-        if not isinstance(node.value, dict):
-            problem = f"{step!r} is below {node.shown}, which is neither a map nor a list"
-            raise SpecError(str(self.place), self.path, problem, "a path through maps and lists")
-        children = dict(node.value)
-        if depth == len(self.steps) - 1 and _deletes(tuple(self.steps), self.value):
-            children.pop(step, None)
-        else:
-            child = children.get(step, Node(self.place, {}, key_place=self.place))
-            children[step] = self.apply(child, depth + 1)
-        return dataclasses.replace(node, value=children)
-
-    def _index(self, step: str, length: int) -> int:
-        index = int(step) if re.fullmatch("[0-9]{1,6}", step) else length
-        if index >= length:
+def _set(node: Node, above: tuple[str, ...], steps: Sequence[str], value: Node) -> Node:
+    """`node`, which stands at `above`, with `value` at `steps` below it."""
+    if not steps:
+        return value
+    step, path = steps[0], (*above, steps[0])
+    if isinstance(node.value, list):
+        items = list(node.value)
+        index = int(step) if re.fullmatch("[0-9]{1,6}", step) else len(items)
+        if index >= len(items):
             problem = f"{step!r} is not an item of the list"
-            expected = f"a number from 0 to {length - 1}" if length else "a list that is not empty"
-            raise SpecError(str(self.place), self.path, problem, expected)
-        return index
+            last = len(items) - 1
+            expected = f"a number from 0 to {last}" if items else "a list that is not empty"
+            raise SpecError(str(value.place), ".".join(path), problem, expected)
+        items[index] = _set(items[index], path, steps[1:], value)
+        return dataclasses.replace(node, value=items)
+    if not isinstance(node.value, dict):
+        problem = f"{step!r} is below {node.shown}, which is neither a map nor a list"
+        raise SpecError(str(value.place), ".".join(path), problem, "a path through maps and lists")
+    children = dict(node.value)
+    if len(steps) == 1 and _deletes(path, value):
+        children.pop(step, None)
+    else:
+        child = children.get(step, Node(value.place, {}, key_place=value.place))
+        children[step] = _set(child, path, steps[1:], value)
+    return dataclasses.replace(node, value=children)

@@ -39,8 +39,10 @@ def override(spec: Spec, name: str) -> int | None:
 
     None without one: several groups become workerGroups, whose own numbers count.
     """
-    number: int | None = getattr(spec.overrides, name)
-    return number if len(spec.nodes) == 1 else None
+    value = spec.worker_value(name)
+    # The chart's schema decides later whether the chart takes any other value.
+    is_number = isinstance(value, int) and value is not True and value > 0
+    return value if is_number and len(spec.nodes) == 1 else None
 
 
 def default_slots(group: NodeGroup) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan import rules
 from hvdchart.plan.measuring import measuring_plan
@@ -27,19 +28,8 @@ VARIABLES = {
 }
 # Smaller differences are noise on a machine that others use too: the plan's setting stays.
 NOISE = 0.02
-_HERE = Path(__file__).parent / "in_pod"
 
 Setting = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The values to try for each variable; an empty list: derived from the plan."""
-
-    omp: Sequence[int] = ()
-    intra: Sequence[int] = ()
-    inter: Sequence[int] = ()
-    kmp_blocktime: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -56,10 +46,11 @@ class Measurement:
         return statistics.median(self.speeds) if self.speeds else 0.0
 
 
-def list_settings(plan: Plan, grid: Grid) -> list[Setting]:
-    """The plan's own setting, then all others of the grid.
+def list_settings(plan: Plan, given: Mapping[str, Sequence[int]]) -> list[Setting]:
+    """The plan's own setting, then all others with the values given for each variable.
 
-    Raises SpecError for a plan of several groups, or without `coresPerSocket`.
+    Without values they are derived from the plan. Raises SpecError for a plan of several groups, or
+    without `coresPerSocket`.
     """
     group = plan.groups[0]
     if len(plan.groups) != 1:
@@ -70,12 +61,12 @@ def list_settings(plan: Plan, grid: Grid) -> list[Setting]:
         raise SpecError("the spec", "nodes[0]", "the number of cores is not known", expected)
     own = {name: value for name, value in group.env.items() if name in VARIABLES}
     threads = group.group.threads_per_core or 1
-    tries = {
-        "OMP_NUM_THREADS": grid.omp or (cores,),
-        "TF_NUM_INTRAOP_THREADS": grid.intra or (cores // 2, cores - 2, cores, cores * threads),
-        "TF_NUM_INTEROP_THREADS": grid.inter or (1, 2),
-        "KMP_BLOCKTIME": grid.kmp_blocktime,
+    derived = {
+        "OMP_NUM_THREADS": (cores,),
+        "TF_NUM_INTRAOP_THREADS": (cores // 2, cores - 2, cores, cores * threads),
+        "TF_NUM_INTEROP_THREADS": (1, 2),
     }
+    tries = {name: given.get(name) or derived.get(name) for name in VARIABLES}
     axes = [
         [(name, str(value)) for value in sorted(set(values)) if value > 0 or name.startswith("K")]
         for name, values in tries.items()
@@ -85,23 +76,19 @@ def list_settings(plan: Plan, grid: Grid) -> list[Setting]:
     return [own, *(setting for setting in settings if setting != own)]
 
 
-def repeat_settings(settings: Sequence[Setting], repeats: int) -> list[Setting]:
-    """All settings in turn, `repeats` times, so that a drift of the machine affects all equally."""
-    return [setting for _ in range(repeats) for setting in settings]
-
-
 def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], workers: int) -> Plan:
     """The plan of a run that tries the settings: the spec's, with `workers` workers."""
     job = {"command": list(command), "runs": list(runs)}
-    line = ["python3", "-c", (_HERE / "driver.py").read_text("utf-8")]
+    driver = (Path(__file__).parent / "in_pod" / "driver.py").read_text("utf-8")
+    line = ["python3", "-c", driver]
     return measuring_plan(plan, "tune", [*line, json.dumps(job), "$(LAUNCH)"], workers)
 
 
 def benchmark_command(model: str, batch_size: int, steps: int) -> list[str]:
-    """The command of the built-in benchmark, for each rank."""
-    script = (_HERE / "benchmark.py").read_text("utf-8")
-    words = ["--model", model, "--batch-size", str(batch_size), "--steps", str(steps)]
-    return ["python3", "-c", script, *words]
+    """The command of examples/benchmark.py, for each rank."""
+    options = {"--model": model, "--batch-size": batch_size, "--steps": steps}
+    words = [str(word) for pair in options.items() for word in pair]
+    return ["python3", "-c", example("benchmark.py"), *words, "--warmup", "3", "--rounds", "1"]
 
 
 def parse_result(line: str) -> tuple[int, float | None, str] | None:
@@ -162,23 +149,20 @@ def choose_best(confirmed: Sequence[Measurement]) -> Measurement:
     return best if relative_gain(own, best) > NOISE else own
 
 
-@dataclass(frozen=True)
-class Search:
-    """All settings; then the plan's own setting and the faster ones, measured a second time."""
+def tuning_text(
+    measured: Sequence[Measurement], confirmed: Sequence[Measurement], name: str
+) -> str:
+    """A spec overlay with the `tuning` of the best setting, and all measurements as comments.
 
-    measured: Sequence[Measurement]
-    confirmed: Sequence[Measurement]
-
-
-def tuning_text(search: Search, name: str) -> str:
-    """A spec overlay with the `tuning` of the best setting, and all measurements as comments."""
+    `confirmed` are the plan's own setting and the faster ones, measured a second time.
+    """
     head = [f"Measured by `python -m hvdchart tune {name}`, images/s, the plan's setting first:"]
-    head += [f"  {describe(each)}" for each in search.measured]
-    own, *faster = search.confirmed
+    head += [f"  {describe(each)}" for each in measured]
+    own, *faster = confirmed
     if faster:
         head.append("The faster ones again, in turn with the plan's:")
-        head += [f"  {describe(each)}" for each in search.confirmed]
-    best = choose_best(search.confirmed)
+        head += [f"  {describe(each)}" for each in confirmed]
+    best = choose_best(confirmed)
     if best is own:
         head.append(
             f"No setting is faster than the plan's by more than {NOISE:.0%}: keep the plan's."

@@ -13,13 +13,11 @@ from hvdchart.run.helm import Helm
 from hvdchart.run.temporary import temporary_run
 from hvdchart.tune.grid import (
     Measurement,
-    Search,
     Setting,
     collect,
     describe,
     faster_settings,
     parse_result,
-    repeat_settings,
     tuning_plan,
 )
 
@@ -44,23 +42,24 @@ def search(
     settings: Sequence[Setting],
     report: Callable[[str], None],
     helm: Helm,
-) -> Search:
+) -> tuple[list[Measurement], list[Measurement]]:
     """Measure all settings, then again the ones faster than the plan's own, `settings[0]`.
 
     Calls `report` with a line for each run. Raises RunFailedError when no run printed a speed.
     """
 
     def measure(tried: Sequence[Setting], repeats: int) -> list[Measurement]:
-        runs = repeat_settings(tried, repeats)
+        # In turns, so that a drift of the machine affects all equally.
+        runs = [*tried] * repeats
         plan = tuning_plan(bench.plan, runs, bench.command, bench.workers)
         return collect(tried, _run(cluster, plan, runs, report, helm))
 
     measured = measure(settings, bench.repeats)
     faster = faster_settings(measured)
     if not faster:
-        return Search(measured, measured[:1])
+        return measured, measured[:1]
     report(f"{pluralize(len(faster), 'faster setting')}: measuring again, in turn with the plan's")
-    return Search(measured, measure([settings[0], *faster], bench.confirmations))
+    return measured, measure([settings[0], *faster], bench.confirmations)
 
 
 def _run(

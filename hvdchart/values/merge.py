@@ -15,12 +15,7 @@ def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[
     To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes the nulls
     for which the chart has no default.
     """
-    merged = merge(base, newer, _entries, lambda _, entries: entries)
-    return copy.deepcopy(dict(merged))
-
-
-def _entries(value: Plain) -> Mapping[str, Plain] | None:
-    return value if isinstance(value, Mapping) else None
+    return copy.deepcopy(dict(merge(base, newer)))
 
 
 def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
@@ -40,13 +35,7 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
             if own.get(key)
         }
         groups.append(
-            merge(
-                worker,
-                {**own, **added},
-                lambda value: _entries(value) or None,
-                lambda _, entries: entries,
-                lambda path, value: value is None,
-            )
+            merge(worker, {**own, **added}, lambda path, value: value is None, empty_clears=True)
         )
     return groups
 

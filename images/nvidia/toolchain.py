@@ -1,7 +1,8 @@
 """The toolchain of images for NVIDIA's GPUs: CUDA's compiler, headers and libraries, assembled from
 packages. It stays in the build stage.
 
-The folder of each image with `nccl` among its features has a link to this file, toolchain.py, and
+The toolchain.py of each image with `nccl` among its features calls this one with its folder, where
+there are
 
 - `toolkit.txt`: PyPI's packages by NVIDIA, with hashes;
 - `toolkit.debs`, where PyPI has no nvcc (CUDA 12): a Debian package a line, as SUITE COMPONENT
@@ -23,8 +24,6 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-# The image's folder. Not resolve(): this file is a link there.
-FOLDER = Path(__file__).absolute().parent
 HOME = Path("/opt/cuda")
 # Where NVIDIA's own images have the toolkit.
 BROUGHT = Path("/usr/local/cuda")
@@ -54,7 +53,7 @@ LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
 """
 
 
-def prepare(folder: Path = FOLDER, home: Path = HOME) -> dict[str, str]:
+def prepare(folder: Path, home: Path = HOME) -> dict[str, str]:
     """Assembles the toolkit at `home`; returns the environment variables by which Horovod's build
     finds it and the NCCL of the framework.
 

@@ -7,8 +7,8 @@ of the same user: no pod, no container, no cgroup, the host's network. All ranks
 same CPUs, one each. Both trainings run all the time; they make one step in turns, and the training
 whose turn it is not is stopped. A ratio compares the two steps of one turn. The trainings are
 started several times, because the pages of memory that a process happens to get change its speed
-for good; an interval is that of the mean ratios of all starts. Both also train digits.py from the
-same seed.
+for good; an interval is that of the mean ratios of all starts. That both come to the same weights
+is tested by tests/e2e/test_equal.py.
 Needs root, Buildah and an otherwise idle machine.
 """
 
@@ -24,28 +24,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace, in_turns
-from tests.bench.report import (
-    as_line,
-    as_share,
-    origin,
-    verdict,
-    write_part,
-    write_result,
-)
+from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
 from tests.e2e.cluster import Namespace
 
 HOST, PODS = "host", "pods"
-GOAL, ACCURACY_GOAL = 0.998, 0.003
+GOAL = 0.998
 # The batch size of a rank and the size of the images: a step takes about half a second.
 NETWORKS = {"resnet50": (4, 112), "inception3": (4, 160)}
 TITLES = {"resnet50": "ResNet-50", "inception3": "Inception-v3"}
-EPOCHS = 15
 # With pages of 4 KiB, one process was up to 18 % faster or slower than the next one like it.
 ENVIRONMENT = {**interleaved_training.ENVIRONMENT, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 # The filter of containerd 1.6, which the local cluster has, denies process_vm_readv(2): ranks of
@@ -93,14 +84,10 @@ Figures = dict[str, list[float]]
 
 @dataclass
 class Measured:
-    """What a layout gave: by network the seconds of each step of each start and the losses of the
-    first start, and by party the result of digits.py.
-    """
+    """What a layout gave: by network the seconds of each step of each start."""
 
     ranks: int
     seconds: dict[str, list[Figures]] = field(default_factory=dict)
-    losses: dict[str, Figures] = field(default_factory=dict)
-    learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def ratios(self, network: str) -> list[float]:
         """How fast the pods were in each start, as a share of the host's speed: means of turns."""
@@ -143,10 +130,7 @@ def both(
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
     with interleaved_training.meeting(inside.folder) as meeting:
-        # The progress of digits.py goes nowhere; errors are shown.
-        process = subprocess.Popen(
-            host_line(inside, layout), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(host_line(inside, layout), stdin=subprocess.DEVNULL)
 
         def check() -> None:
             if process.poll() is not None:
@@ -173,22 +157,13 @@ def both(
 def measure(
     measured: Measured, parties: Mapping[str, Sequence[interleaved_training.Rank]], turns: int
 ) -> None:
-    """Let both parties of one start train in turns; the first ones also train digits.py."""
+    """Let both parties of one start train in turns."""
     for network in NETWORKS:
         seconds: Figures = {HOST: [], PODS: []}
-        losses: Figures = {HOST: [], PODS: []}
         for party in in_turns((HOST, PODS), turns):
-            took, lost = interleaved_training.train(parties[party], network, 1)
-            seconds[party].append(took)
-            losses[party] += lost
+            seconds[party].append(interleaved_training.train(parties[party], network, 1))
         measured.seconds.setdefault(network, []).append(seconds)
-        measured.losses.setdefault(network, losses)
         print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
-    if not measured.learnt:
-        for party in (HOST, PODS):
-            measured.learnt[party] = interleaved_training.ask(
-                parties[party], do="learn", epochs=EPOCHS
-            )[0]
 
 
 def table(measured: Mapping[str, Measured]) -> str:
@@ -207,46 +182,13 @@ def table(measured: Mapping[str, Measured]) -> str:
     return "\n".join(lines)
 
 
-def learnt_table(measured: Mapping[str, Measured]) -> str:
-    """What the same seed led to on both sides, as a table of Markdown."""
-    lines = [
-        f"| digits.py, {EPOCHS} epochs | Host, accuracy | Pods, accuracy | Weights | Losses of the "
-        "networks above |",
-        "|---|---|---|---|---|",
-    ]
-    for layout, figures in measured.items():
-        of_host, of_pods = figures.learnt[HOST], figures.learnt[PODS]
-        apart = max(largest_difference(losses) for losses in figures.losses.values())
-        weights = "equal, bit for bit" if of_host["weights"] == of_pods["weights"] else "differ"
-        cells = (
-            LAYOUTS[layout].title, f"{of_host['accuracy']:.2%}", f"{of_pods['accuracy']:.2%}",
-            weights, "equal" if apart == 0 else f"differ by up to {apart:.2g}",
-        )  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def largest_difference(losses: Figures) -> float:
-    """The largest difference between the losses of one step."""
-    return max(abs(a - b) for a, b in zip(losses[HOST], losses[PODS], strict=True))
-
-
-def check_accuracy(measured: Mapping[str, Measured]) -> None:
-    """End the program where the accuracies differ by more than the goal."""
-    for layout, figures in measured.items():
-        apart = abs(figures.learnt[HOST]["accuracy"] - figures.learnt[PODS]["accuracy"])
-        if apart > ACCURACY_GOAL:
-            raise SystemExit(f"{LAYOUTS[layout].title}: the accuracies differ by {apart:.2%}")
-
-
 def report(measured: Mapping[str, Measured], turns: int) -> None:
-    """Print the tables, and write them to the page, and to a file for programs."""
+    """Print the table, and write it to the page, and to a file for programs."""
     where = origin(turns)
     write_result("bench-bare", {**where, **{name: asdict(m) for name, m in measured.items()}})
-    parts = [as_line(where), table(measured), learnt_table(measured)]
-    print("\n\n".join(parts))
-    write_part("performance.md", "bench-bare", "\n\n".join(parts))
-    check_accuracy(measured)
+    text = f"{as_line(where)}\n\n{table(measured)}"
+    print(text)
+    write_part("performance.md", "bench-bare", text)
 
 
 def choose(only: str) -> dict[str, Layout]:

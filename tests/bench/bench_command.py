@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devtools.toolchain.tools import tool
-from tests.bench.report import print_figures
+from tests.bench.report import as_markdown
 from tests.fakes.cluster import FakeCluster, running, write_kubeconfig
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, job
 
@@ -61,7 +61,7 @@ def large_values(groups: int) -> str:
     return json.dumps({"image": {"repository": "registry.example/team/app"}, "workerGroups": named})
 
 
-def times(command: Sequence[str], environment: dict[str, str]) -> tuple[list[float], str]:
+def times(command: Sequence[str], environment: dict[str, str]) -> tuple[list[float], list[float]]:
     """The seconds of each run, and the mean CPU seconds."""
     environment = {**os.environ, **environment}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -77,7 +77,7 @@ def times(command: Sequence[str], environment: dict[str, str]) -> tuple[list[flo
     walls = [run() for _ in range(RUNS)]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return walls, f"{cpu / RUNS:.2f}"
+    return walls, [cpu / RUNS]
 
 
 def time_lines(cluster: FakeCluster, environment: dict[str, str]) -> list[float]:
@@ -128,8 +128,9 @@ def main() -> None:
         for row, command in cases.items():
             seconds[row], cpu_seconds[row] = times(command, environment)
         lines = time_lines(cluster, environment)
-    print_figures(f"Seconds of {RUNS} runs", seconds, cpu=cpu_seconds)
-    print_figures("Milliseconds until a line is printed", {f"{LINES} lines": lines})
+    print(as_markdown(f"Seconds of {RUNS} runs", seconds))
+    print(as_markdown("CPU seconds, the mean", cpu_seconds))
+    print(as_markdown("Milliseconds until a line is printed", {f"{LINES} lines": lines}))
 
 
 if __name__ == "__main__":

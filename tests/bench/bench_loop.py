@@ -22,7 +22,7 @@ from pathlib import Path
 
 from devtools.toolchain.tools import tool
 from tests.bench.contestants import NAME, Chart, contestants
-from tests.bench.report import print_figures
+from tests.bench.report import as_markdown
 from tests.e2e.cluster import Namespace
 
 SCRIPT = """
@@ -135,7 +135,7 @@ def main() -> None:
             "deploy --detach of unchanged code, s": measure_deploys(namespace, spec, script, turns),
         }
         chart.remove()
-    print_figures(f"hvdchart on two warm workers, {turns} turns", rows)
+    print(as_markdown(f"hvdchart on two warm workers, {turns} turns", rows))
 
 
 if __name__ == "__main__":

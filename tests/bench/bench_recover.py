@@ -22,13 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench.bench_start import read_stamp
-from tests.bench.contestants import (
-    Contestant,
-    add_options,
-    choose,
-    contestants,
-    in_turns,
-)
+from tests.bench.contestants import Contestant, add_options, choose, contestants, in_turns
 from tests.bench.report import Rows, write_report
 from tests.waiting import wait_until
 

@@ -15,14 +15,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from tests.bench.contestants import (
-    Chart,
-    Contestant,
-    add_options,
-    choose,
-    contestants,
-    in_turns,
-)
+from tests.bench.contestants import Chart, Contestant, add_options, choose, contestants, in_turns
 from tests.bench.report import Rows, write_report
 
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.

@@ -16,7 +16,6 @@ import json
 import re
 import secrets
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,6 @@ from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
 from tests.unit.hvd_pods.worker.ssh.pods import PYTHON
 
-GROUPS = 50
 # How many endpoints Kubernetes puts into one EndpointSlice.
 SLICE = 100
 # The longest that one launch may take, in seconds, on a busy machine.
@@ -51,7 +49,6 @@ def main() -> None:
     parser.add_argument("--mpi", default=",".join(MPIS[:1]), help=f"some of {','.join(MPIS)}")
     options = parser.parse_args()
     sizes = [int(number) for number in options.hosts.split(",")]
-    print_rendering()
     manifests = rendered(max(sizes))
     table = Table(
         "MPI", "hosts", "hosts known, s", "launch, s", "master, MiB", "of that ssh", "ssh", "files",
@@ -63,14 +60,6 @@ def main() -> None:
             for hosts in sizes:
                 table.add_row(mpi, str(hosts), *launch(farm, namespace, manifests, mpi, hosts))
     Console(width=120).print(table)
-
-
-def print_rendering() -> None:
-    """Print how long Helm renders many groups."""
-    groups = [{"name": f"g{number}", "number": 20, "slots": 2} for number in range(GROUPS)]
-    start = time.perf_counter()
-    helm_template({**IMAGE, "workerGroups": groups})
-    print(f"helm template with {GROUPS} groups: {time.perf_counter() - start:.2f} s")
 
 
 IMAGE = {"image": {"repository": "bench", "tag": "1"}}

@@ -17,6 +17,7 @@ from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from tests.unit.hvd_pods.copies import replace_in
 from tests.unit.hvd_pods.worker.ssh.pods import (
     KEYS,
     PYTHON,
@@ -107,9 +108,9 @@ class Farm:
         own = range(number, SERVERS * ADDRESSES_PER_SERVER, SERVERS)
         lines = "".join(f"ListenAddress {address(host)}\n" for host in own)
         source = worker.files / "hvd_pods/worker/sshd.py"
-        text = source.read_text()
-        assert text.count("\nPort {port}\n") == 1, "sshd.py writes its configuration in another way"
-        source.write_text(text.replace("\nPort {port}\n", f"\nPort {{port}}\n{lines}"))
+        replace_in(source, "\nPort {port}\n", f"\nPort {{port}}\n{lines}", 1)
+        # Of the hosts that it stands for.
+        replace_in(source, "BASE_CONNECTIONS, SOURCES = 16", "BASE_CONNECTIONS, SOURCES = 256", 1)
         _move_to_run(worker)
         self.workers.append(worker)
         return worker

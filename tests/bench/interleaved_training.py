@@ -196,7 +196,7 @@ def ask(ranks: Sequence[Rank], **work: Any) -> list[Answer]:
     return answers
 
 
-def train(ranks: Sequence[Rank], network: str, steps: int) -> tuple[float, list[float]]:
-    """Train some steps: the seconds of the slowest rank, and the losses of the first one."""
-    answers = ask(ranks, do="train", network=network, steps=steps)
-    return max(answer["seconds"] for answer in answers), answers[0]["losses"]
+def train(ranks: Sequence[Rank], network: str, steps: int) -> float:
+    """Train some steps; the seconds of the slowest rank."""
+    answers = ask(ranks, network=network, steps=steps)
+    return max(answer["seconds"] for answer in answers)

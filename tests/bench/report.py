@@ -12,13 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from hvdchart.bench.scaling import mean_and_interval
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = "performance.md"
 Rows = Mapping[str, Sequence[float]]
 
 
@@ -50,19 +46,21 @@ def as_line(about: Mapping[str, Any]) -> str:
     return f"{about['machine']}; {turns} turns; {about['commit']}, {day}."
 
 
-def write_result(name: str, document: Mapping[str, Any]) -> Path:
+def write_result(name: str, document: Mapping[str, Any]) -> None:
     """Write build/NAME.json."""
     file = ROOT / "build" / f"{name}.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(document, indent=1) + "\n")
-    return file
 
 
-def write_part(page: str, name: str, content: str) -> Path:
+def write_part(page: str, name: str, content: str) -> None:
     """Replace the part of a page of docs/ that the comments name."""
-    path = ROOT / "docs" / page
-    path.write_text(replace_part(path.read_text(), name, content))
-    return path
+    path, begin, end = ROOT / "docs" / page, f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    text = path.read_text()
+    if not 0 <= text.find(begin) < text.find(end):
+        raise ValueError(f"{page} has no part between {begin} and {end}")
+    before, _, rest = text.partition(begin)
+    path.write_text(f"{before}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}")
 
 
 def as_share(figures: Sequence[float]) -> str:
@@ -82,21 +80,15 @@ def verdict(figures: Sequence[float], goal: float) -> str:
 def write_report(
     name: str, titles: Mapping[str, Rows], stages: Mapping[str, Rows], turns: int
 ) -> None:
-    """Print tables of seconds, and write build/NAME.json: totals by title, and stages by row.
-
-    docs/performance.md gets the tables.
+    """Print tables of seconds, write them to docs/performance.md, and write build/NAME.json: totals
+    by title, and stages by row.
     """
-    for title, rows in {**titles, **stages}.items():
-        print_figures(title, rows)
     from_where = origin(turns)
-    file = write_result(name, {**from_where, "seconds": titles, "stages": stages})
-    parts = [
-        as_line(from_where),
-        *(as_markdown(*item) for item in titles.items()),
-        stage_table(stages),
-    ]
-    page = write_part(PAGE, name, "\n\n".join(parts))
-    print(f"written: {file}, {page}")
+    write_result(name, {**from_where, "seconds": titles, "stages": stages})
+    tables = [as_markdown(*item) for item in titles.items()]
+    text = "\n\n".join([as_line(from_where), *tables, stage_table(stages)])
+    print(text)
+    write_part("performance.md", name, text)
 
 
 def as_markdown(title: str, rows: Rows) -> str:
@@ -127,24 +119,3 @@ def stage_table(stages: Mapping[str, Rows]) -> str:
         shown = (f"{times[stage]:.2f}" if stage in times else "" for stage in order)
         lines.append(f"| {name} | {' | '.join(shown)} |")
     return "\n".join(lines)
-
-
-def replace_part(text: str, name: str, content: str) -> str:
-    """The text with other content between the comments that name the part."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    if not 0 <= text.find(begin) < text.find(end):
-        raise ValueError(f"the page has no part between {begin} and {end}")
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}"
-
-
-def print_figures(
-    title: str, rows: Mapping[str, Sequence[float]], **columns: Mapping[str, str]
-) -> None:
-    """Print the lowest, median and highest figure of each row, then further columns by row."""
-    table = Table("", "min", "median", "max", *columns, title=title)
-    for name, row in rows.items():
-        figures = (min(row), statistics.median(row), max(row))
-        more = (column[name] for column in columns.values())
-        table.add_row(name, *(f"{figure:.2f}" for figure in figures), *more)
-    Console(width=120).print(table)

@@ -12,11 +12,8 @@ from ruamel.yaml import YAML
 from hvd_pods.common.launcher_options import given_options
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from hvdchart.values.build import make_values
 from hvdchart.values.check import checked_values
-from hvdchart.values.merge import omit_needless_nulls
-from hvdchart.values.schema import default_values
-from tests.chart.render import CHART, helm_template, refusal, render, variables
+from tests.chart.render import CHART, helm_template, render, variables
 from tests.unit import launch_cases
 from tests.unit.hvdchart.values.test_values import HEAD, NODE
 from tests.unit.launch_cases import Case
@@ -60,26 +57,6 @@ def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Pa
         if bool(problem) != case.is_refused_by_planner():
             assert not problem, f"{case}: {problem!r}"
             assert no_launcher_has_all_options(case), case
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{launch: {options: [--map-by, core]}}", "launch.binding.to is core"),
-        ("{network: {interface: eth1}, "
-         "launch: {mode: elastic, options: [--network-interfaces=a]}}", "network.interface"),
-        ("{launch: {binding: {to: none}}}", "coresPerRank"),
-        ("{launch: {mode: custom}}", "master.args"),
-        ('{master: {args: ["$(LAUNCH)"]}}', "launch.mode"),
-        ("{launch: {elastic: {minRanks: 1}}}", "launch.mode"),
-        ("{launch: {mode: elastic, elastic: {minRanks: 2}}}", "minRanks"),
-        ("{launch: {mode: elastic}, hostNetwork: true}", "network.interface"),
-        ("{launch: {mode: elastic}, worker: {spares: 1}}", "spares"),
-    ],
-)  # fmt: skip
-def test_chart_refuses_a_launch_that_the_values_of_a_spec_make_wrong(text: str, says: str) -> None:
-    plan = make_plan(parse_spec((HEAD + NODE + f"values: {text}\n").encode()))
-    assert says in refusal(omit_needless_nulls(make_values(plan), default_values()))
 
 
 @pytest.mark.parametrize("option", ["--npersocket", "--map-by"])

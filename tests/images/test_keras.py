@@ -14,10 +14,8 @@ from devtools.trials.checks import (
     TF_KERAS,
     WITH_TF_KERAS,
     all_checks,
-    describe_failures,
+    assert_all_pass,
     install_checks,
-    parse_results,
-    run_checks,
 )
 from devtools.trials.sandbox import (
     OWN_UID,
@@ -41,15 +39,11 @@ def checks(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
 
 
 def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
-    results = parse_results(run_checks(cpu, TWO_RANKS))
-    assert describe_failures(results) == ""
-    assert set(results) == all_checks("keras_3")
+    assert_all_pass(cpu, TWO_RANKS, all_checks("keras_3"))
 
 
 def test_common_checks_of_keras_3_pass_over_gloo(cpu: Sandbox) -> None:
-    results = parse_results(run_checks(cpu, TWO_RANKS_OVER_GLOO, *COMMON))
-    assert describe_failures(results) == ""
-    assert set(results) == set(COMMON)
+    assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, COMMON, *COMMON)
 
 
 def test_tf_keras_has_the_version_of_the_default_tensorflow() -> None:

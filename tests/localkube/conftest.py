@@ -79,9 +79,7 @@ class Cluster:
         return done.stdout + done.stderr
 
     def processes(self) -> dict[str, dict[str, Any]]:
-        status = json.loads((self.instance.run / "node.json").read_text())
-        processes: dict[str, dict[str, Any]] = status["processes"]
-        return processes
+        return health.read_status(self.instance)
 
     def host_process(self, component: str) -> psutil.Process:
         """The component's process. The node records its number in the node's PID namespace only."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 import subprocess
 import tarfile
 import urllib.request
 from pathlib import Path
 
-from devtools.localkube.archives import Image, read_archive
-from devtools.localkube.images import load_pushed
-from devtools.localkube.oci import ARCHITECTURES, CONFIG, descriptor, pack_program
-from devtools.localkube.store import ImageStore, layer_sizes, tag_imported_image
+from devtools.localkube.archives import read_archive
+from devtools.localkube.builders import find, pack_missing
+from devtools.localkube.oci import pack_program
+from devtools.localkube.store import ImageStore, layer_sizes
 from tests.localkube.conftest import PROBE_IMAGE, Cluster, wait_until
-from tests.localkube.pusher import Pusher
 
 REBUILT_IMAGE = "docker.io/localkube/rebuilt:1"
-TWO_LAYER_IMAGE = "docker.io/localkube/two-layers:1"
+LAYERS_IMAGE = "docker.io/localkube/three-layers:1"
 
 
 def test_logs_exec_dns_and_services_work(probe: Cluster) -> None:
@@ -116,34 +114,33 @@ def test_rebuilt_image_replaces_the_old_one(probe: Cluster, tmp_path: Path) -> N
     assert not store.untagged_ids()
 
 
-def test_only_missing_layers_are_pushed(probe: Cluster, tmp_path: Path) -> None:
-    """An image with a second layer on top of the probe's: only the second is sent."""
-    instance = probe.instance
-    with tarfile.open(tmp_path / "second.tar", "w") as tar:
-        tar.add(tmp_path / "probe", "second")
-    config = {
-        "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
-        "os": "linux",
-        "config": {"Entrypoint": ["/second"]},
-    }
-    pusher = Pusher(
-        [only_layer(tmp_path / "probe.tar"), (tmp_path / "second.tar").read_bytes()], config
-    )
-    imported = load_pushed(
-        instance, TWO_LAYER_IMAGE, layer_sizes(instance, ImageStore.read(instance)), pusher
-    )
-    identity = descriptor(CONFIG, pusher.config_blob())["digest"]
-    tag_imported_image(instance, Image(identity, (TWO_LAYER_IMAGE,)), imported)
-    assert len(pusher.sent) == 2  # the second layer, and the config
-    assert run_pod(probe, TWO_LAYER_IMAGE, "size") == f"{(tmp_path / 'probe').stat().st_size}\n"
-
-
-def only_layer(archive: Path) -> bytes:
-    """The layer of an image that has one: the largest file of its archive."""
-    with tarfile.open(archive) as tar:
-        file = tar.extractfile(max(tar, key=lambda member: member.size))
-        assert file is not None
-        return file.read()
+def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path: Path) -> None:
+    """An image of three layers is built anew with another program in the last one."""
+    folder = tmp_path / "layers"
+    folder.mkdir()
+    for name in ("first", "second"):
+        (folder / name).write_text(f"{name} of {tmp_path}")
+    lines = ["FROM scratch", *(f"COPY {name} /" for name in ("first", "second", "probe"))]
+    (folder / "Containerfile").write_text("\n".join([*lines, 'ENTRYPOINT ["/probe"]', ""]))
+    blobs = []
+    try:
+        for tail in (b"", b"x"):
+            content = (tmp_path / "probe").read_bytes() + tail
+            (folder / "probe").write_bytes(content)
+            (folder / "probe").chmod(0o755)
+            build = ["buildah", "build", "--quiet", "--layers", "--tag", LAYERS_IMAGE, str(folder)]
+            subprocess.run(build, check=True, capture_output=True)
+            known_layers = layer_sizes(probe.instance, ImageStore.read(probe.instance))
+            packed = tmp_path / f"packed{tail.decode()}"
+            packed.mkdir()
+            with tarfile.open(pack_missing(find(LAYERS_IMAGE), known_layers, packed)) as archive:
+                blobs.append(sum(name.startswith("blobs/") for name in archive.getnames()))
+            probe.run("load", LAYERS_IMAGE)
+            assert run_pod(probe, LAYERS_IMAGE, "size") == f"{len(content)}\n"
+    finally:
+        subprocess.run(["buildah", "rmi", "--force", LAYERS_IMAGE], check=False)
+    # The manifest, the config, and three layers or one.
+    assert blobs == [5, 3]
 
 
 def run_pod(cluster: Cluster, image: str, *arguments: str) -> str:

@@ -9,13 +9,7 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 
-from .helpers import (
-    assert_same_on_all_ranks,
-    expected_after,
-    keras,
-    model,
-    whole,
-)
+from .helpers import assert_same_on_all_ranks, expected_after, keras, model, whole
 from .plain import BATCH, RATE, assert_close, data, raises
 
 

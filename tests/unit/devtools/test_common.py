@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -170,13 +169,3 @@ def test_installation_needs_root_and_apt_get(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(ImageError, match="the Debian packages one are missing"):
         apt.install_packages(["one"], ImageError)
-
-
-def test_two_processes_install_one_after_the_other(machine: Path) -> None:
-    """The policy of one must not go while the other installs, nor may both update at once."""
-    with ThreadPoolExecutor() as pool:
-        ends = [pool.submit(apt.install_packages, [name], ImageError) for name in ("one", "two")]
-    for end in ends:
-        end.result()
-    calls = [line.rsplit(" ", 1)[-1] for line in (machine / "calls").read_text().splitlines()]
-    assert calls in (["update", "one", "update", "two"], ["update", "two", "update", "one"])

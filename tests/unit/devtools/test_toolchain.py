@@ -1,14 +1,11 @@
-"""Versions of the tools, the Go that builds them, and kubectl's watch."""
+"""The versions of the modules that tools are built from."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from devtools.common.errors import CommandError, ToolError
-from devtools.toolchain import kubectl, tools
-from devtools.toolchain.kubectl import Kubectl
+from devtools.common.errors import ToolError
+from devtools.toolchain import tools
 
 
 def test_staging_modules_have_the_version_of_kubernetes() -> None:
@@ -20,57 +17,3 @@ def test_staging_modules_have_the_version_of_kubernetes() -> None:
     assert set(replaced) == {f"v0.{minor}"}
     with pytest.raises(ToolError, match=r"does not require example\.org/x"):
         tools.module_version("kube", "example.org/x")
-
-
-def test_unknown_tool_and_missing_or_old_go_raise_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with pytest.raises(ToolError, match="no tool is called 'helm'"):
-        tools.tool("helm")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    tools._go_version.cache_clear()
-    with pytest.raises(ToolError, match="Go is not installed"):
-        tools.tool("pause")
-    go = tmp_path / "go"
-    go.write_text("#!/bin/sh\necho go1.9.1\n")
-    go.chmod(0o755)
-    with pytest.raises(ToolError, match=r"too old: go1\.9\.1 .* is needed"):
-        tools.tool("pause")
-
-
-@pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
-    """A client whose kubectl prints $PRINTED and stays for $STAYS seconds."""
-    program = tmp_path / "kubectl"
-    program.write_text('#!/bin/sh\nprintf "$PRINTED"\nexec sleep "$STAYS"\n')
-    program.chmod(0o755)
-    monkeypatch.setattr(kubectl, "tool", lambda _: program)
-    monkeypatch.setenv("STAYS", "60")
-    return Kubectl("space")
-
-
-@pytest.mark.parametrize(
-    ("printed", "end"),
-    [("\\nSuspended\\nSuccessCriteriaMet Complete\\n", "Complete"), ("Failed\\n", "Failed")],
-)
-def test_job_end_is_its_final_condition(
-    client: Kubectl, monkeypatch: pytest.MonkeyPatch, printed: str, end: str
-) -> None:
-    monkeypatch.setenv("PRINTED", printed)
-    assert client.wait_for_job_end("job", 60) == end
-
-
-def test_job_has_started_when_its_pod_is_not_pending(
-    client: Kubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PRINTED", "pod\\npod Pending\\npod-2 Failed\\n")
-    assert client.wait_for_job_start("job", 60) == "pod-2"
-
-
-def test_watch_that_ends_without_the_state_raises_an_error(
-    client: Kubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PRINTED", "Suspended\\n")
-    monkeypatch.setenv("STAYS", "0")
-    with pytest.raises(CommandError, match="did not show the awaited state within 60 s"):
-        client.wait_for_job_end("job", 60)

@@ -30,7 +30,7 @@ class FakeWorker:
         self._listener = socket.create_server((address, port), family=family)
         self.address, self.port = address, int(self._listener.getsockname()[1])
         self._banner = banner
-        self._connections: list[socket.socket] = []
+        self.connections: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> FakeWorker:
@@ -45,18 +45,19 @@ class FakeWorker:
             # Wakes the thread, which a mere close would leave in accept().
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
-        for connection in self._connections:
+        for connection in self.connections:
             connection.close()
 
     def _accept(self) -> None:
         while True:
             try:
                 connection, _ = self._listener.accept()
+                self.connections.append(connection)
+                if self._banner is not None:
+                    connection.sendall(self._banner)
             except OSError:
+                # The test is over.
                 return
-            self._connections.append(connection)
-            if self._banner is not None:
-                connection.sendall(self._banner)
             if self._banner == b"":
                 connection.close()
 

@@ -20,6 +20,7 @@ class Volume:
         self.script = SCRIPT
         self.path = folder / "set"
         self.state = folder / "set.staging"
+        self.partial = self.state / "partial"
         self.count = folder / "count"
 
     def start(

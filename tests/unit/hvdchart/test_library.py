@@ -73,16 +73,6 @@ def test_a_wrong_spec_built_in_python_is_refused(
     assert says in str(caught.value)
 
 
-def test_a_changed_spec_is_checked_again() -> None:
-    spec = load_spec(SPECS[0])
-    assert checked_spec(spec) == spec
-    changed = dataclasses.replace(spec, nodes=(dataclasses.replace(spec.nodes[0], count=3),))
-    assert checked_spec(changed) == changed
-    wrong = dataclasses.replace(spec, nodes=(dataclasses.replace(spec.nodes[0], count=0),))
-    with pytest.raises(SpecError, match=r"the spec: nodes\[0\]\.count: got 0"):
-        hvdchart.make_plan(wrong)
-
-
 def rewritten(spec: Spec) -> Spec:
     reader = ObjectOf(Spec)
     return reader.read(from_plain(reader.write(spec), Place("x")), "")

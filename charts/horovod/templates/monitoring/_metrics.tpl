@@ -4,7 +4,7 @@
 9400
 {{- end }}
 
-{{/* Environment of the master for hvd_pods/common/metrics.py. */}}
+{{/* Environment of the master for hvd_pods/master/serve_metrics.py. */}}
 {{- define "horovod.metricsEnv" -}}
 {{- if .Values.metrics.enabled -}}
 - {name: HVD_METRICS_PORT, value: "{{ include "horovod.metricsPort" . }}"}
@@ -13,7 +13,7 @@
 {{- end }}
 
 {{/*
-Environment of a worker for hvd_pods/common/metrics.py. Ranks write their metrics to the directory, which is in memory.
+Environment of a worker for hvd_pods/worker/serve_metrics.py. Ranks write their metrics to the directory, which is in memory.
 The master reads their progress there even when metrics.enabled is false.
 */}}
 {{- define "horovod.workerMetricsEnv" -}}

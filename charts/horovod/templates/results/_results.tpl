@@ -23,7 +23,7 @@ master, and its exit code is not the pod's.
     {{- toYaml .Values.securityContext | nindent 4 }}
   volumeMounts:
     {{- include "horovod.programMounts" "master" | nindent 4 }}
-    - {name: tmp, mountPath: /tmp}
+    - {name: tmp, mountPath: /tmp, subPath: results}
     # The master and this container exchange files in it.
     - {name: generated, mountPath: /horovod/results, subPath: results}
     # Kubernetes gives the pod's token to each container that has nothing mounted there.

@@ -22,7 +22,7 @@ Call with (dict "root" $ "group" $group).
     {{- toYaml .root.Values.securityContext | nindent 4 }}
   volumeMounts:
     {{- include "horovod.programMounts" "worker" | nindent 4 }}
-    - {name: tmp, mountPath: /tmp}
+    - {name: tmp, mountPath: /tmp, subPath: staging}
     {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path) | fromJson }}
     {{- range .group.volumeMounts }}
     {{- /* A mount that is read-only for the worker is writable here. */}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devtools.common.errors import LocalkubeError
-from devtools.localkube import config, instance
+from devtools.localkube import instance
 from devtools.localkube.instance import BENCHMARK_RANGE, Instance
 from devtools.localkube.processes import all_processes
 
@@ -54,13 +54,6 @@ def test_socket_paths_are_short_enough() -> None:
     longest = Instance("a" * 12).second
     assert len(str(longest.containerd_socket)) < 108
     assert len(str(longest.state / "kubelet" / "pod-resources" / "kubelet.sock")) < 108
-
-
-def test_dns_answers_cluster_names_and_denies_all_others() -> None:
-    own, others = config.corefile(HVD).split("\n. {")
-    assert "kubernetes cluster.local" in own
-    assert "template" not in own
-    assert "rcode NXDOMAIN" in others
 
 
 def test_command_lines_of_two_clusters_share_no_path_or_address() -> None:

@@ -10,9 +10,7 @@ import pytest
 
 from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import full_name, read_archive
-from devtools.localkube.oci import (
-    pack_program,
-)
+from devtools.localkube.oci import pack_program
 
 
 @pytest.mark.parametrize(

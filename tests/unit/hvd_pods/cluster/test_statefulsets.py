@@ -110,12 +110,25 @@ def test_a_message_about_the_pod_is_preferred_to_newer_ones_about_others() -> No
     assert statefulsets.newest_message([], "hvd-cpu-0") == ""
 
 
+def test_evictions_are_those_of_the_very_pods(api: kube.Api, api_server: FakeApi) -> None:
+    about = {"kind": "Pod", "name": "hvd-cpu-0"}
+    for uid, message in (("u0", "an earlier pod's"), ("u1", "exceeds the limit\n1Gi")):
+        api_server.put(
+            "core/events",
+            event(uid, message, reason="Evicted", involvedObject={**about, "uid": uid}),
+        )
+    uids = {"hvd-cpu-0": "u1", "hvd-cpu-1": "u2"}
+    assert statefulsets.find_evictions(api, uids, 1.0) == {"hvd-cpu-0": "exceeds the limit 1Gi"}
+    api_server.fail("GET", "core/events", faults.status(403))
+    assert statefulsets.find_evictions(api, uids, 1.0) == {}
+
+
 class Master:
     """What the master does about pods, of a run with hvd-cpu-0, hvd-cpu-1 and hvd-gpu-0."""
 
-    def __init__(self, run: Run, api: kube.Api) -> None:
+    def __init__(self, run: Run, api: kube.Api, is_test: bool = False) -> None:
         self.told = Told()
-        facts = Facts(run, "own", "hvd-master-1", "uid-1")
+        facts = Facts(run, "own", "hvd-master-1", "uid-1", is_test)
         self.effects = Effects(facts, api, EventRecorder(None), None, self.told)
 
     def do(self, *effects: m.Effect) -> None:
@@ -217,13 +230,16 @@ def test_master_that_is_asked_to_end_replaces_no_worker(
     assert replicas(api_server) == (2, 0)
 
 
-def test_workers_that_were_scaled_up_are_known_when_others_cannot_be(
-    api_server: FakeApi, master: Master
+def test_workers_that_a_test_has_scaled_up_are_restored_when_others_cannot_be(
+    api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test leaves as many as it has found."""
+    monkeypatch.setenv("HVD_TESTED_JOB", "hvd-master-1")
+    master = Master(make_run(), api, is_test=True)
     put_number(api_server, cpu=1)
     api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.status(403, "no right"))
     master.do(m.ProvideWorkers())
     assert str(master.told.wait_for(m.WorkersProvided).problem) == "403: no right"
     assert replicas(api_server) == (2, 0)
-    assert master.effects.provided == {"hvd-cpu": 1}
+    master.do(m.ScaleDown())
+    master.told.wait_for(m.WorkersScaled)
+    assert replicas(api_server) == (1, 0)

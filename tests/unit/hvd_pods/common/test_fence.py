@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import fast_start, fence
+from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.warm.worker import is_alive, make_worker, warm
 from tests.waiting import wait_until
 
@@ -59,13 +61,24 @@ def test_an_older_epoch_is_refused(newest: Path) -> None:
     fence.admit("10")
     with pytest.raises(fence.FenceError, match=r"epoch is 9, but .* with epoch 10"):
         fence.admit("9")
-    for malformed in ("", "-1", "1.5"):
+    # The last ones would keep all later masters out.
+    for malformed in ("", "-1", "1.5", "²", "9" * 15, "9" * 5000):
         with pytest.raises(fence.FenceError, match="is not a number"):
             fence.admit(malformed)
     assert fence.admit("10") == "10"
     # A command line of the user's own may start another ssh than the chart's.
     assert fence.admit(None) == "10"
     assert newest.read_text() == "10"
+
+
+@pytest.mark.parametrize("content", ["9" * 15, "9" * 5000, "x"])
+def test_an_epoch_that_training_code_has_made_up_keeps_no_master_out(
+    newest: Path, started: list[Session], content: str
+) -> None:
+    newest.write_text(content)
+    started.append(Session(*SLEEP, epoch=content))
+    assert fence.admit("6") == "6"
+    assert started[0].process.wait(TIMEOUT) == -signal.SIGKILL
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The metrics of masters and workers, over real sockets."""
+"""The metrics of masters and workers, of scripts that may write anything, over real sockets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hvd_pods.common import metrics
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common import hostile, metrics
+from hvd_pods.common.metrics import Sample
+from hvd_pods.master import serve_metrics as master
+from hvd_pods.worker import serve_metrics as worker
+from tests.ports import find_port
 from tests.unit.hvd_pods.copies import FILES
-from tests.unit.hvd_pods.runs import make_run as run
+from tests.unit.hvd_pods.master.world import World, one_group
 
 PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
 # In the module's own table, a row of the page each.
 SERVED = PAGE.read_text().partition("## Scrape metrics")[2]
 DOCUMENTED = set(re.findall(r"^\| `(horovod_\w+)", SERVED, re.MULTILINE))
+STATE = World(one_group()).state
 
 
 def served(page: str) -> list[str]:
@@ -32,9 +40,8 @@ def served(page: str) -> list[str]:
 
 def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
-    master = served(metrics.master_page(run(), "Failed", 0, 0, 0, tmp_path / "0"))
-    worker = served(metrics.worker_page("2", tmp_path))
-    assert {*master, *worker} == set(metrics.METRICS) == DOCUMENTED
+    pages = master.make_page(STATE, str(tmp_path / "0")), worker.make_page("2", tmp_path)
+    assert {*served(pages[0]), *served(pages[1])} == set(metrics.METRICS) == DOCUMENTED
 
 
 def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> None:
@@ -45,12 +52,12 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
     # A file server's clock is ahead.
     (tmp_path / "2").touch()
     os.utime(tmp_path / "2", (time.time() + 300, time.time() + 300))
-    lines = metrics.worker_page("2", tmp_path).splitlines()
+    lines = worker.make_page("2", tmp_path).splitlines()
     assert [line for line in lines if line.startswith(("horovod_step", "loss"))] == [
         'horovod_step{rank="0"} 8',
         'horovod_step{rank="1"} 9',
         'loss{rank="mine"} NaN',
-        'loss{rank="1",of="the train"} 0.5',
+        'loss{of="the train",rank="1"} 0.5',
     ]
     assert 'horovod_script_lines_refused{rank="1"} 1' in lines, "that is a metric of the master"
     ages = {
@@ -65,57 +72,115 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("line", "is_sample"),
+    ("line", "sample"),
     [
-        ("horovod_images_per_second 512.3", True),
-        ('loss{a="b",c="d"} -1.5e-07', True),
-        ("loss nan", True),
-        ("loss -inf", True),
-        ("loss .5", True),
-        ("loss 1.2.3", False),
-        ("loss", False),
-        ("3 loss", False),
-        ('loss{a="b"', False),
+        ("horovod_images_per_second 512.3", Sample("horovod_images_per_second", "512.3")),
+        ('l{a="b", c="d\\"}",}  -1.5e-07', Sample("l", "-1.5e-07", ('a="b"', 'c="d\\"}"'))),
+        ('l{c="", a="b"} 5.', Sample("l", "5.", ('a="b"', 'c=""'))),
+        ("l{} nan", Sample("l", "nan")),
+        ("l\t-inf", Sample("l", "-inf")),
+        ("l .5", Sample("l", ".5")),
+        ("l 1.2.3", None),
+        ("l", None),
+        ("3 l", None),
+        ("l ٣", None),
+        # A page with one of these is refused as a whole.
+        ('l{a="b" 1', None),
+        ("l{a=b} 1", None),
+        ('l{a="b\\x"} 1', None),
+        ('l{a="1",a="2"} 1', None),
+        ('l{__name__="horovod_stage"} 1', None),
+        ("l -nan", None),
+        ("l 1e999", None),
+        # The master's thread was busy for 69 seconds.
+        (f"l {'1' * 40_000}x", None),
+        ("l" * 5000 + " 1", None),
     ],
 )
-def test_what_a_script_may_add(line: str, is_sample: bool) -> None:
-    expected: tuple[list[str], int] = ([line], 0) if is_sample else ([], 1)
+def test_what_a_script_may_add(line: str, sample: Sample | None) -> None:
+    expected = ([sample], 0) if sample else ([], 1)
     assert metrics.parse_samples(f"# comment\n\n{line}\n") == expected
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_both_ip_families_are_answered(host: str) -> None:
-    server = metrics.serve(lambda: "horovod_ranks 4\n", 0)
-    with urllib.request.urlopen(f"http://{host}:{server.server_port}/metrics") as answer:
-        assert answer.read() == b"horovod_ranks 4\n"
-        assert answer.status == 200
+@pytest.mark.fuzz
+@given(st.text(alphabet='ab_{}="\\,\n 01.eE+-#nNiIfF\u2028é') | st.text())
+def test_page_with_any_text_of_a_script_is_one_that_is_read_again(text: str) -> None:
+    samples, refused = metrics.parse_samples(text)
+    page = metrics.format_page([sample.labelled('rank="0"') for sample in samples])
+    again, none = metrics.parse_samples(page)
+    assert none == 0 <= refused
+    assert {(name, labels) for name, _, labels in again} == {
+        (sample.name, sample.labelled('rank="0"').labels) for sample in samples
+    }
+    assert len(again) == len({(name, labels) for name, _, labels in again})
+    assert len(metrics.parse_progress(metrics.select_progress(text))) <= len(metrics.PROGRESS)
+
+
+def test_files_that_are_none_are_left_out(tmp_path: Path) -> None:
+    """A FIFO would keep the server waiting, and a link show what only the pod may read."""
+    os.mkfifo(tmp_path / "0")
+    (tmp_path / "1").mkdir()
+    (tmp_path / "secret").write_text("secret 1")
+    (tmp_path / "2").symlink_to(tmp_path / "secret")
+    (tmp_path / "3").write_text("horovod_step 3")
+    lines = worker.make_page("2", tmp_path).splitlines()
+    assert [line for line in lines if line.startswith("horovod_step")] == [
+        'horovod_step{rank="3"} 3'
+    ]
+    assert [line for line in lines if line.startswith("secret")] == ['secret{rank="secret"} 1']
+
+
+def test_line_that_the_limit_cuts_is_left_out(tmp_path: Path) -> None:
+    line = "loss 1234567\n"
+    (tmp_path / "0").write_text(line * (hostile.LARGEST_FILE // len(line) + 1))
+    assert metrics.read_script_file(tmp_path / "0").endswith(line)
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Where a master serves its metrics."""
+    port = find_port()
+    monkeypatch.setenv("HVD_METRICS_PORT", str(port))
+    monkeypatch.setenv("HVD_METRICS_FILE", "")
+    master.start(lambda: STATE)
+    return port
+
+
+def scrape(port: int, host: str = "127.0.0.1", body: bytes | None = None) -> str:
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", body) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    server.shutdown()
+        return str(answer.read().decode())
 
 
-def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    server = metrics.serve(str, 0)
-    environment = {"HVD_METRICS_PORT": str(server.server_port), "HVD_METRICS_FILE": ""}
-    metrics.start(run(), str, int, int, int, environment)
-    assert f"cannot serve metrics on port {server.server_port}" in capsys.readouterr().out
-    of_worker = {"HVD_SLOTS": "1", "HVD_METRICS_DIR": "/tmp", **environment}
-    assert metrics.main(of_worker) == 1
-    assert f"cannot serve metrics on port {server.server_port}" in capsys.readouterr().out
-    server.shutdown()
-
-
-def test_the_master_serves_the_file_that_the_chart_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_master_serves_its_state_and_the_file_that_the_chart_names(
+    tmp_path: Path, port: int
 ) -> None:
+    page = scrape(port)
+    assert page == scrape(port, "[::1]") == master.make_page(STATE, "")
+    assert {'horovod_stage{stage="Starting"} 1', "horovod_hosts_ready 0"} <= {*page.splitlines()}
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        scrape(port, body=b"")
     (tmp_path / "metrics").write_text("horovod_step 7\n")
-    pages: list[str] = []
-    monkeypatch.setattr(metrics, "serve", lambda text, port: pages.append(f"{port}\n{text()}"))
-    environment = {"HVD_METRICS_PORT": "9464", "HVD_METRICS_FILE": str(tmp_path / "metrics")}
-    metrics.start(run(), lambda: "Training", lambda: 2, lambda: 3, lambda: 4, environment)
-    (page,) = pages
-    lines = page.splitlines()
-    assert lines[0] == "9464"
-    assert 'horovod_stage{stage="Training"} 1' in lines
-    expected = ["horovod_hosts_ready 2", "horovod_launches_total 3", "horovod_stalls_total 4"]
-    assert [line for line in lines if line in expected] == expected
+    lines = master.make_page(STATE, str(tmp_path / "metrics")).splitlines()
     assert {"horovod_step 7", "horovod_script_lines_refused 0"} <= {*lines}
+
+
+def test_page_is_served_again_for_longer_than_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often anybody asks, most of the time is left for the loop of the master."""
+    monkeypatch.setattr(metrics, "REUSED", 1e9)
+    pages = itertools.count()
+    server = metrics.make_server(lambda: f"page {next(pages)}", 0)
+    spawn("serve", server.serve)
+    assert scrape(server.port) == scrape(server.port) == "page 0"
+
+
+def test_a_port_in_use_does_not_end_the_run(
+    port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = f"cannot serve metrics on port {port}"
+    master.start(lambda: STATE)
+    assert said in capsys.readouterr().out
+    monkeypatch.setenv("HVD_SLOTS", "1")
+    monkeypatch.setenv("HVD_METRICS_DIR", "/tmp")
+    assert worker.main() == 1
+    assert said in capsys.readouterr().out

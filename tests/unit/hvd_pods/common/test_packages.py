@@ -130,6 +130,34 @@ def test_index_that_does_not_answer_is_named_without_its_password(
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["--index-url http://127.0.0.1:1/${INDEX_TOKEN}/simple", "hvdleaf==1"],
+        ["hvdleaf==${INDEX_TOKEN}"],
+        ["--no-such ${INDEX_TOKEN}"],
+        ["a @ https://me:s3cr%2Fet@127.0.0.1:1/a.whl b"],
+        ["a @ https://s3cr.et@127.0.0.1:1/a.whl b"],
+        ["-r sub/more.txt"],
+    ],
+    ids=["path", "version", "option", "password", "name", "file"],
+)
+def test_secrets_of_the_requirements_are_not_in_what_is_told(
+    code: Path, index: Index, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+) -> None:
+    """It goes to the log, to an event and to the record, which others may read."""
+    monkeypatch.setenv("INDEX_TOKEN", "s3cr/et")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    (code / "sub").mkdir()
+    (code / "sub" / "more.txt").write_text("-r../sub/deep.txt\n")
+    (code / "sub" / "deep.txt").write_text("a ${INDEX_TOKEN}\n")
+    ask(code, *lines)
+    with pytest.raises(RunError) as error:
+        packages.install(code)
+    assert "****" in str(error.value)
+    assert "s3cr" not in str(error.value)
+
+
 def test_wrong_requirements_are_a_wrong_configuration(code: Path, index: Index) -> None:
     ask(code, "hvdnone==1")
     with pytest.raises(ConfigurationError, match=f"hvdnone==1.*{index.url}.*hvdchart build"):
@@ -188,3 +216,11 @@ def test_exec_finds_what_a_rank_finds(
 )
 def test_failure_of_pip_is_one_line(output: str, begins: str) -> None:
     assert str(packages.explain(output)).startswith(begins)
+
+
+def test_files_that_name_each_other_are_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text(
+        "-c requirements.txt\n-r ./../requirements.txt\n-r ./x/../requirements.txt\n${A}"
+    )
+    assert packages.secrets(file, {"A": "1"}) == {"1"}

@@ -12,7 +12,7 @@ from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPP
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
 from hvd_pods.master.holding import END
-from tests.unit.hvd_pods.master.world import OTHER, World, one_group, pod
+from tests.unit.hvd_pods.master.world import DELETED, JOB, OTHER, SUSPENDED, World, one_group, pod
 
 RUNS: dict[str, Run] = {
     "plain": one_group(lostAfterSeconds=15),
@@ -64,11 +64,15 @@ def happen(world: World, choice: int) -> None:
     choices=st.lists(st.integers(0, 14 * 200), max_size=120),
     stopped_at=st.none() | st.integers(0, 40),
     lost_at=st.none() | st.integers(0, 40),
+    job=st.sampled_from([JOB, SUSPENDED, DELETED]),
 )
 def test_a_run_is_driven_once_and_always_ends(
-    name: str, choices: list[int], stopped_at: int | None, lost_at: int | None
+    name: str, choices: list[int], stopped_at: int | None, lost_at: int | None, job: Any
 ) -> None:
-    """This pod is asked to end, and another master takes the record, before these choices."""
+    """This pod is asked to end, and another master takes the record, before these choices.
+
+    `job`: what has become of the Job by then.
+    """
     world = World(RUNS[name])
     is_running = is_stopped = False
     ends: list[str] = []
@@ -106,6 +110,7 @@ def test_a_run_is_driven_once_and_always_ends(
         if world.exit:
             break
         if number == stopped_at:
+            world.job = job
             world.tell(m.Terminated())
         if number == lost_at and world.state.hold.is_held:
             world.record = dict(OTHER)
@@ -125,3 +130,8 @@ def test_a_run_is_driven_once_and_always_ends(
     assert len(world.of(m.ScaleDown)) <= 1
     if world.exit.problem is None:
         assert finished == 1
+    is_withdrawn = world.state.job in (SUSPENDED, DELETED) and world.exit.problem
+    if is_withdrawn and world.state.hold.is_held and not world.state.hold.lost_to:
+        scaled = (m.FitWorkers, m.ScaleUp, m.ScaleDown)
+        last = [effect for effect in world.effects if isinstance(effect, scaled)][-1]
+        assert isinstance(last, m.ScaleDown), "workers are left of a run that was stopped"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
+from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.master import messages as m
 from hvd_pods.master.holding import END, EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.master.state import Phase
-from tests.unit.hvd_pods.master.world import OTHER, WALL, World, one_group
+from tests.unit.hvd_pods.master.world import LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
 
@@ -38,8 +41,8 @@ def test_free_record_is_taken_at_once_with_a_new_epoch(record: dict[str, str]) -
     (write,) = world.of(m.WriteRecord)
     assert (write.purpose, write.holds, write.data) == (TAKE, True, {})
     assert write.epoch >= (WALL + world.now) * 1000 - 20
-    newer = started({**record, "epoch": str(10**16)}).of(m.WriteRecord)[0]
-    assert newer.epoch > 10**16 + 999, "the earlier holder may have begun attempts since"
+    newer = started({**record, "epoch": str(LATER)}).of(m.WriteRecord)[0]
+    assert newer.epoch > LATER + 999, "the earlier holder may have begun attempts since"
 
 
 def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
@@ -133,8 +136,12 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
     [
         ({"holder": "own", "epoch": "1"}, False),
         ({"holder": "", "epoch": "1"}, False),
-        ({"holder": "other", "epoch": "1"}, True),
-        ({"holder": "", "epoch": str(10**17)}, True),
+        ({"holder": "other", "epoch": str(LATER)}, True),
+        ({"holder": "", "epoch": str(LATER)}, True),
+        # No master has written these: it would have a later epoch, which is a time.
+        ({"holder": "x"}, False),
+        ({"holder": "other", "epoch": "1"}, False),
+        ({"holder": "other", "epoch": str(10**17)}, False),
         ({"epoch": "x" * 5000}, False),
     ],
 )
@@ -161,6 +168,35 @@ def test_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers() 
     world.settle()
     assert world.exit == m.Exit(None)
     assert not world.of(m.ScaleDown)
+
+
+@pytest.mark.parametrize("phase", [Phase.JUDGING, Phase.CONCLUDING])
+@pytest.mark.parametrize(("code", "of_the_master"), [(0, 0), (1, 78)])
+def test_training_that_has_finished_is_a_success_although_the_record_is_lost_after_it(
+    phase: Phase, code: int, of_the_master: int
+) -> None:
+    world = World(one_group(cleanup="Always"))
+    world.train()
+    world.end_launcher(code)
+    while world.state.phase != phase:
+        world.answer()
+    world.record = dict(OTHER)
+    world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
+    world.settle()
+    assert world.exit
+    assert (world.exit.problem.exit_code if world.exit.problem else 0) == of_the_master
+    assert not world.of(m.ScaleDown), "the workers are the other master's"
+
+
+def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:
+    world = World(one_group())
+    world.train()
+    for reason in ["404: gone"] * 9 + ["403: forbidden"] * 9:
+        world.tell(m.RecordFailed(RENEW, 404, reason, is_temporary=False))
+    assert world.logged().count("cannot write the record") == 2
+    world.tell(m.RecordWritten(RENEW))
+    world.tell(m.RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
+    assert world.logged().count("cannot write the record") == 3
 
 
 ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}
@@ -191,11 +227,28 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
         assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
 
 
-@pytest.mark.parametrize("number", ["", "x", "-1", "9" * 5000, "٣"])
-def test_record_is_not_believed_beyond_numbers(number: str) -> None:
-    world = started({**ENDED, "attempts": number, "failures": number, "epoch": number})
+NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
+WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
+KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settings", "state")
+RECORDS = st.dictionaries(
+    st.sampled_from([*KEYS, "uid", "time", "reason", "results", "trained", "hosts"]), WORDS
+)
+COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "epoch"), NUMBERS))
+
+
+@pytest.mark.fuzz
+@given(RECORDS, COUNTS)
+def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
+    record: dict[str, str], counts: dict[str, str]
+) -> None:
+    """Somebody may edit it by hand, and whoever may edit ConfigMaps may write what they like."""
+    world = started({**record, **counts})
     world.settle(until=m.Launch)
-    assert world.state.attempt.number == 1
+    latest = (WALL + world.now) * 1000 + FAR_AHEAD
+    assert all(write.epoch <= latest + 2000 for write in world.of(m.WriteRecord))
+    assert world.of(m.Launch) or world.exit
+    for effect in world.of(m.Emit):
+        assert len(effect.message) < 2000
 
 
 def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
@@ -206,7 +259,9 @@ def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
     assert [write.data for write in world.of(m.WriteRecord)] == [{}]
     assert world.of(m.ReleaseRecord)[0].data == {}
     assert world.of(m.ProvideWorkers)
-    assert not [*world.of(m.ScaleDown), *world.of(m.ReportFailure), *world.of(m.FitWorkers)]
+    assert not [*world.of(m.ReportFailure), *world.of(m.FitWorkers)]
+    kinds = [type(effect) for effect in world.effects]
+    assert kinds.index(m.ScaleDown) < kinds.index(m.ReleaseRecord), "the workers are as before"
     assert world.exit
     assert isinstance(world.exit.problem, RunError)
 

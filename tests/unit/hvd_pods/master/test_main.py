@@ -382,11 +382,13 @@ DEADLINE = {
     ("job", "reason", "state", "replicas"),
     [
         ({}, "its pod was deleted or evicted", "Running", 2),
-        ({"deletionTimestamp": "2026-01-01T10:00:00Z"}, "removed its Job", "Running", 2),
+        ({"deletionTimestamp": "2026-01-01T10:00:00Z"}, "its Job was deleted", "Running", 0),
+        ({"spec": {"suspend": True}}, "its Job was suspended", "Running", 0),
+        ({"uid": "uid-2"}, "an upgrade or an uninstall removed its Job", "Running", 2),
         # No other master follows.
         (DEADLINE, "longer than master.activeDeadlineSeconds=60", "Failed", 0),
     ],
-    ids=["evicted", "deleted", "deadline"],
+    ids=["evicted", "deleted", "suspended", "replaced", "deadline"],
 )
 def test_a_master_that_is_asked_to_end_ends_the_ranks(
     pod: MasterPod, job: dict[str, Any], reason: str, state: str, replicas: int
@@ -537,7 +539,8 @@ def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_rec
 
     def take_over() -> None:
         wait_until((pod.generated.parent / "up").exists, TIMEOUT, "the launcher runs")
-        put_record(pod, **OTHER, state="Running", reason="")
+        later = str(int(record(pod)["epoch"]) + 1000)
+        put_record(pod, **{**OTHER, "epoch": later}, state="Running", reason="")
 
     taken = background(take_over)
     assert pod.run(cleanup="Always") == 78

@@ -172,42 +172,15 @@ def test_text_is_shown_without_control_characters_and_cut(port: Port) -> None:
     assert shown == r"\x1b[31mred\r\n\ud800\u202e" + "x" * (600 - 12)
 
 
-def test_sender_that_sends_slowly_or_nothing_is_given_up(
-    port: Port, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such as one whose node was lost, or one that keeps the connection by a byte at a time."""
-    monkeypatch.setattr(notices, "SEND_WITHIN", 0.05)
-    with port.connect() as silent, port.connect() as slow:
-        try:
-            while not select.select([slow], [], [], 0.01)[0]:
-                slow.sendall(b" ")
-        except OSError:
-            # Its last byte came after the end.
-            pass
-        assert silent.recv(1) == b""
-    monkeypatch.setattr(notices, "SEND_WITHIN", TIMEOUT)
-    assert port.taken() == []
-
-
-def test_sender_of_more_than_a_line_is_given_up(port: Port) -> None:
-    with port.connect() as connection:
-        connection.sendall(b" " * notice_server.LONGEST_NOTICE)
-        assert connection.recv(1) == b""
-    assert port.taken() == []
-
-
-def test_oldest_connection_makes_room_for_a_new_one(
-    port: Port, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Silent connections, of which anybody can make many, keep no worker away."""
-    monkeypatch.setattr(notice_server, "MOST_CONNECTIONS", 3)
-    silent = [port.connect() for _ in range(4)]
-    assert silent[0].recv(1) == b""
-    port.send(**STOPPED)
-    assert silent[1].recv(1) == b""
-    assert port.of(NoticeTaken)[0].notice == STOPPED
-    for connection in silent:
-        connection.close()
+def test_ranks_that_wait_are_limited(port: Port) -> None:
+    """Training code knows the secret, and the master's files are limited."""
+    # The run has eight ranks.
+    waiting = [port.connect() for _ in range(9)]
+    for number, connection in enumerate(waiting):
+        connection.sendall(with_secret(port, **ASKED, waits=True))
+        port.wait_for(NoticeTaken, number + 1)
+    assert waiting[0].recv(1) == b""
+    assert select.select(waiting[1:], [], [], 0)[0] == []
 
 
 def test_server_at_an_address_of_this_pod_is_optional(

@@ -280,6 +280,34 @@ def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) ->
     assert not current.of(HostGone)
 
 
+def test_kept_connection_is_renewed_and_nothing_is_told(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sshd closes connections that do not log in for long."""
+    monkeypatch.setattr(probing, "RENEW_EVERY", 0.01)
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST], worker.port, lost_after=15.0)
+        current.put(HOST)
+        wait_until(lambda: len(worker.connections) >= 4, TIMEOUT, "renewed thrice", 0.01)
+        assert len(current.of(HostAnswers)) == 1
+        assert "closed" not in "".join(current.reasons(HOST))
+
+
+@pytest.mark.parametrize("said", probing.BUSY)
+def test_host_whose_sshd_has_too_many_connections_of_others_is_there(two: Two, said: str) -> None:
+    """Otherwise, whoever connects often enough could end a training."""
+    current, first, _ = two
+    first.close()
+    current.wait_for(HostProblem, host="w-0", silent=0.0)
+    with FakeWorker(f"{said}\r\n".encode(), first.address, first.port) as busy:
+        wait_until(lambda: len(busy.connections) >= 1, TIMEOUT, "it is asked", 0.01)
+        told = len(current.of(HostProblem))
+        wait_until(lambda: len(busy.connections) >= 9, TIMEOUT, "it is asked again", 0.01)
+        assert len(current.of(HostProblem)) <= told + 1
+    with FakeWorker(ssh_banner("r1"), first.address, first.port):
+        current.wait_for(HostAnswers, 2, host="w-0")
+
+
 def test_host_is_alone_when_no_other_one_is_heard(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:

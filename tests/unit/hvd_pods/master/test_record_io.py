@@ -253,7 +253,7 @@ def delete(api_server: FakeApi) -> None:
     [
         (fail_late, make_job(1, FAILED)),
         (change_and_end, make_job(1)),
-        (delete, None),
+        (delete, make_job(deletionTimestamp="2026-01-01T10:01:00Z")),
         (FakeApi.expire, make_job()),
         (lambda api_server: api_server.end_watches(faults.cut_chunk), make_job()),
     ],
@@ -270,14 +270,16 @@ def test_near_its_deadline_the_jobs_failure_is_waited_for(
     reading = background(record_io.read_job, kube.Api(), ReadJob(True, None), START + 41)
     api_server.wait_for_watch("batch/jobs")
     happen(api_server)
-    assert reading.result(TIMEOUT) == JobRead(expected and record_io.shorten_job(expected))
+    assert reading.result(TIMEOUT) == JobRead(record_io.shorten_job(expected))
 
 
-@pytest.mark.parametrize("code", [403, 404])
-def test_a_job_that_an_upgrade_removed_is_gone(api_server: FakeApi, code: int) -> None:
-    """The master's Role names the new Job only."""
+@pytest.mark.parametrize(("code", "job"), [(403, None), (404, ending.DELETED)])
+def test_a_job_that_an_upgrade_removed_is_told_from_one_that_was_deleted(
+    api_server: FakeApi, code: int, job: Any
+) -> None:
+    """After an upgrade, the master's Role names the new Job only."""
     api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(None)
+    assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(job)
 
 
 @pytest.mark.parametrize(

@@ -177,3 +177,47 @@ def test_a_master_that_is_asked_to_end_leaves_the_storing_to_the_next_one(
     assert pod.run(**WANTED) == 128 + signal.SIGTERM
     assert pod.recorded() == ("Finished", "")
     assert "the master was terminated meanwhile" in recorded(pod)
+
+
+@pytest.fixture
+def exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the container shares with the master, beside the master's private key."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (tmp_path / "user-key").write_text("1 PRIVATE")
+    for name, value in {"EXCHANGE": folder, "ATTEMPTS": 1, "LOOK_EVERY": 0.001}.items():
+        monkeypatch.setattr(results, name, value)
+    return folder
+
+
+PLACE: dict[str, Callable[[Path], object]] = {
+    "link": lambda path: path.symlink_to(path.parents[1] / "user-key"),
+    "FIFO": os.mkfifo,
+    "folder": lambda path: path.mkdir(),
+    "long file": lambda path: path.write_text(f"9 {'x' * 99_999}"),
+}
+
+
+@pytest.mark.parametrize("kind", PLACE)
+def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
+    exchange: Path, kind: str, background: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as the private key, which would then be in the log, in an event and in the record."""
+    os.mkfifo(exchange / "go")
+    stored = background(results.store, TIMEOUT, lambda: False)
+    (exchange / "go").read_text()
+    PLACE[kind](exchange / "answer")
+    failure = stored.result(TIMEOUT)
+    assert "see kubectl logs" in failure
+    assert len(failure) < 1000
+    assert "PRIVATE" not in failure + capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["link", "long file", "folder"])
+def test_request_goes_to_nothing_but_a_pipe(
+    exchange: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "READY_WITHIN", 0.05)
+    PLACE[kind](exchange / "go")
+    assert "is not running" in results.store(TIMEOUT, lambda: False)
+    assert (exchange.parent / "user-key").read_text() == "1 PRIVATE"

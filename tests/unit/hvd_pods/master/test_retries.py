@@ -11,8 +11,9 @@ from hvd_pods.common.errors import (
     LostHostError,
     NotANumberError,
     RunError,
+    WorkerLeftError,
 )
-from hvd_pods.master.retries import Retries
+from hvd_pods.master.retries import MOST_FREE, Retries
 
 FAILED = LaunchError("exit code 1", 1)
 MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
@@ -21,13 +22,13 @@ MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
 @pytest.mark.parametrize(
     ("problem", "failures", "lost_masters", "follows"),
     [
+        (FAILED, 0, 0, True),
         (FAILED, 1, 0, True),
-        (FAILED, 2, 0, True),
-        (FAILED, 3, 0, False),
-        (FAILED, 2, 1, False),
-        (ConfigurationError("no mpirun"), 1, 0, False),
-        (HostsTimeoutError("nobody came"), 1, 0, False),
-        (RunError("cannot start"), 1, 0, True),
+        (FAILED, 2, 0, False),
+        (FAILED, 1, 1, False),
+        (ConfigurationError("no mpirun"), 0, 0, False),
+        (HostsTimeoutError("nobody came"), 0, 0, False),
+        (RunError("cannot start"), 0, 0, True),
     ],
 )
 def test_attempts_follow_up_to_the_limit_where_they_can_help(
@@ -39,10 +40,10 @@ def test_attempts_follow_up_to_the_limit_where_they_can_help(
 
 def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
     """The pauses after attempts: what failed, after how many seconds, at which step."""
-    retries, found = Retries(99), []
-    for number, (problem, seconds, step) in enumerate(attempts, 1):
-        verdict = retries.judge(problem, seconds, number, step)
-        retries = verdict.retries
+    retries, failures, found = Retries(99), 0, []
+    for problem, seconds, step in attempts:
+        verdict = retries.judge(problem, seconds, failures, step)
+        retries, failures = verdict.retries, verdict.failures
         found.append(verdict.pause)
     return found
 
@@ -70,3 +71,24 @@ def test_pauses_follow_from_how_far_attempts_came(
     attempts: list[tuple[RunError, float, int]], expected: list[float | None]
 ) -> None:
     assert pauses(*attempts) == expected
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failures"),
+    [
+        ([(1.0, 0)] * MOST_FREE, 0),
+        ([(1.0, 0)] * (MOST_FREE + 2), 2),
+        # Without reported steps, an attempt that has run for a while came further.
+        ([(90.0, 0)] * 99, 0),
+        ([(90.0, 7)] * (MOST_FREE + 2), 1),
+        ([(1.0, step) for step in range(1, 99)], 0),
+    ],
+)
+def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
+    attempts: list[tuple[float, int]], failures: int
+) -> None:
+    retries, counted = Retries(999), 0
+    for seconds, step in attempts:
+        verdict = retries.judge(WorkerLeftError("w-1 left", 143), seconds, counted, step)
+        retries, counted = verdict.retries, verdict.failures
+    assert counted == failures

@@ -144,6 +144,28 @@ def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
     assert "run `helm test` again when the run has ended" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("patient")
+def test_the_time_limit_holds_while_the_api_server_is_away(
+    ended: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest, "LIMIT", 1.0)
+    monkeypatch.setattr(selftest, "SPARE", 0.5)
+    ended.api.fail("GET", "batch/jobs", faults.status(503), times=100000)
+    ended.environment()
+    began = time.monotonic()
+    assert selftest.main() == 1
+    assert time.monotonic() - began < TIMEOUT / 2
+
+
+def test_the_workers_are_as_before_when_the_record_is_given_back(ended: MasterPod) -> None:
+    """The master of an upgrade, which waits for the record, needs its own number of workers."""
+    ended.environment()
+    assert selftest.main() == 0
+    patches = [r.path for r in ended.api.requests if r.method == "PATCH"]
+    assert patches[-2].endswith("hvd-worker/scale")
+    assert patches[-1].endswith("configmaps/hvd-run")
+
+
 @pytest.mark.slow
 def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
     ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

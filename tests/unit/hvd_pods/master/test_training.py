@@ -12,10 +12,11 @@ from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPP
 from hvd_pods.master import messages as m
 from hvd_pods.master.ending import STORED, deadline, interruption, will_retry
 from hvd_pods.master.failure import Cause
+from hvd_pods.master.retries import MOST_FREE
 from hvd_pods.master.stalls import StallReader
 from hvd_pods.master.state import Phase
 from hvd_pods.master.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
-from tests.unit.hvd_pods.master.world import JOB, WALL, World, one_group, pod
+from tests.unit.hvd_pods.master.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 STORES = {"timeoutSeconds": 60, "onFailure": False}
@@ -110,6 +111,42 @@ def test_workers_that_leave_are_waited_for_and_count_as_no_failure() -> None:
     while not late.of(m.EndLauncher):
         late.fire()
     assert late.now - began >= 20.0
+
+
+def test_worker_that_the_kubelet_evicted_for_its_own_use_has_failed() -> None:
+    """Otherwise each attempt would fill the same disk again."""
+    world = training()
+    notice(world, LEAVING, "w-1", seconds=20.0)
+    world.end_launcher(137)
+    (search,) = world.of(m.FindCause)
+    assert search.left == {"w-1": "uid of w-1"}
+    why = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".'
+    world.answers = [(search, m.CauseFound(1, None, {"w-1": why}))]
+    while world.state.phase == Phase.JUDGING:
+        world.answer()
+    assert str(world.state.attempt.problem) == f"w-1 was evicted: {why}"
+    while len(world.of(m.Launch)) == 1:
+        world.answer()
+    assert world.state.failures == 1
+    of_the_node = training()
+    notice(of_the_node, LEAVING, "w-1", seconds=20.0)
+    of_the_node.end_launcher(137)
+    low = "The node was low on resource: memory."
+    of_the_node.answers = [(search, m.CauseFound(1, None, {"w-1": low}))]
+    while len(of_the_node.of(m.Launch)) == 1:
+        of_the_node.answer()
+    assert of_the_node.state.failures == 0
+    assert low in of_the_node.of(m.ReportFailure)[0].problem.args[0]
+
+
+def test_attempts_that_count_as_no_failure_are_limited_while_none_comes_further() -> None:
+    world = training()
+    while not world.exit:
+        if world.is_running:
+            notice(world, LEAVING, "w-1", seconds=20.0)
+            world.end_launcher(143)
+        world.answer() if world.answers else world.fire()
+    assert len(world.of(m.Launch)) == 3 + MOST_FREE
 
 
 def test_ranks_that_were_asked_to_end_report_their_end_together() -> None:
@@ -341,6 +378,35 @@ def test_workers_are_scaled_down_as_cleanup_says(cleanup: str, code: int, is_sca
     assert end == ("Finished" if code == 0 else "Failed")
 
 
+@pytest.mark.parametrize("job", [SUSPENDED, DELETED])
+@pytest.mark.parametrize("cleanup", ["OnSuccess", "Never"])
+def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup: str) -> None:
+    """Its workers leave first; the next attempt begins at once and creates them again."""
+    world = training(cleanup=cleanup)
+    notice(world, LEAVING, "w-1", seconds=20.0)
+    world.end_launcher(143)
+    world.settle(until=m.Exit, most=1) if not world.answers else None
+    while len(world.of(m.FitWorkers)) < 2:
+        world.answer()
+    world.job = job
+    world.answers.clear()
+    world.tell(m.Terminated())
+    world.settle()
+    assert bool(world.of(m.ScaleDown)) is (cleanup != "Never")
+    assert world.of(m.WriteRecord)[-1].data["state"] == "Running", "it may go on later"
+    assert world.exit
+    assert world.exit.problem
+    assert ("suspended" if job is SUSPENDED else "deleted") in str(world.exit.problem)
+
+
+def test_workers_stay_when_an_upgrade_has_removed_the_job() -> None:
+    world = training(cleanup="Always")
+    world.job = None
+    world.tell(m.Terminated())
+    world.settle()
+    assert not world.of(m.ScaleDown), "they are the next run's"
+
+
 def test_results_are_stored_after_the_end_is_recorded() -> None:
     world = training(results=STORES)
     world.end_launcher(0)
@@ -393,9 +459,13 @@ def test_job_makes_another_master_while_it_may(
 
 
 def test_end_of_the_master_is_explained_by_its_job() -> None:
-    assert "removed its Job" in str(interruption(None))
+    assert "an upgrade" in str(interruption(None))
     exceeded = [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}]
-    job = {"spec": {"activeDeadlineSeconds": 60}, "status": {**STARTED, "conditions": exceeded}}
+    job = {
+        "metadata": {},
+        "spec": {"activeDeadlineSeconds": 60},
+        "status": {**STARTED, "conditions": exceeded},
+    }
     assert "longer than master.activeDeadlineSeconds=60" in str(interruption(job))
     assert deadline(job) == BEGAN + 60
     assert deadline({"spec": {}}) > WALL

@@ -17,9 +17,13 @@ from hvd_pods.master.retries import Retries
 from hvd_pods.master.state import Facts, State
 from tests.unit.hvd_pods.runs import make_run
 
+DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}
+SUSPENDED = {"metadata": {}, "spec": {"suspend": True}}
 JOB: dict[str, Any] = {"metadata": {}, "spec": {"backoffLimit": 2}, "status": {}}
-OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "epoch": str(10**17)}
 WALL = 1_790_000_000.0
+# An epoch of a later moment, as another node's clock may have it.
+LATER = int(WALL * 1000) + 10**7
+OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "epoch": str(LATER)}
 
 
 def one_group(number: int = 2, maximum: int = 0, **changes: Any) -> Run:

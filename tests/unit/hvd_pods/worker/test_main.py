@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +36,22 @@ def test_all_messages_of_an_sshd_that_ends_are_logged_but_those_of_clients_that_
     assert done.returncode == 3, done.stderr[-500:]
     assert done.stderr.splitlines() == [*map(str, range(1, 30001)), "cannot bind"]
     assert "sshd has ended with exit code 3" in done.stdout
+
+
+@pytest.mark.parametrize("left", ["folder", "file", "link"])
+def test_what_ranks_have_left_for_metrics_does_not_end_the_next_worker(
+    tmp_path: Path, left: str
+) -> None:
+    folder, elsewhere = tmp_path / "metrics", tmp_path / "elsewhere"
+    (elsewhere / "0").mkdir(parents=True)
+    if left == "folder":
+        shutil.copytree(elsewhere, folder)
+    elif left == "file":
+        folder.touch()
+    else:
+        folder.symlink_to(elsewhere)
+    main.start_metrics({"HVD_METRICS_DIR": str(folder)})
+    assert folder.is_dir()
+    assert not folder.is_symlink()
+    assert list(folder.iterdir()) == []
+    assert (elsewhere / "0").is_dir()

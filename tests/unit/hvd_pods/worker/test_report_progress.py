@@ -14,7 +14,7 @@ import pytest
 
 from examples import hvd_progress
 from hvd_pods.common import metrics
-from hvd_pods.worker import report_progress
+from hvd_pods.worker import report_progress, serve_metrics
 from tests.unit.hvd_pods.copies import FILES
 
 PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
@@ -45,7 +45,7 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
     assert told((folder / "3").read_text()) == {
         "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 8,
     }  # fmt: skip
-    lines = metrics.worker_page("1", folder).splitlines()
+    lines = serve_metrics.make_page("1", folder).splitlines()
     assert 'horovod_step{rank="3"} 120' in lines
     assert 'horovod_script_lines_refused{rank="3"} 0' in lines
 
@@ -124,8 +124,9 @@ def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
     for name, step in (("10", 3), ("2", 2), (".0", 9), ("notes", 9)):
         (tmp_path / name).write_text(f"horovod_step {step}\n")
     assert report_progress.read_folder(tmp_path, 0.0) == "horovod_step 2"
-    # A file that is replaced at this moment.
-    (tmp_path / "1").symlink_to("gone")
+    # A link, and a FIFO, whose opening would wait for a writer.
+    (tmp_path / "1").symlink_to("10")
+    os.mkfifo(tmp_path / "0")
     os.utime(tmp_path / "2", (1000, 1000))
     assert report_progress.read_folder(tmp_path, 1000.0) == "horovod_step 2"
     assert report_progress.read_folder(tmp_path, 2000.0) == "horovod_step 3"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.hvd_pods.staging import FETCH, Volume
 
@@ -117,7 +120,89 @@ def test_files_that_fail_the_publishers_checksums_are_removed(volume: Volume) ->
     code, log = volume.stage(f"[ -f a ] || echo wrong >a; {listed}")
     assert code == 1
     assert "do not match the publisher's SHA256SUMS" in log
-    assert "such as a" in log
+    assert "such as ./a:" in log
     # A command that keeps what it has does not keep the wrong file.
     code, log = volume.stage(f"[ -f a ] || echo right >a; {listed}")
     assert code == 0, log
+
+
+def test_publishers_checksums_reach_no_other_file_of_the_volume(
+    volume: Volume, tmp_path: Path
+) -> None:
+    """Neither to remove it, nor to read what never ends while all other pods wait."""
+    other = tmp_path / "checkpoint.h5"
+    other.write_text("of somebody else")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "a").write_text("of somebody else")
+    names = ("../../checkpoint.h5", "././/../../checkpoint.h5", str(other), "/dev/zero", "b/c", "a")
+    sums = "".join(f"{'0' * 64}  {name}\\n" for name in names)
+    code, log = volume.stage(f"echo one >a; mkdir b; echo two >b/c; printf '{sums}' >SHA256SUMS")
+    assert code == 1
+    assert "6 files do not match the publisher's SHA256SUMS" in log
+    assert other.read_text() == "of somebody else"
+    assert [path.name for path in volume.partial.rglob("*") if path.is_file()] == ["SHA256SUMS"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # As programs show it that do not escape line breaks, this is a line about ./b/a.
+        f"ln -s ../../linked b; mkdir -p 'x\n{'0' * 64}  ./b'; echo 1 >'x\n{'0' * 64}  ./b/a'",
+        "ln -s ../../checkpoint.h5 a; echo 1 >b",
+        "ln -s /dev/zero SHA256SUMS; echo 1 >b",
+        "ln -s ../../linked sub; echo 1 >b",
+    ],
+    ids=["line break", "link to a file", "link for checksums", "link to a folder"],
+)
+def test_names_and_links_that_lead_out_of_the_data_are_refused(
+    volume: Volume, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "a").touch()
+    code, log = volume.stage(command)
+    assert code == 1
+    assert "error: what was fetched has " in log
+    assert (tmp_path / "linked" / "a").exists()
+    assert not volume.path.exists()
+
+
+@pytest.mark.parametrize("verify", ["Size", "Checksum"])
+def test_link_that_was_changed_later_does_not_pass(volume: Volume, verify: str) -> None:
+    fetch = 'echo ran >>"$COUNT"; echo one >a; echo two >b; ln -sf a current'
+    for _ in range(2):
+        assert volume.stage(fetch, verify=verify)[0] == 0
+    assert volume.runs == 1
+    (volume.path / "current").unlink()
+    (volume.path / "current").symlink_to("../../other/a")
+    code, log = volume.stage(fetch, verify=verify)
+    assert (code, volume.runs) == (0, 2), log
+    assert (volume.path / "current").read_text() == "one\n"
+
+
+def test_log_shows_no_control_characters_of_names(volume: Volume) -> None:
+    code, log = volume.stage("ln -s /x \"$(printf 'a\\033[31m')\"; touch 'b\\033'")
+    assert code == 1
+    assert "such as ./a[31m:" in log
+    assert "\x1b" not in log
+
+
+NAMES = st.lists(st.sampled_from(["..", ".", "a", "sub", "link", "", "other", "\\"]))
+
+
+# A shell runs for each example.
+@pytest.mark.fuzz
+@settings(max_examples=settings().max_examples // 4)
+@given(st.lists(st.tuples(st.sampled_from(["0" * 64, "x", "\\"]), NAMES.map("/".join)), max_size=9))
+def test_any_checksums_of_a_publisher_end_and_touch_no_other_file(
+    lines: list[tuple[str, str]],
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for other in (folder / "other", folder / "set.staging.other"):
+            other.write_text("of somebody else")
+        (folder / "sums").write_text("".join(f"{digest}  {path}\n" for digest, path in lines))
+        Volume(folder).stage(
+            f"echo 1 >a; mkdir sub; echo 1 >sub/a; ln -s sub link; mv {folder}/sums SHA256SUMS"
+        )
+        assert {path.read_text() for path in folder.glob("*other")} == {"of somebody else"}
+        assert len([*folder.glob("*other")]) == 2

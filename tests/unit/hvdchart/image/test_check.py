@@ -19,7 +19,6 @@ from hvdchart.image.check import (
     check_requirements,
     missing,
     probe_command,
-    probe_pod,
     read_probe,
 )
 from hvdchart.image.engines import run_in, runtime_options
@@ -83,19 +82,6 @@ def test_image_without_a_usable_python_is_an_error_with_its_output(
     with pytest.raises(ImageError, match=r"team/train:1: cannot run python3.*Python 3.8") as raised:
         read_probe("team/train:1", output, errors)
     assert message in str(raised.value)
-
-
-def test_probe_pod_meets_pod_security_restricted() -> None:
-    spec = probe_pod("team/train:1")["spec"]
-    assert spec["securityContext"] == {
-        "runAsNonRoot": True, "runAsUser": UNKNOWN_USER, "runAsGroup": 0,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }  # fmt: skip
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["containers"][0]["securityContext"] == {
-        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }  # fmt: skip
 
 
 @pytest.mark.slow
@@ -164,13 +150,8 @@ def test_command_runs_restricted_in_each_engine(
     assert podman.calls[-1].arguments == [*expected, "run", *RESTRICTIONS]
     assert buildah.commands() == ["info"], "podman is preferred"
     run_in("image:1", ["id", "-u"], 7, "buildah")
-    isolation = ["--isolation", "oci", *expected] if expected else []
-    assert [call.arguments for call in buildah.calls[-3:]] == [
-        ["from", "--pull-never", "image:1"],
-        [*("run", "--user", "7:0", "--env", "HOME=/tmp", "--cap-drop", "all", *isolation),
-         *("container-1", "--", "id", "-u")],
-        ["rm", "container-1"],
-    ]  # fmt: skip
+    assert {"--cap-drop", "all", "7:0", *expected} <= {*buildah.calls[-2].arguments}
+    assert buildah.commands()[-1] == "rm"
 
 
 def test_engine_that_cannot_be_used_is_refused_with_a_remedy(programs: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hvdchart.migrate.convert import Migration, is_job, migrate_command_line, read_input
+from hvdchart.migrate.convert import Migration, migrate_command_line, read_input
 from hvdchart.migrate.convert import migrate_file as migrate_data
 from hvdchart.spec.yaml_tree import Node
 from hvdchart.values.schema import values_schema
@@ -62,7 +62,7 @@ def load_tree(name: str) -> Any:
 @functools.cache
 def tree_of(name: str) -> Node:
     """The parsed tree of one of the YAML files; of the job in a file with several documents."""
-    return read_input(PATHS[name].read_bytes(), name, is_job).root
+    return read_input(PATHS[name].read_bytes(), name).root
 
 
 @functools.cache

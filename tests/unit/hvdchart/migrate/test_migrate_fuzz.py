@@ -71,19 +71,19 @@ def words_in(value: Any) -> str:
 
 def assert_nothing_is_lost(tree: Any, migration: Migration) -> None:
     """Each value has an entry; a marked one is in the values, or in the report with a reason."""
-    reported = {entry.old for entry in migration.entries}
-    assert {dotted(leaf) for leaf in leaves(tree, ())} <= reported
     values, report = words_in(dict(migration.values)), report_text(migration)
-    parts = [entry.old.partition(": ")[2] for entry in migration.entries if not entry.path]
-    dropped = {entry.old: entry.reason for entry in migration.entries if entry.outcome == "dropped"}
+    entries = {entry.old: entry for entry in migration.entries}
+    parts = [entry.old.partition(": ")[2] for entry in migration.entries]
     for path in leaves(tree, ()):
+        # The entry of the value itself, or of a map or list around it.
+        names = [dotted(path[: length + 1]) for length in range(len(path))]
+        (name,) = [name for name in names if name in entries]
         value = value_at(tree, path)
         if not (isinstance(value, str) and value.startswith("zq")):
             continue
-        if dotted(path) in dropped:
-            assert dropped[dotted(path)]
-            names = [dotted(path[: length + 1]) for length in range(len(path))]
-            assert any(name in report for name in names), dotted(path)
+        if entries[name].outcome == "dropped":
+            assert entries[name].reason
+            assert name in report
         else:
             # A word of a command line may be an option that the report names as dropped.
             places = [values, migration.release, migration.namespace, *parts]

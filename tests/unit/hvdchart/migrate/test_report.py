@@ -63,7 +63,7 @@ def test_value_that_a_rule_forgets_ends_the_migration(dropped: list[str]) -> Non
     with pytest.raises(SpecError, match=r"b: migrate would lose it on the way to worker\.env"):
         ledger.close("a test")
     with pytest.raises(ValueError, match="an entry for the whole input"):
-        ledger.drop((), "")
+        ledger.change((), ("worker",))
 
 
 def test_command_writes_values_and_report_to_files(tmp_path: Path) -> None:

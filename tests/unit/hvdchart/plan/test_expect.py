@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hvdchart.plan.expect import PUBLISHED, Network, Work, expect, exposed_seconds, fit
+from hvdchart.plan.expect import PUBLISHED, Network, Work, expect, exposed_seconds
 from tests.fakes.fixtures import Command
 
 WORK = Work("resnet50", 64, 40.0)
@@ -41,33 +40,6 @@ def test_a_stream_of_tcp_does_not_fill_a_wide_link() -> None:
     )
 
 
-@pytest.mark.parametrize("scale", [0.0, 0.4, 1.0, 3.0])
-def test_the_model_is_fitted_to_measurements(scale: float) -> None:
-    true = Network(10, scale=scale)
-    rows = [expect(WORK, true, hosts, 2) for hosts in (1, 2, 4, 8)]
-    measured = [(row.hosts, row.ranks, row.speed) for row in rows]
-    assert fit(WORK, Network(10), measured) == pytest.approx(scale, abs=1e-9)
-    assert fit(WORK, Network(10), measured[:1]) == 1.0
-    # Faster than alone: noise, and no network of negative time.
-    assert fit(WORK, Network(10), [(2, 2, 100.0)]) == 0.0
-
-
-def result(tmp_path: Path, nodes: list[str], batch: int = 64) -> Path:
-    """A result of `hvdchart bench` on these nodes."""
-    rows = [expect(WORK, Network(10, scale=2.0), hosts, 2) for hosts in (1, 2)]
-    document = {
-        "session": "s", "machines": [], "name": "run", "time": "t", "image": "i", "turns": 2,
-        "nodes": {f"worker-{n}": node for n, node in enumerate(nodes)},
-        "command": ["python", "benchmark.py", "--model", "resnet50", "--batch-size", str(batch)],
-        "rows": [{"workers": row.hosts, "ranks": row.ranks, "imagesPerSecond": row.speed,
-                  "interval": 0.1, "efficiency": row.efficiency, "efficiencyInterval": 0.01}
-                 for row in rows],
-    }  # fmt: skip
-    file = tmp_path / f"bench-{len(set(nodes))}-{batch}.json"
-    file.write_text(json.dumps(document))
-    return file
-
-
 def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) -> None:
     done = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45", "-o", "json")
     assert done.code == 0, done.errors
@@ -78,22 +50,6 @@ def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) 
     shown = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1").output
     for part in ("link of 1 Gbit/s (TCP, of which", "- 30 us for each message; ", "expected speed"):
         assert part in shown
-
-
-def test_plan_fits_the_model_to_a_result_of_bench(hvdchart: Command, tmp_path: Path) -> None:
-    def measured(*nodes: str, model: str = "resnet50", batch: int = 64) -> Any:
-        file = result(tmp_path, list(nodes), batch)
-        return hvdchart("plan", SPEC, "--expect", model, "--measured", file)
-
-    output = measured("a", "b").output
-    assert ", times 2.00 as fitted to measurements; " in output
-    assert "a rank alone trains 40 samples/s with batches of 64: 1.600 s" in output
-    # The size of a batch is that of the measurement.
-    assert "with batches of 32: 0.800 s" in measured("a", "b", batch=32).output
-    # On one node nothing was said of a network.
-    assert "fitted" not in measured("a", "a").output
-    other = measured("a", "b", model="vgg16")
-    assert (other.code, "was measured with resnet50" in other.errors) == (5, True)
 
 
 def test_the_page_has_the_models_own_answers() -> None:

@@ -12,14 +12,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.yaml_tree import parse
-from hvdchart.tune.grid import (
-    Grid,
-    Measurement,
-    Search,
-    choose_best,
-    list_settings,
-    tuning_text,
-)
+from hvdchart.tune.grid import Measurement, choose_best, list_settings, tuning_text
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
@@ -40,11 +33,11 @@ def planned(
 
 
 def test_settings_begin_with_the_plans_own() -> None:
-    settings = list_settings(planned(), Grid())
+    settings = list_settings(planned(), {})
     assert settings[0] == OWN
     assert len({json.dumps(setting, sort_keys=True) for setting in settings}) == len(settings) == 8
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
-    settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 8}"), Grid())
+    settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 8}"), {})
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"4", "6", "8"}
 
 
@@ -70,7 +63,7 @@ def test_best_setting_beats_the_plan_by_more_than_noise_in_turns() -> None:
 
 def test_tuning_block_merges_into_the_spec() -> None:
     first = measured((10.0,), (12.0,))
-    text = tuning_text(Search(first, first), "run.spec.yaml")
+    text = tuning_text(first, first, "run.spec.yaml")
     assert "The best setting is +20.0% faster than the plan's." in text
     assert "# The faster ones again, in turn with the plan's:\n#       10.00  OMP" in text
     base = "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
@@ -78,12 +71,12 @@ def test_tuning_block_merges_into_the_spec() -> None:
     env = make_plan(read_spec(merge_specs(trees))).groups[0].env
     assert env["TF_NUM_INTRAOP_THREADS"] == "28"
     again = measured((10.0,), (10.0,))
-    assert "keep the plan's" in tuning_text(Search(first, again), "x")
+    assert "keep the plan's" in tuning_text(first, again, "x")
     failed = measured((10.0,), ())
-    text = tuning_text(Search(failed, failed[:1]), "x")
+    text = tuning_text(failed, failed[:1], "x")
     assert ("failed" in text, "again" in text) == (True, False)
     silent = measured((), (5.0,))
-    assert "faster than" not in tuning_text(Search(silent, silent), "x")
+    assert "faster than" not in tuning_text(silent, silent, "x")
 
 
 pytestmark = pytest.mark.timeout(120)

@@ -148,11 +148,17 @@ def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> No
 
 
 def test_groups_are_merged_as_the_templates_merge_them() -> None:
-    worker = {"number": 2, "slots": 1, "env": [1], "nodeSelector": {"a": "b"}, "affinity": {"c": 1}}
+    worker = {
+        "number": 2,
+        "slots": 1,
+        "env": [1],
+        "nodeSelector": {"a": "b"},
+        "affinity": {"c": {"e": 1}},
+    }
     groups = [
         {"name": "a"},
         {"name": "b", "number": 3, "slots": None, "env": [2], "volumes": [4],
-         "nodeSelector": {"d": "e"}, "affinity": {}},
+         "nodeSelector": {"d": "e"}, "affinity": {"c": {}}},
     ]  # fmt: skip
     given = {"worker": worker, "workerGroups": groups, "volumes": [3], "volumeMounts": []}
     shared = {"volumes": [3], "volumeMounts": []}
@@ -160,6 +166,6 @@ def test_groups_are_merged_as_the_templates_merge_them() -> None:
     assert first == {**worker, **shared, "name": "a"}
     assert second == {
         "name": "b", "number": 3, "env": [1, 2], "nodeSelector": {"a": "b", "d": "e"},
-        "affinity": {}, "volumes": [3, 4], "volumeMounts": [],
+        "affinity": {"c": {}}, "volumes": [3, 4], "volumeMounts": [],
     }  # fmt: skip
     assert merged_groups({**given, "workerGroups": []}) == [{**worker, **shared, "name": "worker"}]

@@ -110,13 +110,17 @@ class Api:
         return self._call("GET", path, retry_seconds=retry_seconds, timeout=timeout)
 
     def list_all(
-        self, path: str, query: dict[str, str], retry_seconds: float | None = None
+        self,
+        path: str,
+        query: dict[str, str],
+        retry_seconds: float | None = None,
+        timeout: float | None = None,
     ) -> tuple[list[Object], str]:
         """Read all objects that the query selects, and the version to watch them from."""
         items: list[Object] = []
         query = {**query, "limit": str(PAGE)}
         while True:
-            page = self._call("GET", path, query, retry_seconds=retry_seconds)
+            page = self._call("GET", path, query, retry_seconds=retry_seconds, timeout=timeout)
             items += page.get("items") or []
             metadata = page.get("metadata") or {}
             if "resourceVersion" not in metadata:

@@ -6,6 +6,7 @@ import sys
 from typing import Mapping, Sequence
 
 from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
+from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 
@@ -95,6 +96,30 @@ def creation_failure(api: Api, name: str, pod: str) -> str:
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
     events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
     return newest_message(events, pod)
+
+
+def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str, str]:
+    """Return why the kubelet has evicted pods, given with their UIDs as far as those are known.
+
+    A failure is logged: nothing is known of them then.
+    """
+    query = {"fieldSelector": "involvedObject.kind=Pod,reason=Evicted"}
+    try:
+        events, _ = api.list_all("core/events", query, retry_seconds=0.0, timeout=within)
+    except ApiError as problem:
+        log(f"cannot read whether workers were evicted: {problem}")
+        return {}
+    found = {}
+    for name, uid in uids.items():
+        own = [event for event in events if _is_about(event, name, uid)]
+        if own:
+            found[name] = one_line(newest_message(own, name))
+    return found
+
+
+def _is_about(event: Object, name: str, uid: str) -> bool:
+    about = event.get("involvedObject", {})
+    return about.get("name") == name and uid in ("", about.get("uid"))
 
 
 def newest_message(events: list[Object], pod: str) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typing import Iterator
 
 EPOCH = "HVD_EPOCH"
+# Epochs are times in milliseconds (master/holding.py). Clocks may differ, though not by a day.
+FAR_AHEAD, MOST_DIGITS = 86_400_000, 18
 # The name of the process that guards a warm rank (warm/fork.py).
 GUARD = "hvd-guard"
 SIGKILL = 9
@@ -43,8 +45,11 @@ def admit(requested: str | None) -> str:
         # Other sessions of a new epoch wait here until no process of the old epoch is left.
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        newest = int(file.read() or 0)
+        # Training code can write to it, too.
+        newest = _parse(file.read(MOST_DIGITS + 1)) or 0
         epoch = newest if requested is None else _parse(requested)
+        if epoch is None:
+            raise FenceError(f"refused: {EPOCH}={requested!r:.40} is not a number of this time")
         if epoch < newest:
             raise FenceError(
                 f"refused: this master's epoch is {epoch}, but a newer master or attempt "
@@ -59,10 +64,12 @@ def admit(requested: str | None) -> str:
     return str(epoch)
 
 
-def _parse(epoch: str) -> int:
-    if not epoch.isdigit():
-        raise FenceError(f"refused: {EPOCH}={epoch!r} is not a number")
-    return int(epoch)
+def _parse(text: str) -> int | None:
+    """Parse an epoch; None for what no master sends, such as one that no later one could exceed."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        return None
+    number = int(text)
+    return number if number <= time.time() * 1000 + FAR_AHEAD else None
 
 
 def end_older(epoch: int) -> None:
@@ -90,7 +97,7 @@ def older_processes(epoch: int) -> Iterator[int]:
     for pid, state, parent, _ in fast_start.processes():
         folder = f"/proc/{pid}"
         try:
-            is_older = _is_guard(folder) or _is_older(fast_start.read(f"{folder}/environ"), epoch)
+            is_older = _is_guard(folder) or _is_other(fast_start.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
         except OSError:
             # The process has ended, or belongs to another user.
@@ -103,11 +110,12 @@ def older_processes(epoch: int) -> Iterator[int]:
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
 
 
-def _is_older(environment: bytes, epoch: int) -> bool:
+def _is_other(environment: bytes, epoch: int) -> bool:
+    """Whether a process has another epoch: as this one is the newest, it is older, or made up."""
     for entry in environment.split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name == EPOCH.encode():
-            return value.isdigit() and int(value) < epoch
+            return value != str(epoch).encode()
     return False
 
 

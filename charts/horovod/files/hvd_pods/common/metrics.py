@@ -1,27 +1,21 @@
-"""The run's state for Prometheus, served by the master, and by each worker for its ranks.
+"""Metrics in Prometheus' text format: what scripts write, and the pages that pods serve.
 
 A script may add metrics of its own as lines such as `horovod_images_per_second 512.3`. Each rank
-writes a file of them to the directory that HVD_METRICS_DIR names, and its worker serves them with
-the file's name as the label `rank`. Rank 0 may also write the file that the value metrics.file
-names, on a volume that master and workers share, which the master serves. Comments are left out,
-and so are lines of another form, which are counted.
+writes a file of them to the directory that HVD_METRICS_DIR names (worker/serve_metrics.py). Rank 0
+may also write the file that the value metrics.file names (master/serve_metrics.py). Comments are
+left out, and so are lines of another form, which are counted.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Run
+from hvd_pods.common import hostile
+from hvd_pods.common.connections import ConnectionServer, Limits
 
 # What is served beside the script's own metrics; docs/chart-watching.md explains each.
 METRICS = {
@@ -34,17 +28,21 @@ METRICS = {
     "horovod_script_age_seconds": "Seconds since the script last wrote its metrics.",
     "horovod_script_lines_refused": "Lines of the script that are not metrics.",
 }
-# A sample of Prometheus' text format: a name, labels, a number.
+# A sample: a name, labels, a number. No part of a line can match in two ways, which would take
+# quadratic time. A number is one that Prometheus can read: it knows no negative nan.
+LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\[\\"n])*"'
 SAMPLE = re.compile(
-    r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^{}]*\})? +"
-    r"[-+]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|(?i:inf|nan))"
+    rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:{{((?:{LABEL}(?:, *{LABEL})*,?)?)}})?[ \t]+"
+    r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf)|(?i:nan))"
 )
-# The name of a rank's file. Other files, such as files that are being written, are left out.
-RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
-STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished", "Failed")
-# Bytes that are read of a script's file, which may grow without end.
-LARGEST_FILE = 1 << 20
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LABELS = re.compile(f"({LABEL})")
+LONGEST_LINE = 4096
+# What an HTTP client may send and take, a scraper on a busy machine, too.
+LIMITS = Limits(seconds=10.0, size=16384, connections=64)
+HEAD = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+OTHER = b"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\n\r\n"
+# A page is served again for this many times the seconds that it took.
+REUSED = 4.0
 # The samples by which a script reports its progress, and their names in the record.
 PROGRESS = {
     "horovod_step": "step",
@@ -58,101 +56,116 @@ LONGEST_NUMBER, LARGEST_COUNT = 40, 1 << 53
 ReportedProgress = Dict[str, Any]
 
 
-def master_page(
-    run: Run,
-    stage: str,
-    hosts_ready: int,
-    launches: int,
-    stalls: int,
-    script_file: Path | None = None,
-) -> str:
-    """All metrics of the master as text; `script_file` is metrics.file, None without one."""
-    samples = [
-        *(f'horovod_stage{{stage="{name}"}} {int(name == stage)}' for name in STAGES),
-        f"horovod_ranks {run.ranks}",
-        f"horovod_hosts_ready {hosts_ready}",
-        f"horovod_launches_total {launches}",
-        f"horovod_stalls_total {stalls}",
-    ]
-    if script_file is not None:
-        samples += script_samples(script_file)
-    return format_page(samples)
+class Sample(NamedTuple):
+    """A line of the format. Each label is its text, such as `rank="0"`, in the order of names."""
+
+    name: str
+    value: str
+    labels: tuple[str, ...] = ()
+
+    def labelled(self, label: str) -> Sample:
+        """This sample with a label, unless it has one of that name itself."""
+        name = label.partition("=")[0]
+        if not label or name in (own.partition("=")[0] for own in self.labels):
+            return self
+        return self._replace(labels=tuple(sorted([*self.labels, label])))
 
 
-def worker_page(slots: str, folder: Path) -> str:
-    """All metrics of a worker as text; its ranks write theirs to `folder`."""
-    samples = [f"horovod_slots {slots}"]
-    for file in sorted(folder.iterdir()):
-        if RANK_FILE.fullmatch(file.name):
-            samples += script_samples(file, f'rank="{file.name}"')
-    return format_page(samples)
-
-
-def script_samples(file: Path, label: str = "") -> Iterator[str]:
-    """The samples of a script's file with a label added, and metrics about the file itself."""
-    braces = f"{{{label}}}" if label else ""
-    samples, refused = parse_samples(read_script_file(file))
-    yield f"horovod_script_lines_refused{braces} {refused}"
-    try:
-        age = max(0.0, time.time() - file.stat().st_mtime)
-    except OSError:
-        # Not written yet.
-        return
-    yield f"horovod_script_age_seconds{braces} {age:.1f}"
-    yield from (add_label(sample, label) for sample in samples)
-
-
-def add_label(sample: str, label: str) -> str:
-    """Return a sample with a label, unless it has one of that name itself."""
-    series, value = sample.rsplit(maxsplit=1)
-    name, _, labels = series.rstrip("}").partition("{")
-    if not label or f"{label.partition('=')[0]}=" in labels:
-        return sample
-    return f"{name}{{{','.join(part for part in (label, labels) if part)}}} {value}"
-
-
-def format_page(samples: list[str]) -> str:
-    """The samples, grouped by metric as the format asks for, with a description of our own."""
-    groups: dict[str, list[str]] = {}
-    for sample in samples:
-        groups.setdefault(re.split(r"[{ ]", sample)[0], []).append(sample)
-    lines: list[str] = []
-    for name, group in groups.items():
-        if name in METRICS:
-            kind = "counter" if name.endswith("_total") else "gauge"
-            lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} {kind}"]
-        lines += group
-    return "\n".join(lines) + "\n"
-
-
-def parse_samples(text: str) -> tuple[list[str], int]:
+def parse_samples(text: str) -> tuple[list[Sample], int]:
     """Return the lines that are samples, and the number of lines that are something else.
 
     The chart's own metrics are refused: a second value would contradict the served one.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
-    matches = [SAMPLE.fullmatch(line) for line in lines]
-    samples = [match[0] for match in matches if match and match[1] not in METRICS]
+    samples = [sample for sample in map(parse_sample, lines) if sample]
     return samples, len(lines) - len(samples)
+
+
+def parse_sample(line: str) -> Sample | None:
+    """Parse a line that a script may add; None for another one, which would spoil a page."""
+    match = SAMPLE.fullmatch(line) if len(line) <= LONGEST_LINE else None
+    if not match or match[1] in METRICS:
+        return None
+    labels = sorted(LABELS.findall(match[2] or ""))
+    names = {label.partition("=")[0] for label in labels}
+    is_too_large = abs(float(match[3])) == float("inf") and match[3][-1] not in "fF"
+    if len(names) < len(labels) or "__name__" in names or is_too_large:
+        return None
+    return Sample(match[1], match[3], tuple(labels))
 
 
 def read_script_file(path: Path) -> str:
     """Return the text that the script has written so far; empty when there is no file."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(LARGEST_FILE)
+        content = hostile.read_file(path)
     except OSError:
         return ""
+    if len(content) == hostile.LARGEST_FILE:
+        # The last line may be cut within its number.
+        content = content[: content.rfind(b"\n") + 1]
+    return content.decode(errors="replace")
+
+
+def script_samples(file: Path, label: str = "") -> Iterator[Sample]:
+    """The samples of a script's file with a label added, and metrics about the file itself."""
+    samples, refused = parse_samples(read_script_file(file))
+    yield Sample("horovod_script_lines_refused", str(refused)).labelled(label)
+    try:
+        age = max(0.0, time.time() - file.lstat().st_mtime)
+    except OSError:
+        # Not written yet.
+        return
+    yield Sample("horovod_script_age_seconds", f"{age:.1f}").labelled(label)
+    yield from (sample.labelled(label) for sample in samples)
+
+
+def format_page(samples: Iterable[Sample]) -> str:
+    """The samples, grouped by metric as the format asks for, with a description of our own.
+
+    Of several samples with the same labels, which Prometheus refuses, the last one counts.
+    """
+    groups: dict[str, dict[str, str]] = {}
+    for name, value, labels in samples:
+        series = f"{name}{{{','.join(labels)}}}" if labels else name
+        groups.setdefault(name, {})[series] = value
+    lines: list[str] = []
+    for name, group in groups.items():
+        if name in METRICS:
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} {kind}"]
+        lines += [f"{series} {value}" for series, value in group.items()]
+    return "\n".join(lines) + "\n"
+
+
+def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
+    """A server that answers each request with `page()`. Raises OSError if the port is in use.
+
+    Whoever asks all the time gets the same page again, so that most of the time is left for others.
+    """
+    answer, until = b"", 0.0
+
+    def serve_page(request: bytes, connection: socket.socket) -> bytes:
+        nonlocal answer, until
+        if not request.startswith(b"GET "):
+            return OTHER
+        began = time.monotonic()
+        if began >= until:
+            body = page().encode()
+            answer = f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
+            now = time.monotonic()
+            until = now + REUSED * (now - began)
+        return answer
+
+    return ConnectionServer("", port, b"\r\n\r\n", serve_page, LIMITS)
 
 
 def select_progress(text: str) -> list[str]:
     """The samples of a rank's file that report its progress."""
-    pairs = (sample.rsplit(maxsplit=1) for sample in parse_samples(text)[0])
     return [
-        f"{name} {value}"
-        for name, value in pairs
-        if name in PROGRESS and len(value) < LONGEST_NUMBER
+        f"{sample.name} {sample.value}"
+        for sample in parse_samples(text)[0]
+        if sample.name in PROGRESS and not sample.labels and len(sample.value) < LONGEST_NUMBER
     ]
 
 
@@ -173,78 +186,3 @@ def parse_progress(samples: Iterable[str]) -> ReportedProgress:
         elif name != "imagesPerSecond" and 0 <= number <= LARGEST_COUNT:
             reported[name] = int(number)
     return reported if "step" in reported else {}
-
-
-class DualStackServer(ThreadingHTTPServer):
-    """Answers on IPv4 and IPv6, whichever the pod has."""
-
-    address_family = socket.AF_INET6
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
-
-
-def make_server(text: Callable[[], str], port: int) -> ThreadingHTTPServer:
-    """A server that answers each request with `text()`. Raises OSError if the port is in use."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = text().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Leave requests out of the run's log."""
-
-    return DualStackServer(("::", port), Handler)
-
-
-def serve(text: Callable[[], str], port: int) -> ThreadingHTTPServer:
-    """Answer each request with `text()`, in a thread. Raises OSError when the port is in use."""
-    server = make_server(text, port)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
-
-
-def start(
-    run: Run,
-    stage: Callable[[], str],
-    hosts_ready: Callable[[], int],
-    launches: Callable[[], int],
-    stalls: Callable[[], int],
-    environment: Mapping[str, str] = os.environ,
-) -> None:
-    """Serve the run's metrics if the chart enables them. A failure is logged and ends nothing."""
-    port = environment.get("HVD_METRICS_PORT")
-    if port is None:
-        return
-    name = environment["HVD_METRICS_FILE"]
-    file = Path(name) if name else None
-    try:
-        serve(
-            lambda: master_page(run, stage(), hosts_ready(), launches(), stalls(), file), int(port)
-        )
-    except OSError as problem:
-        log(f"cannot serve metrics on port {port}: {problem}")
-
-
-def main(environment: Mapping[str, str] = os.environ) -> int:
-    """Serve a worker's metrics."""
-    port, slots = int(environment["HVD_METRICS_PORT"]), environment["HVD_SLOTS"]
-    folder = Path(environment["HVD_METRICS_DIR"])
-    try:
-        server = make_server(lambda: worker_page(slots, folder), port)
-    except OSError as problem:
-        log(f"cannot serve metrics on port {port}: {problem}")
-        return 1
-    server.serve_forever()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,18 +15,22 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
+from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import fast_start
 from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.hostile import read_file
 
 REQUIREMENTS = "requirements.txt"
 FOLDER = Path(fast_start.PACKAGES)
 # A link to the environment that ranks use. Its path stays, so that all processes know it.
 CURRENT, COMPLETE = "current", "complete"
 # Lines that name other files of the code, whose content then counts as well.
-REFERS = re.compile(r"^\s*(-[rcef]|--(requirement|constraint|editable|find-links)|[-\w.]*/)", re.M)
+REFERS = re.compile(
+    r"^[ \t]*(-[rcef]|--(requirement|constraint|editable|find-links)|[-\w.]*/)", re.M
+)
 # What Horovod was compiled for: another version would not work with it.
 FIXED = ("horovod", "mxnet", "torch")
 # One package under the names of its builds.
@@ -49,6 +53,12 @@ PIP_LIMITS = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
 UNREACHABLE = re.compile(
     r"connection broken by '(\w+)|\b(ProxyError|ConnectTimeoutError|NewConnectionError)\b"
 )
+# What must not be shown of requirements.txt and the files that it names: the values of variables,
+# which pip expands, and what addresses have before their host.
+VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
+CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^/\s]*@")
+HIDDEN, SHORTEST_SECRET = "****", 4
 REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
 INSTEAD = (
     "put the packages into an image (hvdchart build), name an index that answers in PIP_INDEX_URL "
@@ -128,9 +138,36 @@ def fill(environment: Path, code: Path) -> str:
         pip, env=variables, cwd=code, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
     )  # fmt: skip
+    output = redact(done.stdout, secrets(code / REQUIREMENTS, variables))
     if done.returncode:
-        raise explain(done.stdout)
-    return summarize(done.stdout)
+        raise explain(output)
+    return summarize(output)
+
+
+def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
+    """The values of the variables that a requirements file has, and those that it names."""
+    values, files = set(), [file]
+    for path in files:
+        try:
+            text = read_file(path).decode(errors="replace")
+        except OSError:
+            continue
+        values |= {variables.get(name, "") for name in VARIABLE.findall(text)}
+        named = {Path(os.path.normpath(path.parent / name)) for name in NAMED_FILE.findall(text)}
+        files += named.difference(files)
+    return values
+
+
+def redact(text: str, values: Iterable[str]) -> str:
+    """A text without these values and without what addresses have before their host.
+
+    pip replaces passwords in addresses that it understands, and in nothing else.
+    """
+    spelled = {word for value in values for word in (value, quote(value), quote(value, safe=""))}
+    for word in sorted(spelled, key=len, reverse=True):
+        if len(word) >= SHORTEST_SECRET:
+            text = text.replace(word, HIDDEN)
+    return CREDENTIALS.sub(rf"\1{HIDDEN}@", text)
 
 
 def run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purpose: str) -> str:
@@ -177,7 +214,6 @@ def explain(output: str) -> RunError:
     """Why pip failed, in one line with the index and what to do instead."""
     lines = output.splitlines()
     named = next((line for line in lines if line.startswith("Looking in indexes: ")), None)
-    # pip has replaced passwords in what it prints.
     index = named.partition(": ")[2] if named else DEFAULT_INDEX
     if "No module named pip" in output:
         return ConfigurationError(f"the image's python3 has no pip: {INSTEAD}")

@@ -55,6 +55,9 @@ def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
 def diagnose(pod: Pod) -> Diagnosis:
     """Explain a container's state, else why no node takes the pod, else give its phase."""
     status = pod.get("status", {})
+    if status.get("phase") == "Failed" and status.get("reason"):
+        # The kubelet has ended the whole pod: Evicted, or Terminated when its node shuts down.
+        return Diagnosis(f"{status['reason']}: {status.get('message', '')}")
     for container in [
         *status.get("initContainerStatuses", []),
         *status.get("containerStatuses", []),
@@ -81,6 +84,15 @@ def diagnose_gate(pod: Pod) -> Diagnosis:
     """Name the scheduling gates of a pod that a queue has not admitted yet."""
     gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", []))
     return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
+
+
+def exceeds_own_limit(eviction: str) -> bool:
+    """Whether the kubelet has evicted a pod for the pod's own use of local storage.
+
+    Its messages name the limit of a volume, a container or the pod (pkg/kubelet/eviction). Others
+    name what the node lacks.
+    """
+    return "exceed" in eviction and " limit " in eviction
 
 
 def _is_running(name: str, containers: list[dict[str, Any]]) -> bool:

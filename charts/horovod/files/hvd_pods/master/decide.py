@@ -15,8 +15,8 @@ from hvd_pods.common.errors import (
     LostHostError,
     NotANumberError,
     RunError,
-    WorkerLeftError,
 )
+from hvd_pods.common.hostile import one_line
 from hvd_pods.master import ending, gathering, holding, training
 from hvd_pods.master import messages as m
 from hvd_pods.master.reported_progress import Progress
@@ -145,9 +145,10 @@ def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
         return
     if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
         step.set_attempt(problem=NotANumberError())
-    if state.hold.lost_to:
-        step.end(holding.superseded(state.hold.lost_to))
-    elif state.facts.is_test:
+    problem, lost_to = step.state.attempt.problem, state.hold.lost_to
+    if lost_to and problem:
+        step.end(holding.superseded(lost_to))
+    elif lost_to or state.facts.is_test:
         conclude(step, state.job)
     else:
         _read_job(step)
@@ -191,31 +192,26 @@ def conclude(step: Step, job: Object | None) -> None:
         ending.finish(step, None)
     else:
         ending.announce(step, problem)
-        _retry(step, problem, is_deleted=run.api and job is None)
+        _retry(step, problem, is_over=run.api and (job is None or ending.is_withdrawn(job)))
 
 
-def _retry(step: Step, problem: RunError, is_deleted: bool) -> None:
+def _retry(step: Step, problem: RunError, is_over: bool) -> None:
     state = step.state
     if state.facts.is_test:
         ending.finish(step, problem)
         return
-    if isinstance(problem, WorkerLeftError):
-        step.set(last_failure=str(problem))
-        step.log("the next attempt begins at once; this one does not count as a failure")
-        pause: float | None = 0.0
-    else:
-        step.set(failures=state.failures + 1, last_failure=str(problem))
-        retries, failures = state.retries.note_job(state.job), step.state.failures
-        verdict = retries.judge(problem, state.attempt.seconds, failures, state.progress.step)
-        step.set(retries=verdict.retries)
-        if verdict.explanation:
+    retries, step_reached = state.retries.note_job(state.job), state.progress.step
+    verdict = retries.judge(problem, state.attempt.seconds, state.failures, step_reached)
+    step.set(retries=verdict.retries, failures=verdict.failures, last_failure=str(problem))
+    if is_over or verdict.pause is None:
+        if verdict.pause is None and verdict.explanation:
             step.log(verdict.explanation)
-        pause = verdict.pause
-    if is_deleted or pause is None:
         ending.finish(step, problem)
-    elif pause:
+        return
+    step.log(verdict.explanation)
+    if verdict.pause:
         step.set(phase=Phase.PAUSING)
-        step.set_timer("pause", step.now + pause)
+        step.set_timer("pause", step.now + verdict.pause)
     else:
         step.begin_attempt()
 
@@ -223,14 +219,16 @@ def _retry(step: Step, problem: RunError, is_deleted: bool) -> None:
 def on_repeat_end(step: Step, event: m.RepeatEnd) -> None:
     """Report how this run ended before, instead of running it again."""
     earlier = event.data
-    result = f"this run already {earlier['state'].lower()} at {earlier.get('time')}"
+    result = (
+        f"this run already {earlier['state'].lower()} at {one_line(earlier.get('time', ''), 40)}"
+    )
     remedy = "to run the same values again, increment master.generation"
     problem: RunError | None = None
     if earlier["state"] == FINISHED:
         step.log(f"{result}: nothing to do; {remedy}")
         step.do(m.Emit("Finished", f"{result}; {remedy}"))
     else:
-        problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
+        problem = ConfigurationError(f"{result}: {one_line(earlier.get('reason', ''))}; {remedy}")
         ending.announce(step, problem)
     step.set(phase=Phase.FINISHING, problem=problem)
     step.do(m.ReadJob(is_stopped=False, within=AGAIN_RETRY_SECONDS))
@@ -280,8 +278,10 @@ def on_workers_provided(step: Step, event: m.WorkersProvided) -> None:
 
 
 def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
-    """The workers are gone."""
-    if step.state.phase == Phase.FINISHING:
+    """The workers are gone, or as a test has found them."""
+    if step.state.facts.is_test:
+        ending.give_back(step)
+    elif step.state.phase == Phase.FINISHING:
         ending.store_results(step)
 
 

@@ -11,12 +11,14 @@ from typing import Any, Callable, Mapping, Sequence
 
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
-from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Api, ApiError, Object
 from hvd_pods.cluster.staged import record_nodes
 from hvd_pods.cluster.statefulsets import (
     creation_failure,
+    find_evictions,
     fit_to_run,
     provide,
+    scale,
     scale_to_zero,
     set_number,
 )
@@ -28,6 +30,7 @@ from hvd_pods.common.run import Host
 from hvd_pods.master import messages as m
 from hvd_pods.master import remote, results
 from hvd_pods.master.carriers import Lanes, Tell
+from hvd_pods.master.ending import is_over
 from hvd_pods.master.launch import build_command, write_live_hosts
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
@@ -35,7 +38,7 @@ from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.preparation import Preparation
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
-from hvd_pods.master.record_io import RecordClient, read_job
+from hvd_pods.master.record_io import RecordClient, find_job, read_job
 from hvd_pods.master.state import Facts, State
 
 # The name by which ranks know the number of their attempt, from 1.
@@ -74,7 +77,7 @@ class Effects:
         self._launcher: Launcher | None = None
         self._progress: ProgressFollower | None = None
         # Workers that a test has scaled up, and their numbers before.
-        self.provided: dict[str, int] = {}
+        self._provided: dict[str, int] = {}
         self.exit: m.Exit | None = None
         if api:
             api.is_stopped = self.was_stopped
@@ -129,6 +132,7 @@ class Effects:
             self._hosts.close()
         if self._launcher:
             self._launcher.end(kills=False)
+        self._restore()
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
             self._record.release(m.ReleaseRecord(state.news(), hold.epoch))
@@ -164,7 +168,7 @@ class Effects:
 
     def _provide(self) -> m.Event:
         try:
-            provide(self._access, self._run.needed_workers, self.provided)
+            provide(self._access, self._run.needed_workers, self._provided)
         except ApiError as problem:
             return m.WorkersProvided(RunError(str(problem)))
         return m.WorkersProvided()
@@ -175,7 +179,8 @@ class Effects:
         os.environ[EPOCH] = str(effect.epoch)
 
     def _fit_workers(self) -> None:
-        fit_to_run(self._access, self._run)
+        if not self.is_stopped:
+            fit_to_run(self._access, self._run)
 
     def _watch_hosts(self, effect: m.WatchHosts) -> None:
         self._hosts = HostWatch(self._facts, self._api, self._tell, effect.attempt)
@@ -276,7 +281,10 @@ class Effects:
             [dict(notice) for notice in effect.raised],
             [dict(notice) for notice in effect.failed],
         )
-        return m.CauseFound(effect.attempt, cause)
+        evictions = {}
+        if effect.left and self._api:
+            evictions = find_evictions(self._api, effect.left, AGAIN_RETRY_SECONDS)
+        return m.CauseFound(effect.attempt, cause, evictions)
 
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
         return m.RanksAsked(effect.attempt, remote.ask_ranks(self._of(effect.hosts)))
@@ -318,8 +326,22 @@ class Effects:
         return m.ProgressStopped(effect.attempt)
 
     def _scale_down(self) -> m.Event:
-        scale_to_zero(self._access, self._run.stateful_sets)
+        if self._facts.is_test:
+            self._restore()
+        else:
+            scale_to_zero(self._access, self._run.stateful_sets)
         return m.WorkersScaled()
+
+    def _restore(self) -> None:
+        """Scale to what a test has found, unless an upgrade needs the workers by now."""
+        try:
+            if self._provided:
+                found = find_job(self._access, os.environ["HVD_TESTED_JOB"])
+                if found is None or is_over(found):
+                    scale(self._access, self._provided)
+        except ApiError as problem:
+            # An upgrade allows the release's master to read the new Job only.
+            log(f"the number of workers stays as it is: {problem}")
 
     def _store_results(self, effect: m.StoreResults) -> m.Event:
         return m.ResultsStored(results.store(effect.within, self.was_stopped))

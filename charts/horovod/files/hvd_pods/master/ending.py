@@ -8,7 +8,7 @@ from hvd_pods.cluster.kube import Object, parse_time
 from hvd_pods.common.errors import BAD_CONFIGURATION, InterruptedRunError, RunError
 from hvd_pods.master import messages as m
 from hvd_pods.master.holding import END
-from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
+from hvd_pods.master.state import FAILED, FINISHED, RUNNING, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
@@ -19,6 +19,8 @@ CLOCK_SKEW = 60.0
 END_BEFORE = 15.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
+# Stands for a Job that somebody has deleted. An upgrade takes the right to read it away, too.
+DELETED: Object = {"metadata": {"deletionTimestamp": ""}, "spec": {}}
 # What the record says of results that were stored.
 STORED = "Stored"
 
@@ -30,6 +32,18 @@ def failure_reason(job: Object) -> str:
         if condition["type"] in ("FailureTarget", "Failed") and condition["status"] == "True":
             return str(condition.get("reason") or condition["type"])
     return ""
+
+
+def is_withdrawn(job: Object) -> bool:
+    """Whether a person or a queue has stopped the run: the Job is deleted or suspended."""
+    return "deletionTimestamp" in job["metadata"] or bool(job["spec"].get("suspend"))
+
+
+def is_over(job: Object) -> bool:
+    """Whether the Job has no pod and creates none."""
+    conditions = job.get("status", {}).get("conditions") or []
+    ended = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
+    return ended or bool(job["spec"].get("suspend"))
 
 
 def will_retry(job: Object, code: int, wall: float) -> bool:
@@ -67,8 +81,12 @@ def interruption(job: Object | None) -> RunError:
     elif failure_reason(job) == "DeadlineExceeded":
         limit = job["spec"]["activeDeadlineSeconds"]
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
+    elif job["spec"].get("suspend"):
+        why = "the master was terminated: its Job was suspended"
+    elif is_withdrawn(job):
+        why = "the master was terminated: its Job was deleted"
     else:
-        why = "the master was terminated: its pod was deleted or evicted, or its Job suspended"
+        why = "the master was terminated: its pod was deleted or evicted"
     return InterruptedRunError(why)
 
 
@@ -82,7 +100,7 @@ def finish(step: Step, problem: RunError | None) -> None:
     """Record how the run ended and scale the workers down, unless another master continues it."""
     state, code = step.state, problem.exit_code if problem else 0
     step.set(phase=Phase.FINISHING, problem=problem)
-    if state.facts.is_test:
+    if state.facts.is_test or state.hold.lost_to:
         leave(step)
     elif not state.run.api:
         if state.run.cleanup != "Never":
@@ -91,6 +109,10 @@ def finish(step: Step, problem: RunError | None) -> None:
     elif state.job is None:
         step.log("the workers are not scaled down: the next run of the release may use them")
         store_results(step)
+    elif problem and is_withdrawn(state.job):
+        # Nobody else would scale the workers down. The run may go on later.
+        step.record(RUNNING, str(problem))
+        step.write_record(END, within=None)
     elif state.is_stopped and will_retry(state.job, code, step.wall):
         store_results(step)
     else:
@@ -100,10 +122,11 @@ def finish(step: Step, problem: RunError | None) -> None:
 
 def scale_down(step: Step) -> None:
     """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
-    state = step.state
-    annotations = state.job["metadata"].get("annotations") or {} if state.job else {}
+    state, job = step.state, step.state.job or UNREADABLE
+    annotations = job["metadata"].get("annotations") or {}
     cleanup = str(annotations.get("horovod/cleanup", state.run.cleanup))
-    if cleanup == "Always" or (cleanup == "OnSuccess" and state.problem is None):
+    is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
+    if is_wanted and cleanup != "Never":
         step.do(m.ScaleDown())
     else:
         store_results(step)
@@ -150,6 +173,17 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
 
 
 def leave(step: Step) -> None:
-    """Give the record back and end."""
+    """Give the record back and end; a test leaves as many workers as it has found before that."""
+    timers, hold = step.state.timers, step.state.hold
+    if step.state.facts.is_test and not hold.lost_to:
+        step.set(phase=Phase.FINISHING)
+        step.clear_timers(*(name for name in timers if name != "renew"))
+        step.do(m.ScaleDown())
+    else:
+        give_back(step)
+
+
+def give_back(step: Step) -> None:
+    """Give the record back, and end."""
     step.set(phase=Phase.OVER, timers={})
     step.release_record()

@@ -16,8 +16,11 @@ from typing import Mapping
 
 from hvd_pods.cluster.kube import START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
+from hvd_pods.common.fence import FAR_AHEAD
+from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
+from hvd_pods.master import training
 from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
@@ -29,10 +32,10 @@ LOOK_EVERY = 1.0
 TAKE_RETRY_SECONDS = 10.0
 # More than the attempts that a holder makes whose epochs cannot be written to the record.
 MOST_UNWRITTEN = 1000
-# No number in the record has more digits: it may be edited by hand.
-MOST_DIGITS = 18
-# Seconds that the launcher has to end when another master has taken the workers over.
-KILL_AFTER = 5.0
+# No number in the record is greater: it may be edited by hand.
+LARGEST = 10**18
+# Characters of the names of a master and its Job.
+LONGEST_NAME = 140
 TAKE, RENEW, END = "take", "renew", "end"
 
 
@@ -65,7 +68,7 @@ def look(step: Step, data: Mapping[str, str]) -> None:
         if not is_free:
             step.log(f"{holder} has not renewed its hold: taking over")
             changes["superseded"] = data.get("holderUid", "")
-        epoch = new_epoch(number(data.get("epoch")) + MOST_UNWRITTEN, step.wall)
+        epoch = new_epoch(epoch_of(data, step.wall) + MOST_UNWRITTEN, step.wall)
         step.set_hold(epoch=epoch, data=dict(data))
         known = state.hold.changes
         step.do(m.WriteRecord(TAKE, changes, epoch, True, known, TAKE_RETRY_SECONDS))
@@ -111,6 +114,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
 
 def on_written(step: Step, event: m.RecordWritten) -> None:
     """The record is held or was renewed."""
+    step.set_hold(trouble="")
     if event.purpose == TAKE:
         step.set_hold(is_held=True)
         hold(step, step.state.hold.data)
@@ -126,11 +130,8 @@ def on_changed(step: Step, event: m.RecordChanged) -> None:
     if event.purpose == TAKE:
         look(step, event.data)
         return
-    hold_ = step.state.hold
-    holder = event.data.get("holder")
-    # One that has given it back since has a higher epoch than this master's own.
-    is_later = number(event.data.get("epoch")) > hold_.epoch
-    if not is_later and (not holder or holder == step.state.facts.holder):
+    # Another master that has taken it has a higher epoch, also when it has given it back since.
+    if epoch_of(event.data, step.wall) <= step.state.hold.epoch:
         if event.purpose == RENEW:
             step.set_hold(is_renewing=False)
             renew(step)
@@ -147,14 +148,19 @@ def lose(step: Step, holder: str) -> None:
     step.log(f"{holder} controls the workers now")
     step.set_hold(lost_to=holder)
     step.clear_timers("renew")
-    if step.state.phase == Phase.TRAINING:
-        step.set_timer("kill", step.now + KILL_AFTER)
-        step.do(m.EndLauncher())
-    elif step.state.phase == Phase.FINISHING:
+    attempt, phase = step.state.attempt, step.state.phase
+    if phase == Phase.TRAINING:
+        training.abort(step, superseded(holder))
+    elif phase == Phase.JUDGING or (
+        phase == Phase.CONCLUDING and attempt.launched and not attempt.problem
+    ):
+        # A training that has finished is a success, whoever has the workers now.
+        return
+    elif phase == Phase.FINISHING:
         # The training has ended as it has; what is left is the other master's.
         step.set(phase=Phase.OVER, timers={})
         step.release_record()
-    elif step.state.phase != Phase.STORING:
+    elif phase != Phase.STORING:
         step.end(superseded(holder))
 
 
@@ -178,8 +184,9 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
         _continue_without(step, event.message)
     else:
         # The training goes on, protected by its epoch; a renewal writes the record later.
-        step.log(f"cannot write the record of this run: {event.message}")
-        step.set_hold(is_renewing=False)
+        if event.message != step.state.hold.trouble:
+            step.log(f"cannot write the record of this run: {event.message}")
+        step.set_hold(is_renewing=False, trouble=event.message)
 
 
 def renew(step: Step) -> None:
@@ -227,14 +234,18 @@ def new_epoch(last: int, wall: float) -> int:
 
 def number(text: str | None) -> int:
     """A number of the record, which may have been edited by hand; 0 for anything else."""
-    if text and len(text) <= MOST_DIGITS and text.isascii() and text.isdigit():
-        return int(text)
-    return 0
+    return parse_count(text or "", LARGEST) or 0
+
+
+def epoch_of(data: Mapping[str, str], wall: float) -> int:
+    """The epoch of a record; 0 for one that no master has written: workers would refuse it."""
+    epoch = number(data.get("epoch"))
+    return epoch if epoch <= wall * 1000 + FAR_AHEAD else 0
 
 
 def describe_holder(data: Mapping[str, str]) -> str:
     """Name a record's holder in messages."""
-    return f"{data.get('holder') or 'a master'} of {data.get('holderJob')}"
+    return one_line(f"{data.get('holder') or 'a master'} of {data.get('holderJob')}", LONGEST_NAME)
 
 
 def renewal(data: Mapping[str, str]) -> str:

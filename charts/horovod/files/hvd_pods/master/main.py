@@ -18,12 +18,11 @@ from typing import TextIO
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api
-from hvd_pods.common import metrics
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import connections, mesh, notice_server, recording
+from hvd_pods.master import launcher_memory, mesh, notice_server, recording, serve_metrics
 from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
@@ -117,18 +116,12 @@ def main() -> int:
     """Run; the exit code tells the Job whether to make another master."""
     run = parse_run(os.environ["HVD_RUN"])
     # Before all hosts are asked: each has a connection.
-    connections.raise_file_limit(len(run.hosts))
+    launcher_memory.raise_file_limit(len(run.hosts))
     api = Api() if run.api else None
     events = EventRecorder(api)
     master = Master(Facts(run, *describe_self()), api, events)
     end_on(master, signal.SIGTERM, Terminated())
-    metrics.start(
-        run,
-        lambda: master.state.stage,
-        lambda: len(master.state.gathered.answering),
-        lambda: master.state.launches,
-        lambda: master.state.stalls,
-    )
+    serve_metrics.start(lambda: master.state)
     try:
         problem = master.run()
     except Exception:  # noqa: BLE001 - the Job makes another master, which may come further

@@ -93,7 +93,7 @@ class RecordFailed(Event):
 
 @dataclass(frozen=True)
 class JobRead(Event):
-    """The Job; None when it was deleted, UNREADABLE when the API server did not show it."""
+    """The Job; None when an upgrade has removed it, else as in master/ending.py."""
 
     job: Object | None
 
@@ -218,9 +218,13 @@ class LauncherEnded(AttemptEvent):
 
 @dataclass(frozen=True)
 class CauseFound(AttemptEvent):
-    """Why the launcher failed, as far as its output and the ranks' notices say it."""
+    """Why the launcher failed, as far as its output and the ranks' notices say it.
+
+    `evictions`: why the kubelet has evicted workers that left.
+    """
 
     cause: Cause | None
+    evictions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -269,7 +273,7 @@ class ProgressStopped(AttemptEvent):
 
 @dataclass(frozen=True)
 class WorkersScaled(Event):
-    """The workers were scaled to zero, or the log says which were not."""
+    """The workers were scaled down, or the log says which were not."""
 
 
 @dataclass(frozen=True)
@@ -465,13 +469,17 @@ class EndLauncher(Effect):
 
 @dataclass(frozen=True)
 class FindCause(Effect):
-    """Look for why the launcher ended with `code`: CauseFound follows."""
+    """Look for why the launcher ended with `code`: CauseFound follows.
+
+    `left`: the UIDs of workers that were terminated, by their names.
+    """
 
     attempt: int
     code: int
     hosts: Sequence[str]
     raised: Sequence[Mapping[str, Any]]
     failed: Sequence[Mapping[str, Any]]
+    left: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -527,7 +535,7 @@ class StopProgress(Effect):
 
 @dataclass(frozen=True)
 class ScaleDown(Effect):
-    """Scale the workers to zero: WorkersScaled follows."""
+    """Scale the workers to zero, or to what a test has found: WorkersScaled follows."""
 
 
 @dataclass(frozen=True)

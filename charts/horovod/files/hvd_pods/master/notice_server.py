@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
-import math
 import os
 import secrets
-import selectors
 import socket
-import time
 from typing import Any, Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices
+from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
@@ -28,8 +26,8 @@ from hvd_pods.master.carriers import Tell
 from hvd_pods.master.messages import NoticeTaken
 
 LONGEST_NOTICE = 4096
-# Connections at a time, of which all workers of a large run may make one each at once.
-MOST_CONNECTIONS = 2048
+# Connections at a time beside one of each worker; the launcher needs open files, too.
+BASE_CONNECTIONS = 256
 # Seconds that a notice may speak of.
 MOST_SECONDS = 86400.0 * 365
 # What a notice of each kind has, beside `host` and `rank`.
@@ -52,20 +50,12 @@ class NoticeServer:
         self._most_ranks = max(run.max_ranks, sum(host.slots for host in run.hosts))
         self._kept: dict[int, socket.socket] = {}
         self._number = 0
-        self._until: dict[socket.socket, float] = {}
-        self._received: dict[socket.socket, bytes] = {}
-        family = socket.AF_INET6 if ":" in own_address else socket.AF_INET
-        self._listener = socket.socket(family, socket.SOCK_STREAM)
-        self._listener.bind((own_address, 0))
-        # All workers of a large run may be asked to leave at once.
-        self._listener.listen(1024)
-        self._listener.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        port = self._listener.getsockname()[1]
+        most = BASE_CONNECTIONS + len(run.hosts)
+        limits = Limits(notices.SEND_WITHIN, LONGEST_NOTICE, most)
+        server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
         # Launchers, and the master's own ssh, inherit it.
-        os.environ[notices.ADDRESS] = f"{own_address},{port},{self._secret}"
-        spawn("take-notices", self._serve)
+        os.environ[notices.ADDRESS] = f"{own_address},{server.port},{self._secret}"
+        spawn("take-notices", server.serve)
 
     def release(self, numbers: Sequence[int]) -> None:
         """Close connections that wait."""
@@ -75,66 +65,21 @@ class NoticeServer:
                 with contextlib.suppress(OSError):
                     connection.close()
 
-    def _serve(self) -> None:
-        while True:
-            for key, _ in self._selector.select(self._seconds_left()):
-                if key.fileobj is self._listener:
-                    self._accept()
-                # A new connection may just have taken the place of this one.
-                elif key.fileobj in self._until:
-                    self._receive(key.fileobj)
-            now = time.monotonic()
-            for connection in [c for c, until in self._until.items() if until <= now]:
-                self._close(connection)
-
-    def _seconds_left(self) -> float | None:
-        first = min(self._until.values(), default=math.inf)
-        return None if first == math.inf else max(0.0, first - time.monotonic())
-
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            # The sender has gone, or this process has no more descriptors.
-            return
-        if len(self._until) >= MOST_CONNECTIONS:
-            # The one that has had the most time goes first: senders need milliseconds.
-            self._close(min(self._until, key=lambda item: self._until[item]))
-        connection.setblocking(False)
-        self._until[connection] = time.monotonic() + notices.SEND_WITHIN
-        self._received[connection] = b""
-        self._selector.register(connection, selectors.EVENT_READ)
-
-    def _receive(self, connection: socket.socket) -> None:
-        try:
-            data = connection.recv(LONGEST_NOTICE)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        received = self._received[connection] + data
-        self._received[connection] = received
-        if b"\n" in received:
-            self._take(received.partition(b"\n")[0], connection)
-        elif not data or len(received) >= LONGEST_NOTICE:
-            self._close(connection)
-
-    def _take(self, line: bytes, connection: socket.socket) -> None:
+    def _take(self, line: bytes, connection: socket.socket) -> bytes | None:
         found = self._read(line)
         if found is None:
-            self._close(connection)
-            return
+            return b""
         notice, waits, attempt = found
-        if waits:
-            self._number += 1
-            self._kept[self._number] = connection
-            self._forget(connection)
-            connection.setblocking(True)
-            self._tell(NoticeTaken(attempt, notice, self._number))
-        else:
+        if not waits:
             # First: the sender may end when its connection does, and with it the launcher.
             self._tell(NoticeTaken(attempt, notice))
-            self._close(connection)
+            return b""
+        if len(self._kept) >= self._most_ranks:
+            self.release(sorted(self._kept)[:1])
+        self._number += 1
+        self._kept[self._number] = connection
+        self._tell(NoticeTaken(attempt, notice, self._number))
+        return None
 
     def _read(self, line: bytes) -> tuple[Mapping[str, Any], bool, int] | None:
         """Parse a line; None unless it is a notice of this run's present attempt."""
@@ -177,14 +122,6 @@ class NoticeServer:
             else:
                 return None
         return content
-
-    def _forget(self, connection: socket.socket) -> None:
-        self._selector.unregister(connection)
-        del self._until[connection], self._received[connection]
-
-    def _close(self, connection: socket.socket) -> None:
-        self._forget(connection)
-        connection.close()
 
 
 def _is_seconds(value: float) -> bool:

@@ -13,7 +13,7 @@ from hvd_pods.cluster.keys import find_keys
 from hvd_pods.cluster.kube import Api
 from hvd_pods.common import ssh
 from hvd_pods.common.run import Run
-from hvd_pods.master import connections
+from hvd_pods.master import launcher_memory
 from hvd_pods.master.launch import build_environment, select_mpi
 from hvd_pods.master.mpi import MpiImplementation, count_connections
 from hvd_pods.master.user_code import UserCode
@@ -40,7 +40,7 @@ class Preparation:
             self.code.unpack()
         variables = self.code.prepare_launcher(run.mode, build_environment(run, os.environ))
         self._mpi = self._mpi or select_mpi(run, variables)
-        connections.prepare(count_connections(run, self._mpi), len(run.hosts))
+        launcher_memory.prepare(count_connections(run, self._mpi), len(run.hosts))
         self.code.forget_addresses()
         return self._mpi, variables
 

@@ -9,7 +9,8 @@ once.
 The connection to a host that answered stays open, to see that it is still there. Nothing is sent on
 it. The kernels ask each other after some idle seconds (TCP keepalive), and a kernel answers however
 busy its host is. That costs no CPU time on the hosts, where a connection to sshd every few seconds
-would cost ten milliseconds each time. When it breaks, the host is asked again each second.
+would cost ten milliseconds each time. When it breaks, the host is asked again each second; and it
+is renewed before sshd's time for a login is over.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ MOST_OPEN = 400
 LONGEST_BANNER = 256
 # Seconds between two attempts on a host that answered and is silent, and between two connections.
 SUSPECT_EVERY = 1.0
+# Seconds until a kept connection is renewed: before worker/sshd.py's GRACE_TIME is over.
+RENEW_EVERY = 60.0
+# What an sshd says that has too many connections of others: it is there.
+BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
 # Seconds after which a kernel asks first, and until it asks again.
 IDLE, INTERVAL = 3, 2
 # Seconds within which a host that is there was heard: it is asked after IDLE seconds.
@@ -67,8 +72,8 @@ class Target:
         # The connection was kept after an answer, and since when.
         self.is_held = False
         self.held_since = 0.0
-        # The host has answered at this address.
-        self.has_answered = False
+        # The host has answered at this address, and nothing else was told since.
+        self.has_answered = self.is_told = False
         # Since when a host that answered has been silent; infinite while it is not.
         self.silent_since = math.inf
         # What was told last.
@@ -168,7 +173,7 @@ class Prober:
             if not (before and before.is_same_pod(target.endpoint)):
                 self._disconnect(target)
                 if target.has_answered:
-                    target.has_answered = False
+                    target.has_answered = target.is_told = False
                     self._tell(m.HostGone(self._attempt, target.host.name))
                 waits = "it has not responded yet" if target.endpoint else self._unknown()
                 self._report(target, waits)
@@ -191,6 +196,9 @@ class Prober:
             target = self._targets[number]
             if target.due != due:
                 continue
+            if target.is_held and target.connection:
+                target.silent_since = time.monotonic() - silence(target.connection)
+                self._disconnect(target)
             if target.connection:
                 self._fail(target, self._no_answer(socket.timeout("timed out")))
             elif not target.is_queued:
@@ -240,7 +248,11 @@ class Prober:
             line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
             wrong = find_banner_problem(banner, self._port, target.host.revision)
-            if wrong:
+            if target.has_answered and banner in BUSY:
+                self._disconnect(target)
+                target.silent_since = math.inf
+                self._set_timer(target, time.monotonic() + SUSPECT_EVERY)
+            elif wrong:
                 self._fail(target, wrong)
             else:
                 self._hold(target)
@@ -258,7 +270,7 @@ class Prober:
             pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
             self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
             return
-        target.silent_since = min(target.silent_since, heard)
+        target.is_told, target.silent_since = False, min(target.silent_since, heard)
         # A connection that breaks says less than a host that does not accept another one.
         self._report(target, reason, 0.0 if was_held else now - target.silent_since)
         is_first = was_held and now - target.held_since > SUSPECT_EVERY
@@ -272,12 +284,15 @@ class Prober:
         target.has_answered = True
         where = target.endpoint
         pod = Pod(where.address, where.uid, where.node)
-        self._tell(m.HostAnswers(self._attempt, target.host.name, pod))
-        self._set_timer(target, None)
+        if not target.is_told:
+            self._tell(m.HostAnswers(self._attempt, target.host.name, pod))
+        target.is_told = True
         if self._lost_after:
             target.is_held, target.held_since = True, time.monotonic()
             self._held += 1
+            self._set_timer(target, target.held_since + RENEW_EVERY)
         else:
+            self._set_timer(target, None)
             self._disconnect(target)
 
     def _disconnect(self, target: Target) -> None:

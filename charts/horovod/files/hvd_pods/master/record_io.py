@@ -9,7 +9,13 @@ from typing import Any, Mapping
 from hvd_pods.cluster.kube import Api, ApiError, Object
 from hvd_pods.common.reporting import log
 from hvd_pods.master import messages as m
-from hvd_pods.master.ending import CLOCK_SKEW, UNREADABLE, deadline, failure_reason
+from hvd_pods.master.ending import (
+    CLOCK_SKEW,
+    DELETED,
+    UNREADABLE,
+    deadline,
+    failure_reason,
+)
 from hvd_pods.master.state import Facts
 
 # Seconds for which giving the record back is tried.
@@ -102,20 +108,35 @@ def read_job(api: Api, effect: m.ReadJob, wall: float) -> m.Event:
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         # An upgrade removes the Job, and its Role names the new one only.
-        return m.JobRead(None if problem.status in (403, 404) else UNREADABLE)
+        return m.JobRead({403: None, 404: DELETED}.get(problem.status, UNREADABLE))
+    if job["metadata"].get("uid", os.environ["HVD_JOB_UID"]) != os.environ["HVD_JOB_UID"]:
+        # Replaced by another one of its name, whose run the workers are.
+        return m.JobRead(None)
     if effect.is_stopped and not failure_reason(job) and wall > deadline(job) - CLOCK_SKEW:
         job = _wait_for_failure(api, name, job)
-    return m.JobRead(None if "deletionTimestamp" in job["metadata"] else shorten_job(job))
+    return m.JobRead(shorten_job(job))
 
 
 def shorten_job(job: Object) -> Object:
     """Return what decisions need of the Job: its environment may have secrets."""
     annotations = job["metadata"].get("annotations") or {}
     cleanup = {name: text for name, text in annotations.items() if name == "horovod/cleanup"}
-    limits = ("backoffLimit", "activeDeadlineSeconds")
+    limits = ("backoffLimit", "activeDeadlineSeconds", "suspend")
     spec = {name: job["spec"][name] for name in limits if name in job.get("spec", {})}
-    metadata = {"annotations": cleanup}
+    metadata: Object = {"annotations": cleanup}
+    if "deletionTimestamp" in job["metadata"]:
+        metadata["deletionTimestamp"] = job["metadata"]["deletionTimestamp"]
     return {"metadata": metadata, "spec": spec, "status": job.get("status", {})}
+
+
+def find_job(api: Api, name: str, within: float | None = None) -> Object | None:
+    """Read a Job; None when there is none. Raises ApiError."""
+    try:
+        return api.get(f"batch/jobs/{name}", retry_seconds=within)
+    except ApiError as problem:
+        if problem.status == 404:
+            return None
+        raise
 
 
 def _wait_for_failure(api: Api, name: str, job: Object) -> Object:

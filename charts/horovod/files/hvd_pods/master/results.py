@@ -1,15 +1,18 @@
 """Stores the results when the run has ended: a sidecar of the master runs `results.command`.
 
-The sidecar runs master/results.sh and shares a directory with the master.
+The sidecar runs master/results.sh and shares a directory with the master. It must not reach what
+only the master may: no link in that directory is followed.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import stat
 import time
 from typing import Callable
 
+from hvd_pods.common.hostile import LONGEST_TEXT, one_line, read_file
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log
 
@@ -21,6 +24,7 @@ ATTEMPTS, FIRST_PAUSE = 4, 5.0
 READY_WITHIN = 120.0
 LOOK_EVERY = 0.2
 TOO_LONG = "it took longer than results.timeoutSeconds or master.activeDeadlineSeconds allows"
+TERMINATED = "the master was terminated meanwhile"
 IsStopped = Callable[[], bool]
 
 
@@ -41,18 +45,18 @@ def store(within: float, is_stopped: IsStopped) -> str:
 def _try(until: float, is_stopped: IsStopped) -> str:
     if time.monotonic() > until:
         return TOO_LONG
-    answer = EXCHANGE / "answer"
-    answer.unlink(missing_ok=True)
-    log("storing the results")
-    is_asked = _wait(_ask, min(until, time.monotonic() + READY_WITHIN), is_stopped)
-    if not (is_asked and _wait(answer.exists, until, is_stopped)):
-        if is_stopped():
-            return "the master was terminated meanwhile"
-        if not is_asked:
-            return f"the container results is not running; {_see()}"
-        return TOO_LONG
-    code, _, reason = answer.read_text().strip().partition(" ")
-    return "" if code == "0" else f"{reason}; {_see()}"
+    try:
+        (EXCHANGE / "answer").unlink(missing_ok=True)
+        log("storing the results")
+        if not _wait(_ask, min(until, time.monotonic() + READY_WITHIN), is_stopped):
+            return TERMINATED if is_stopped() else f"the container results is not running; {_see()}"
+        if not _wait(lambda: os.path.lexists(EXCHANGE / "answer"), until, is_stopped):
+            return TERMINATED if is_stopped() else TOO_LONG
+        answer = read_file(EXCHANGE / "answer", LONGEST_TEXT).decode(errors="replace")
+    except OSError as problem:
+        return f"the container results does not answer as it should: {problem}; {_see()}"
+    code, _, reason = answer.strip().partition(" ")
+    return "" if code == "0" else f"{one_line(reason)}; {_see()}"
 
 
 def _see() -> str:
@@ -60,15 +64,20 @@ def _see() -> str:
 
 
 def _ask() -> bool:
-    """Ask the container to run the command; False when it is not ready for a request."""
+    """Ask the container to run the command; False when it is not ready for a request.
+
+    The container makes the FIFO: a link there could lead to any file that this process may write.
+    """
     try:
-        go = os.open(EXCHANGE / "go", os.O_WRONLY | os.O_NONBLOCK)
+        go = os.open(EXCHANGE / "go", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         # The FIFO is not there yet, or nobody reads it.
         return False
-    os.write(go, b"go\n")
-    os.close(go)
-    return True
+    with os.fdopen(go, "wb", buffering=0) as pipe:
+        if stat.S_ISFIFO(os.fstat(go).st_mode):
+            pipe.write(b"go\n")
+            return True
+    return False
 
 
 def _wait(condition: Callable[[], bool], until: float, is_stopped: IsStopped) -> bool:

@@ -16,11 +16,14 @@ from hvd_pods.common.errors import (
     LostHostError,
     NotANumberError,
     RunError,
+    WorkerLeftError,
 )
 
 # A launcher that ran for this many seconds had trained: what failed then is not what the script
 # does first, and the next attempt begins at once.
 TRAINED_AFTER = 60.0
+# Attempts in a row that ended because workers left and came no further: those beyond count.
+MOST_FREE = 5
 # Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the last.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 
@@ -29,10 +32,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 class Verdict:
     """What follows a failure: seconds until the next attempt, None for none, and what the log says.
 
-    `retries` is what the next verdict depends on.
+    `retries` is what the next verdict depends on. `failures`: of all attempts, this one included if
+    it counts.
     """
 
     retries: Retries
+    failures: int
     pause: float | None
     explanation: str = ""
 
@@ -49,6 +54,8 @@ class Retries:
     lost_masters: int = 0
     # Attempts in a row that failed before they had trained.
     quick: int = 0
+    # Attempts in a row that did not count as failures and came no further.
+    free: int = 0
     # The furthest step of all attempts, and what failed last and is sure to happen again.
     furthest: int = 0
     last: str = ""
@@ -63,24 +70,33 @@ class Retries:
     def judge(self, problem: RunError, seconds: float, failures: int, step: int) -> Verdict:
         """Decide about the attempt after one that failed.
 
-        `seconds`: how long the launcher ran. `failures`: of all attempts, this one included.
-        `step`: the last one that the script has reported, 0 without such a report.
+        `seconds`: how long the launcher ran. `failures`: of the attempts before. `step`: the last
+        one that the script has reported, 0 without such a report.
         """
+        free = 0
+        if isinstance(problem, WorkerLeftError):
+            came_further = step > self.furthest if step else seconds >= TRAINED_AFTER
+            free = 0 if came_further else self.free + 1
+            if free <= MOST_FREE:
+                changed = replace(self, free=free, furthest=max(self.furthest, step))
+                why = "the next attempt begins at once; this one does not count as a failure"
+                return Verdict(changed, failures, 0.0, why)
+        failures += 1
         limit = sys.maxsize if self.limit is None else self.limit
         left = limit - failures - self.lost_masters + 1
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
-            return Verdict(self, None)
+            return Verdict(self, failures, None)
         if isinstance(problem, HostsTimeoutError):
             why = "another attempt would wait for the same hosts"
-            return Verdict(self, None, f"the run is not retried: {why}")
+            return Verdict(self, failures, None, f"the run is not retried: {why}")
         repeats = getattr(problem, "repeats", "")
         is_same = repeats != "" and repeats == self.last
         # An attempt that came further than all before had trained, too.
         has_trained = seconds >= TRAINED_AFTER or step > self.furthest
-        changed = replace(self, last=repeats, furthest=max(self.furthest, step))
+        changed = replace(self, last=repeats, free=free, furthest=max(self.furthest, step))
         if is_same and (not has_trained or isinstance(problem, NotANumberError)):
             why = "the script failed twice in the same way"
-            return Verdict(changed, None, f"the run is not retried: {why}")
+            return Verdict(changed, failures, None, f"the run is not retried: {why}")
         # A host that is lost is no failure of the script, which may wait for the host anyway.
         is_honest = has_trained or isinstance(problem, LostHostError)
         changed = replace(changed, quick=0 if is_honest else self.quick + 1)
@@ -91,4 +107,4 @@ class Retries:
         how_many = f"{left} of {limit} retries are left"
         if self.limit is None:
             how_many = "the Job, which has the number of retries, cannot be read"
-        return Verdict(changed, pause, f"the next attempt begins {when}; {how_many}")
+        return Verdict(changed, failures, pause, f"the next attempt begins {when}; {how_many}")

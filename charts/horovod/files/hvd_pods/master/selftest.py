@@ -13,18 +13,18 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
-from hvd_pods.cluster.kube import Api, ApiError, Object
-from hvd_pods.cluster.statefulsets import scale
+from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
+from hvd_pods.master.ending import is_over
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.messages import TimedOut
+from hvd_pods.master.record_io import find_job
 from hvd_pods.master.state import Facts
 
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
@@ -43,30 +43,19 @@ def wait_for_end(api: Api, name: str, until: float) -> None:
     A run that is suspended, or whose Job is gone, uses no workers. Raises ApiError when the Job
     cannot be read, and RunError at `until`, by time.monotonic().
     """
-    job = _read_job(api, name)
-    if job and not is_over(job):
-        log(f"waiting for the run to end: {name}")
-    while job and not is_over(job):
-        if time.monotonic() > until:
+    is_waiting = False
+    while True:
+        left = until - time.monotonic()
+        # The API server may be away for longer than the test may take.
+        job = find_job(api, name, max(0.0, left))
+        if job is None or is_over(job):
+            return
+        if left < 0:
             raise RunError(f"the run has not ended within {LIMIT:.0f} s: {REMEDY}")
+        if not is_waiting:
+            log(f"waiting for the run to end: {name}")
+            is_waiting = True
         time.sleep(LOOK_EVERY)
-        job = _read_job(api, name)
-
-
-def _read_job(api: Api, name: str) -> Object | None:
-    try:
-        return api.get(f"batch/jobs/{name}")
-    except ApiError as problem:
-        if problem.status == 404:
-            return None
-        raise
-
-
-def is_over(job: Object) -> bool:
-    """Whether the Job has no pod and creates none."""
-    conditions = job.get("status", {}).get("conditions", [])
-    ended = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
-    return ended or bool(job["spec"].get("suspend"))
 
 
 def bandwidth_run(run: Run) -> Run:
@@ -83,8 +72,8 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
 
     Raises RunError or ApiError.
     """
-    job = os.environ["HVD_TESTED_JOB"]
-    wait_for_end(api, job, until)
+    signal.signal(signal.SIGTERM, _end_early)
+    wait_for_end(api, os.environ["HVD_TESTED_JOB"], until)
     hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
     facts = Facts(hurried, *describe_self(), is_test=True, until=until)
     # The events are the run's.
@@ -95,21 +84,15 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     timer.start()
     try:
         return master.run()
+    except Exception:
+        master.effects.give_up(master.state)
+        raise
     finally:
         timer.cancel()
-        if not master.state.hold.lost_to:
-            restore(api, job, master.effects.provided)
 
 
-def restore(api: Api, job: str, before: Mapping[str, int]) -> None:
-    """Scale to the numbers that were found, unless an upgrade needs the workers by now."""
-    try:
-        found = _read_job(api, job)
-        if found is None or is_over(found):
-            scale(api, before)
-    except ApiError as problem:
-        # An upgrade allows the release's master to read the new Job only.
-        log(f"the number of workers stays as it is: {problem}")
+def _end_early(*_: object) -> None:
+    raise RunError("terminated before the test began")
 
 
 def main() -> int:

@@ -71,6 +71,8 @@ class Hold:
     seen: str = ""
     seen_at: float = 0.0
     is_renewing: bool = False
+    # Why the record could not be written the last time; empty since a write has succeeded.
+    trouble: str = ""
     # How often somebody else has changed the record, as far as that was decided about.
     changes: int = 0
     # What the record said before this master took it.

@@ -13,6 +13,7 @@ from hvd_pods.common.errors import (
     WorkerLeftError,
 )
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
+from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.run import Host
 from hvd_pods.master import gathering
 from hvd_pods.master import messages as m
@@ -318,28 +319,33 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     if launched.waiting:
         step.do(m.ReleaseRanks(launched.waiting))
     # An elastic run goes on without them.
-    left = "" if state.run.elastic else ", ".join(launched.leaving)
+    left = () if state.run.elastic else tuple(launched.leaving)
     problem = launched.problem
     # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
     # another reason have not finished, whatever their handlers of signals make of it.
     if event.code == 0 and (problem is None or isinstance(problem, LostHostError)):
         if left:
-            step.log(f"{left} was terminated, but the ranks ended with 0: the run has finished")
+            step.log(
+                f"{', '.join(left)} was terminated, but the ranks ended with 0: the run is finished"
+            )
         step.end_attempt(None)
     elif problem:
         step.end_attempt(problem)
-    elif left:
-        step.end_attempt(WorkerLeftError(f"{left} was {TERMINATED}", event.code))
     else:
-        number, hosts = state.attempt.number, launched.hosts
-        step.do(m.FindCause(number, event.code, hosts, launched.raised, launched.failed))
+        number, pods = state.attempt.number, state.attempt.elastic.asked
+        uids = {name: pods[name].uid for name in left if name in pods}
+        notices = (launched.raised, launched.failed)
+        step.do(m.FindCause(number, event.code, launched.hosts, *notices, uids))
 
 
 def on_cause(step: Step, event: m.CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its host is gone."""
-    run, cause = step.state.run, event.cause
-    assert step.state.attempt.launched  # noqa: S101
-    code = step.state.attempt.launched.code
+    run, cause, launched = step.state.run, event.cause, step.state.attempt.launched
+    assert launched  # noqa: S101
+    code = launched.code
+    if launched.leaving and not run.elastic:
+        step.end_attempt(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
+        return
     broken = {} if run.elastic else gathering.broken_hosts(step)
     if broken:
         # What ranks print then is mostly a consequence.
@@ -351,3 +357,12 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
         step.end_attempt(LaunchError(why, code))
+
+
+def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunError:
+    """A worker that has used more than its own limit would do so again: that is a failure."""
+    for name, message in evictions.items():
+        if exceeds_own_limit(message):
+            return LaunchError(f"{name} was evicted: {message}", code)
+    why = "; ".join(dict.fromkeys(evictions.values()))
+    return WorkerLeftError(f"{left} was {f'evicted: {why}' if why else TERMINATED}", code)

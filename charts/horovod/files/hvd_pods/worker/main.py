@@ -10,11 +10,13 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Mapping
@@ -81,12 +83,13 @@ def start_metrics(environment: Mapping[str, str]) -> None:
     The server is a process of its own.
     """
     folder = Path(environment["HVD_METRICS_DIR"])
+    # A container that is restarted finds what ranks have left, which need not be a folder.
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(FileNotFoundError, IsADirectoryError):
+        folder.unlink()
     folder.mkdir(exist_ok=True)
-    # A container that is restarted finds the files of ranks that have ended.
-    for left in folder.iterdir():
-        left.unlink()
     if "HVD_METRICS_PORT" in environment:
-        command = [sys.executable, "-I", "-S", str(PROGRAMS / "common" / "metrics.py")]
+        command = [sys.executable, "-I", "-S", str(PROGRAMS / "worker" / "serve_metrics.py")]
         subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
 
 
@@ -159,14 +162,14 @@ def serve(command: list[str], signals: Signals) -> int:
 
 def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
-    signals = Signals()
+    signals, slots = Signals(), int(os.environ.get("HVD_SLOTS", "1"))
     if CODE.is_dir():
         # The packages are installed later: sessions and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
     try:
         start_warm_process(sys.executable, os.environ)
         command = sshd.prepare(
-            int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable
+            int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable, slots
         )
         sshd.write_environment(os.environ)
         start_metrics(os.environ)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, Sequence
 
 from hvd_pods.common import fast_start, ssh
 from hvd_pods.common.errors import ConfigurationError
@@ -15,9 +16,16 @@ from hvd_pods.common.paths import GENERATED, PROGRAMS
 PRIVILEGE_SEPARATION = Path("/run/sshd")
 # The capabilities that sshd, running as root, needs to log a user in (numbers: linux/capability.h).
 CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
+# Seconds in which a client must have logged in. master/probing.py renews its connection before.
+GRACE_TIME = 120
+# Connections of one address that have not logged in, beside one for each rank, which horovodrun
+# starts at once; and how many such addresses there may be. Each connection takes 1.3 MiB.
+BASE_CONNECTIONS, SOURCES = 16, 4
+# Options of OpenSSH 8.5 and 9.8.
+NEWER = ("PerSourceMaxStartups", "PerSourcePenalties")
 
 
-def prepare(port: int, revision: str, python: str) -> list[str]:
+def prepare(port: int, revision: str, python: str, slots: int) -> list[str]:
     """Write the files that sshd and this worker's own ssh read, and return sshd's command line.
 
     Raises ConfigurationError when the image, the user or the keys do not allow sshd to run.
@@ -29,24 +37,39 @@ def prepare(port: int, revision: str, python: str) -> list[str]:
     ssh.write_client_config(port, {})
     # `restrict` also forbids what a later version of OpenSSH may add to it.
     (GENERATED / "authorized_keys").write_text(f"restrict,pty {user_key}\n")
-    config = GENERATED / "sshd_config"
-    config.write_text(format_config(port, revision, python, os.getuid() == 0))
     if os.getuid() == 0:
         check_capabilities(Path("/proc/self/status").read_text())
         PRIVILEGE_SEPARATION.mkdir(exist_ok=True)
         # The chart mounts a volume here that all may write to, which sshd refuses.
         PRIVILEGE_SEPARATION.chmod(0o755)
+    config = GENERATED / "sshd_config"
+    content = format_config(port, revision, python, os.getuid() == 0, slots)
+    config.write_text(content)
+    config.write_text(leave_out_unknown(content, [sshd, "-t", "-f", str(config)]))
     return [sshd, "-D", "-e", "-f", str(config)]
 
 
-def format_config(port: int, revision: str, python: str, is_root: bool) -> str:
+def leave_out_unknown(config: str, test: Sequence[str]) -> str:
+    """Leave out the options that this version of sshd does not know, with which it would not start.
+
+    `test` is the command that checks the configuration. It may find other faults as well, which
+    sshd tells when it is started.
+    """
+    done = subprocess.run(test, capture_output=True, text=True, errors="replace", check=False)
+    unknown = [name for name in NEWER if f"Bad configuration option: {name}\n" in done.stderr]
+    lines = config.splitlines(keepends=True)
+    return "".join(line for line in lines if line.partition(" ")[0] not in unknown)
+
+
+def format_config(port: int, revision: str, python: str, is_root: bool, slots: int) -> str:
     """Return the worker's server configuration: only its own user may log in, with the key.
 
     An sshd of another user than root cannot log in anyone else. It gets no AllowUsers: its user may
-    have another name in the master's image, by which the client asks for it. LoginGraceTime is 0
-    because the connection by which the master probes this worker stays open and never logs in.
+    have another name in the master's image, by which the client asks for it. No address is refused
+    for connections that did not log in: the master probes this worker by them.
     """
     allowed = "AllowUsers root\n" if is_root else ""
+    per_source = BASE_CONNECTIONS + slots
     return f"""\
 Port {port}
 HostKey {GENERATED}/host-key
@@ -68,8 +91,10 @@ AllowStreamLocalForwarding no
 AllowTcpForwarding no
 PermitTunnel no
 X11Forwarding no
-LoginGraceTime 0
-MaxStartups 1000
+LoginGraceTime {GRACE_TIME}
+MaxStartups {SOURCES * per_source}
+PerSourceMaxStartups {per_source}
+PerSourcePenalties no
 LogLevel ERROR
 VersionAddendum {ssh.BANNER_MARK}{revision}
 ForceCommand {python} -I -S {PROGRAMS}/worker/session.py

@@ -10,19 +10,22 @@
 # STAGING_KEY: a hash of the command, its image and variables; when it changes, the command runs again.
 # STAGING_VERIFY: Size or Checksum, how a filled directory is checked before it is used.
 # STAGING_OWNER: the namespace and name of the release. Another release's directory is used, and never filled again.
-# Requires a POSIX shell, find, sort, uniq, stat, df, awk, sha256sum and flock, which BusyBox and Debian have.
+# Requires a POSIX shell, find, sort, uniq, stat, readlink, tr, df, awk, sha256sum and flock, which BusyBox and Debian have.
+#
+# What was fetched may come from a stranger: no name in it is read or removed that is not a file of the directory itself.
 set -eu
 
 state="$STAGING_PATH.staging"
 partial="$state/partial"
 report_every=10
 
-log() { echo "[hvd staging] $*"; }
+# Without the control characters that names of files may have, and without the escapes that echo knows.
+log() { printf '[hvd staging] %s\n' "$*" | tr -d '\001-\011\013-\037\177'; }
 
 fail() {
     log "error: $*" >&2
     # kubectl describe and the master's log show this file.
-    [ -w /dev/termination-log ] && echo "staging: $*" >/dev/termination-log
+    [ -w /dev/termination-log ] && printf 'staging: %s\n' "$*" >/dev/termination-log
     exit 1
 }
 
@@ -32,21 +35,46 @@ require_programs() {
     done
 }
 
+# Prints where each link leads. A link that is changed later could lead to data of somebody else.
+list_links() {
+    find . -type l -exec sh -c 'for link; do printf "link to %s  %s\n" "$(readlink "$link")" "$link"; done' sh {} +
+}
+
 # Prints size and name of every file below the current directory. It reads no contents, so it is fast.
-list_sizes() { find . -type f -exec stat -c '%s %n' {} + | sort; }
+list_sizes() { { find . -type f -exec stat -c '%s %n' {} + && list_links; } | sort; }
 
-list_checksums() { find . -type f -exec sha256sum {} + | sort -k 2; }
+list_checksums() { { find . -type f -exec sha256sum {} + && list_links; } | sort -k 2; }
 
-# Checks the files against a SHA256SUMS file of the publisher's, when there is one among them.
+# Refuses names that lists cannot have, and links that would not lead to what was fetched when the directory is renamed.
+check_names() {
+    [ -z "$(find . -name '*
+*' | head -n 1)" ] || fail "what was fetched has a name with a line break"
+    outside=$(find . -type l -exec sh -c 'for link; do
+        case $(readlink "$link") in /*) echo "$link"; continue ;; esac
+        case $(readlink -f "$link") in "$0"/*) ;; *) echo "$link" ;; esac
+    done' "$(pwd -P)" {} + | head -n 1)
+    [ -z "$outside" ] || fail "what was fetched has links that do not lead to another part of it, such as $outside: \
+let staging.command copy what they lead to"
+}
+
+# Compares the checksums with a SHA256SUMS file of the publisher's, when there is one among the files.
 verify_download() {
-    if [ -f SHA256SUMS ]; then
-        log "checking the publisher's SHA256SUMS"
-        sha256sum -c SHA256SUMS >"$state/check" 2>/dev/null && return
-        sed -n 's/: FAILED.*$//p' "$state/check" >"$state/bad"
-        # A command that resumes would consider them complete.
-        while read -r file; do rm -f "./$file"; done <"$state/bad"
-        fail "$(wc -l <"$state/bad") files do not match the publisher's SHA256SUMS, such as $(head -n 1 "$state/bad"): they were removed, and the next attempt fetches them again"
-    fi
+    [ -f SHA256SUMS ] && [ ! -L SHA256SUMS ] || return 0
+    log "checking the publisher's SHA256SUMS"
+    : >"$state/differ" && : >"$state/missing"
+    awk -v differ="$state/differ" -v missing="$state/missing" '
+        { sub(/^\\/, ""); hash = tolower(substr($0, 1, 64)); name = substr($0, 67) }
+        NR == FNR { own[name] = hash; next }
+        length(hash) < 64 || hash ~ /[^0-9a-f]/ { next }
+        { sub(/^(\.\/)+/, "", name); name = "./" name; checked++ }
+        !(name in own) { print name >missing; next }
+        own[name] != hash { print name >differ }
+        END { exit (checked == 0) }' "$state/sha256" SHA256SUMS || fail "the SHA256SUMS that was fetched has no checksums"
+    [ -s "$state/differ" ] || [ -s "$state/missing" ] || return 0
+    # A command that resumes would consider them complete. A name with a backslash is not the file's own in the list.
+    while IFS= read -r file; do case $file in *\\*) ;; *) rm -f "$file" ;; esac done <"$state/differ"
+    fail "$(cat "$state/differ" "$state/missing" | wc -l) files do not match the publisher's SHA256SUMS, such as \
+$(cat "$state/differ" "$state/missing" | head -n 1): they were removed, and the next attempt fetches them again"
 }
 
 is_filled() {
@@ -100,10 +128,11 @@ fill() {
     # A child that outlives this script must not hold the lock.
     "$@" 9>&- || fail "the command failed with exit code $?: its output above shows the reason"
     [ -n "$(find . -type f | head -n 1)" ] || fail "the command succeeded and left no file in its working directory, $partial"
-    verify_download
+    check_names
     log "writing checksums"
     list_sizes >"$state/sizes"
     list_checksums >"$state/sha256"
+    verify_download
     cd /
     rm -rf "$STAGING_PATH"
     mv "$partial" "$STAGING_PATH"
@@ -111,7 +140,7 @@ fill() {
 }
 
 [ $# -gt 0 ] || fail "there is no command: set staging.command"
-require_programs find sort uniq stat df awk sha256sum flock
+require_programs find sort uniq stat readlink tr df awk sha256sum flock
 mkdir -p "$state" 2>/dev/null || fail "UID $(id -u) cannot write to ${STAGING_PATH%/*}: make the volume's directory writable for it, or set podSecurityContext.runAsUser"
 exec 9>"$state/lock"
 flock -n 9 || { log "another pod is filling $STAGING_PATH: waiting for it"; flock 9; }

@@ -5,17 +5,30 @@ from __future__ import annotations
 import os
 import queue
 import socket
+import tempfile
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from subprocess import PIPE
 
 import pytest
 
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Host
-from hvd_pods.common.ssh import find_program
 from hvd_pods.master import messages as m
 from hvd_pods.master import probing
-from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, unprivileged
+from hvd_pods.worker.sshd import GRACE_TIME, leave_out_unknown
+from tests.unit.hvd_pods.copies import replace_in
+from tests.unit.hvd_pods.worker.ssh.pods import (
+    CONTAINER,
+    KEYS,
+    REVISION,
+    WORKER,
+    SshPods,
+    Worker,
+    make_key,
+    make_user,
+    unprivileged,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -100,14 +113,29 @@ def test_command_sees_end_of_input_when_its_client_is_killed(ssh_pods: SshPods) 
         assert ended.read_text() == "ended\n"
 
 
-@unprivileged
-def test_many_clients_connect_at_once(ssh_pods: SshPods) -> None:
-    """OpenSSH's default drops some connections beyond 10 that have not logged in."""
+def say_hello(port: int, source: str = "127.0.0.1") -> tuple[socket.socket, str]:
+    """Connect from an address of this machine, and read the first line of sshd."""
+    connection = socket.create_connection(("127.0.0.1", port), 20, (source, 0))
+    return connection, connection.makefile("rb").readline().decode().strip()
+
+
+def test_connections_that_do_not_log_in_are_few_and_keep_no_one_else_out(
+    ssh_pods: SshPods,
+) -> None:
+    """They filled the memory of the worker, until its ranks were killed.
+
+    OpenSSH's own default drops some beyond 10, which launchers of many ranks need.
+    """
     with ExitStack() as stack:
-        for _ in range(40):
-            connection = socket.create_connection(("127.0.0.1", ssh_pods.port), timeout=20)
+        lines = []
+        for _ in range(30):
+            connection, line = say_hello(ssh_pods.port, "127.0.9.1")
             stack.enter_context(connection)
-            assert connection.makefile("rb").readline().startswith(b"SSH-2.0-")
+            lines.append(line)
+        # 16, and one for each rank.
+        assert [line.endswith(REVISION) for line in lines] == [True] * 17 + [False] * 13
+        assert {*lines[17:]} <= {*probing.BUSY}
+        assert ssh_pods.master.ssh(WORKER, "true").returncode == 0
 
 
 def test_worker_reaches_another_worker_by_its_address(ssh_pods: SshPods) -> None:
@@ -117,22 +145,38 @@ def test_worker_reaches_another_worker_by_its_address(ssh_pods: SshPods) -> None
     assert done.stdout.startswith(b"reached by 127.0.2.")
 
 
-@unprivileged
-def test_a_connection_that_does_not_log_in_may_stay(ssh_pods: SshPods) -> None:
+def test_connection_of_the_master_outlasts_the_time_for_logins(
+    sshd: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By it, the master sees that the worker is there: master/probing.py."""
-    sshd = find_program("sshd", "openssh-server")
-    done = ssh_pods.worker.run(sshd, "-T", "-f", str(ssh_pods.worker.generated / "sshd_config"))
-    assert b"\nlogingracetime 0\n" in done.stdout, done.stderr
-    host = Host("w-0", "w-0.hvd", 1, "w", REVISION)
+    monkeypatch.setattr(probing, "RENEW_EVERY", 0.5)
     events: queue.Queue[object] = queue.Queue()
-    endpoints = {"w-0": Endpoint("127.0.0.1")}
-    prober = probing.Prober(
-        [host], ssh_pods.port, lambda: endpoints, lambda: "", events.put, attempt=1, lost_after=60.0
-    )
-    prober.start()
-    while not isinstance(event := events.get(timeout=20), m.HostAnswers):
-        assert isinstance(event, m.HostProblem)
-    # Logins end others of sshd's processes.
-    assert ssh_pods.master.ssh(WORKER, "true").returncode == 0
-    prober.close()
+    host, endpoints = Host("w-0", "w-0.hvd", 1, "w", REVISION), {"w-0": Endpoint("127.0.0.1")}
+    with tempfile.TemporaryDirectory() as name:
+        keys = {key: make_key() for key in KEYS}
+        worker = Worker(Path(name) / "worker", make_user(4321, Path(name)), keys)
+        replace_in(worker.files / "hvd_pods/worker/sshd.py", f"= {GRACE_TIME}", "= 2", 1)
+        with worker.serve(CONTAINER) as port:
+            prober = probing.Prober(
+                [host], port, lambda: endpoints, lambda: "", events.put, 1, lost_after=60.0
+            )
+            idle, _ = say_hello(port)
+            prober.start()
+            while not isinstance(event := events.get(timeout=20), m.HostAnswers):
+                assert isinstance(event, m.HostProblem)
+            with idle:
+                assert idle.recv(1) == b""
+            prober.close()
     assert events.empty(), "the worker has closed the connection"
+
+
+def test_sshd_that_knows_fewer_options_starts(tmp_path: Path) -> None:
+    """It is of the image: OpenSSH 8.4 knows no limit for an address, 9.7 no penalties."""
+    old = tmp_path / "sshd"
+    old.write_text(
+        'while read -r key _; do case "$key" in PerSource*|Never) '
+        'echo "config: line 1: Bad configuration option: $key" >&2;; esac; done\n'
+    )
+    config = "Port 1\nPerSourceMaxStartups 17\nNever 1\nPerSourcePenalties no\nPidFile none\n"
+    command = ["sh", "-c", f'printf %s "$0" | sh {old}', config]
+    assert leave_out_unknown(config, command) == "Port 1\nNever 1\nPidFile none\n"

@@ -7,14 +7,14 @@ import resource
 import pytest
 
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.master import connections
+from hvd_pods.master import launcher_memory
 
 
 def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
-    connections.check_memory(257, 642)
-    connections.check_memory(1000, None)
+    launcher_memory.check_memory(257, 642)
+    launcher_memory.check_memory(1000, None)
     with pytest.raises(ConfigurationError) as refused:
-        connections.check_memory(257, 641)
+        launcher_memory.check_memory(257, 641)
     for words in ("257 SSH clients", "may use 641 MiB", "master.resources.limits.memory to 642Mi"):
         assert words in str(refused.value)
 
@@ -51,7 +51,7 @@ def test_file_limit_is_raised_as_far_as_hosts_need(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     limits = Limits(monkeypatch, soft, hard)
-    connections.raise_file_limit(1000)
+    launcher_memory.raise_file_limit(1000)
     assert limits.now == (after, hard)
     said = "1000 connections may need 9024 open files; the container's limit is 4096"
     assert (said in capsys.readouterr().out) == (hard == 4096)

@@ -1,0 +1,163 @@
+"""A server for ports that training code and other pods can reach, in one thread.
+
+A connection has some seconds in all, from its begin to the last byte of its answer, and may send a
+limited number of bytes. When there are too many connections, the oldest makes room: honest clients
+need milliseconds. common/hostile.py is the same for texts and files.
+"""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import time
+from dataclasses import dataclass
+from typing import Callable, NamedTuple, Optional
+
+from hvd_pods.common.reporting import log
+
+# All workers of a large run may connect at once.
+BACKLOG = 1024
+# Errors of a connection that waits until there are descriptors or memory, and seconds to wait.
+SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+RETRY_AFTER = 0.1
+
+
+class Limits(NamedTuple):
+    """How long a connection may take, in seconds, what it may send, in bytes, and how many are."""
+
+    seconds: float
+    size: int
+    connections: int
+
+
+@dataclass
+class _Progress:
+    until: float
+    received: bytes = b""
+    unsent: memoryview | None = None
+
+
+# Gets what a client has sent, up to the end of its request, and the connection. Returns the answer,
+# after which the connection is closed, or None to keep the connection, which then is blocking.
+Answer = Callable[[bytes, socket.socket], Optional[bytes]]
+
+
+class ConnectionServer:
+    """Takes connections at `address` (empty: all, of IPv4 and IPv6) when `serve` runs.
+
+    `end` ends a request; other requests are not answered. Raises OSError if the port is in use.
+    """
+
+    def __init__(self, address: str, port: int, end: bytes, answer: Answer, limits: Limits) -> None:
+        self._listener = listen(address, port)
+        self._end, self._answer, self._limits = end, answer, limits
+        # The oldest first, which is also the one whose time is over first.
+        self._open: dict[socket.socket, _Progress] = {}
+        self._has_failed = False
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    @property
+    def port(self) -> int:
+        """The port's number, where it was asked for as 0."""
+        return int(self._listener.getsockname()[1])
+
+    def serve(self) -> None:
+        """Answer connections for ever."""
+        while True:
+            oldest = next(iter(self._open.values()), None)
+            left = max(0.0, oldest.until - time.monotonic()) if oldest else None
+            for key, _ in self._selector.select(left):
+                if key.data is None:
+                    self._accept()
+                # A new connection may just have taken the place of this one.
+                elif key.data in self._open:
+                    self._continue(key.data, self._open[key.data])
+            now = time.monotonic()
+            for connection in [c for c, progress in self._open.items() if progress.until <= now]:
+                self._close(connection)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as problem:
+            if problem.errno in SCARCE and not self._close_oldest():
+                time.sleep(RETRY_AFTER)
+            return
+        if len(self._open) >= self._limits.connections:
+            self._close_oldest()
+        connection.setblocking(False)
+        self._open[connection] = _Progress(time.monotonic() + self._limits.seconds)
+        self._selector.register(connection, selectors.EVENT_READ, connection)
+
+    def _continue(self, connection: socket.socket, progress: _Progress) -> None:
+        try:
+            if progress.unsent is not None:
+                self._send(connection, progress, progress.unsent)
+            else:
+                self._receive(connection, progress)
+        except BlockingIOError:
+            return
+        except OSError:
+            # The client has gone.
+            self._close(connection)
+
+    def _receive(self, connection: socket.socket, progress: _Progress) -> None:
+        data = connection.recv(self._limits.size - len(progress.received))
+        progress.received += data
+        request, end, _ = progress.received.partition(self._end)
+        if end:
+            self._take(request, connection, progress)
+        elif not data or len(progress.received) >= self._limits.size:
+            self._close(connection)
+
+    def _take(self, request: bytes, connection: socket.socket, progress: _Progress) -> None:
+        # Before the answer: whoever keeps the connection may close it at once in another thread.
+        self._selector.unregister(connection)
+        connection.setblocking(True)
+        try:
+            answer = self._answer(request, connection)
+        except Exception as problem:  # noqa: BLE001 - no client may end the process, by no defect
+            if not self._has_failed:
+                log(f"cannot answer a request on port {self.port}: {problem!r}")
+            self._has_failed, answer = True, b""
+        if answer is None:
+            del self._open[connection]
+            return
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_WRITE, connection)
+        self._send(connection, progress, memoryview(answer))
+
+    def _send(self, connection: socket.socket, progress: _Progress, rest: memoryview) -> None:
+        progress.unsent = rest
+        progress.unsent = rest[connection.send(rest) :]
+        if not progress.unsent:
+            self._close(connection)
+
+    def _close_oldest(self) -> bool:
+        oldest = next(iter(self._open), None)
+        if oldest is None:
+            return False
+        self._close(oldest)
+        return True
+
+    def _close(self, connection: socket.socket) -> None:
+        del self._open[connection]
+        self._selector.unregister(connection)
+        connection.close()
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """Listen at an address, or at all of this pod. Raises OSError."""
+    if address:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
+    elif socket.has_dualstack_ipv6():
+        listener = socket.create_server(
+            ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
+        )
+    else:
+        listener = socket.create_server(("", port), backlog=BACKLOG)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,45 @@
+"""Serves the run's state, and the metrics of the file that metrics.file names, for Prometheus."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable
+
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common.metrics import Sample, format_page, make_server, script_samples
+from hvd_pods.common.reporting import log
+from hvd_pods.master.state import State
+
+STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished", "Failed")
+
+
+def make_page(state: State, script_file: str) -> str:
+    """All metrics of the master as text; `script_file` is metrics.file, empty without one."""
+    samples = [
+        Sample("horovod_stage", str(int(name == state.stage)), (f'stage="{name}"',))
+        for name in STAGES
+    ]
+    samples += [
+        Sample("horovod_ranks", str(state.facts.run.ranks)),
+        Sample("horovod_hosts_ready", str(len(state.gathered.answering))),
+        Sample("horovod_launches_total", str(state.launches)),
+        Sample("horovod_stalls_total", str(state.stalls)),
+    ]
+    if script_file:
+        samples += script_samples(Path(script_file))
+    return format_page(samples)
+
+
+def start(state: Callable[[], State]) -> None:
+    """Serve the run's metrics if the chart enables them. A failure is logged and ends nothing."""
+    port = os.environ.get("HVD_METRICS_PORT")
+    if port is None:
+        return
+    file = os.environ["HVD_METRICS_FILE"]
+    try:
+        server = make_server(lambda: make_page(state(), file), int(port))
+    except OSError as problem:
+        log(f"cannot serve metrics on port {port}: {problem}")
+        return
+    spawn("serve-metrics", server.serve)

@@ -1,0 +1,147 @@
+"""The server for ports that anybody can reach, attacked over TCP."""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import threading
+
+import pytest
+
+from hvd_pods.common.connections import ConnectionServer, Limits
+from tests.fakes.faults import TIMEOUT
+
+LIMITS = Limits(TIMEOUT, 4096, 16)
+LONG = b"x" * 10_000_000
+
+
+def answer(line: bytes, connection: socket.socket) -> bytes | None:
+    """Repeat a line, unless it asks for something else."""
+    if line == b"defect":
+        raise ValueError("on purpose")
+    if line == b"keep":
+        connection.sendall(b"kept")
+        connection.close()
+        return None
+    return LONG if line == b"long" else line
+
+
+def start(address: str = "127.0.0.1", limits: Limits = LIMITS) -> int:
+    """Start a server, and return its port."""
+    server = ConnectionServer(address, 0, b"\n", answer, limits)
+    threading.Thread(target=server.serve, daemon=True).start()
+    return server.port
+
+
+def connect(port: int, host: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection((host, port), TIMEOUT)
+
+
+def read(connection: socket.socket) -> bytes:
+    """All bytes until the end."""
+    return b"".join(iter(lambda: connection.recv(1 << 20), b""))
+
+
+def ask(port: int, line: bytes, host: str = "127.0.0.1") -> bytes:
+    with connect(port, host) as connection:
+        connection.sendall(line + b"\n")
+        return read(connection)
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts"),
+    [("", ["127.0.0.1", "::1"]), ("127.0.0.1", ["127.0.0.1"]), ("::1", ["::1"])],
+)
+def test_both_ip_families_are_answered(address: str, hosts: list[str]) -> None:
+    port = start(address)
+    assert [ask(port, b"hello", host) for host in hosts] == [b"hello"] * len(hosts)
+
+
+def test_pod_without_ipv6_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    assert ask(start(""), b"hello") == b"hello"
+
+
+def test_request_may_come_in_parts_and_its_connection_be_kept() -> None:
+    port = start()
+    with connect(port) as connection:
+        connection.sendall(b"he")
+        assert ask(port, b"keep") == b"kept"
+        connection.sendall(b"llo\nmore")
+        assert read(connection) == b"hello"
+
+
+def test_clients_that_send_slowly_or_nothing_or_do_not_read_are_given_up() -> None:
+    """A byte at a time does not give a connection more time."""
+    port = start(limits=Limits(0.2, 4096, 16))
+    with connect(port) as silent, connect(port) as slow, connect(port) as deaf:
+        deaf.sendall(b"long\n")
+        try:
+            while not select.select([slow], [], [], 0.01)[0]:
+                slow.sendall(b" ")
+        except OSError:
+            # Its last byte came after the end.
+            pass
+        assert silent.recv(1) == b""
+        assert len(read(deaf)) < len(LONG)
+    assert ask(port, b"hello") == b"hello"
+
+
+def test_long_answer_is_sent_as_the_client_reads_it() -> None:
+    assert ask(start(), b"long") == LONG
+
+
+def test_request_that_is_too_long_is_not_answered() -> None:
+    port = start()
+    with connect(port) as connection:
+        connection.sendall(b" " * 4096)
+        assert connection.recv(1) == b""
+    assert ask(port, b"hello") == b"hello"
+
+
+def test_oldest_connection_makes_room_for_a_new_one() -> None:
+    """Silent connections, of which anybody can make many, keep no client away."""
+    port = start(limits=Limits(TIMEOUT, 4096, 3))
+    silent = [connect(port) for _ in range(4)]
+    assert silent[0].recv(1) == b""
+    assert ask(port, b"hello") == b"hello"
+    assert silent[1].recv(1) == b""
+    for connection in silent:
+        connection.close()
+
+
+def test_many_silent_connections_get_no_threads() -> None:
+    port, before = start(), threading.active_count()
+    silent = [connect(port) for _ in range(200)]
+    assert ask(port, b"hello") == b"hello"
+    assert threading.active_count() == before
+    for connection in silent:
+        connection.close()
+
+
+def test_server_that_may_open_no_more_files_closes_the_oldest_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, accept, failures = start(), socket.socket.accept, [errno.EMFILE, errno.EMFILE]
+
+    def fail_twice(listener: socket.socket) -> object:
+        if failures:
+            raise OSError(failures.pop(), "on purpose")
+        return accept(listener)
+
+    with connect(port) as silent:
+        # The server has taken the first one when it has answered a later one.
+        assert ask(port, b"hello") == b"hello"
+        monkeypatch.setattr(socket.socket, "accept", fail_twice)
+        assert ask(port, b"hello") == b"hello"
+        assert silent.recv(1) == b""
+
+
+def test_defect_of_the_answer_ends_one_connection_and_is_logged_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    port = start()
+    assert [ask(port, line) for line in (b"defect", b"defect", b"hello")] == [b"", b"", b"hello"]
+    said = f"cannot answer a request on port {port}: ValueError('on purpose')"
+    assert capsys.readouterr().out.count(said) == 1
