@@ -73,7 +73,10 @@ MARKED: Values = {
         "image": {"repository": "zz39"}, "resources": {"requests": {"zz40/x": 1}},
         "allowFrom": [{"podSelector": {"zz56": "x"}}],
     },
-    "metrics": {"file": "/zz41", "podMonitor": {"labels": {"zz57": "x"}, "interval": "7058s"}},
+    "metrics": {
+        "file": "/zz41", "podMonitor": {"labels": {"zz57": "x"}, "interval": "7058s"},
+        "allowFrom": [{"podSelector": {"zz86": "x"}}],
+    },
     "staging": {"image": {"repository": "zz42"}, "env": [{"name": "ZZ43", "value": "x"}]},
     "results": {
         "image": {"repository": "zz83"}, "env": [{"name": "ZZ84", "value": "x"}],

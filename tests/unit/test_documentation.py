@@ -137,10 +137,10 @@ def names_of_tests(file: Path) -> set[str]:
 
 
 def read_rows(page: Path) -> list[tuple[str, list[tuple[str, Path]]]]:
-    """The list items and the rows of tables of a page, each with the tests that it links."""
+    """The list items and the rows of tables about tests, each with the tests that it links."""
     text = page.read_text("utf-8")
     items = re.findall(r"^- .*(?:\n  .*)*", text, re.M)
-    tables = re.findall(r"^\|(?: ?:?-+:? ?\|)+\n((?:\|.*\n)+)", text, re.M)
+    tables = re.findall(r"\| Test \|\n\|(?: ?:?-+:? ?\|)+\n((?:\|.*\n)+)", text)
     return [
         (row, [(name, (DOCS / file).resolve()) for name, file in links])
         for row in (*(" ".join(item.split()) for item in items), *"".join(tables).splitlines())
