@@ -1,13 +1,12 @@
 """The command `build`, and the image that `deploy` builds first."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hvdchart.cli.options import split_words
-from hvdchart.cli.terminal import say
+from hvdchart.cli.terminal import note, say, show
 from hvdchart.errors import HvdchartError, ImageError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def build(
     source = building.Source(folder, image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), kind, push)
     engine = building.choose_engine(builder)
-    output = _print_error if verbose else None
+    output = note if verbose else None
 
     def once() -> None:
         reference = building.build(source, engine, say, output)
@@ -88,18 +87,14 @@ def build(
             save(reference, engine, archive)
         if spec is not None:
             _write_spec(spec, reference)
-        sys.stdout.write(f"{reference}\n")
-        sys.stdout.flush()
+        show(reference)
 
     if not watch:
         once()
         return
-    try:
+    _try(once)
+    for _ in building.changes(folder):
         _try(once)
-        for _ in building.changes(folder):
-            _try(once)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 def with_own_image(
@@ -147,7 +142,7 @@ def with_own_image(
         report(f"would build {reference}, unless it exists")
     else:
         target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
-        output = _print_error if verbose else None
+        output = note if verbose else None
         provide(source, target, cluster.has_image, report, builder=builder, output=output)
     tag: dict[str, Plain] = {"image": {"tag": reference.rpartition(":")[2]}}
     return make_plan(replace(plan.spec, values=merge_values(plan.spec.values, tag)), plan.tree)
@@ -159,10 +154,6 @@ def _try(once: "Callable[[], None]") -> None:
         once()
     except HvdchartError as error:
         say(f"{error}; waiting for the next change")
-
-
-def _print_error(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
 
 
 def _write_spec(spec: Path, reference: str) -> None:

@@ -1,10 +1,11 @@
 """The command `migrate`: parsing and printing, no logic."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from hvdchart.cli.terminal import note, write_document
 
 EPILOG = """\b
 Examples:
@@ -69,8 +70,8 @@ def migrate(
     if output is not None:
         write_atomically(output, values)
     if report is None:
-        sys.stderr.write(lines)
+        note(*lines.splitlines())
     else:
         write_atomically(report, lines)
     if output is None:
-        sys.stdout.write(values)
+        write_document(values)

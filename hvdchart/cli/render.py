@@ -1,6 +1,5 @@
 """The command `render`."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ from hvdchart.cli.options import (
     print_warnings,
     write_output,
 )
+from hvdchart.cli.terminal import note
 from hvdchart.errors import DifferenceError
 
 EPILOG = """\b
@@ -58,7 +58,7 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    paths, plan = plan_specs(specs, files, settings, code_values(code))
+    paths, plan = plan_specs(specs, files, settings, code_values(code), code)
     print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests
@@ -73,7 +73,7 @@ def render(
     if output is not None and check:
         changes = difference(output, text)
         if changes:
-            sys.stderr.write(changes)
+            note(*changes.splitlines())
             raise DifferenceError(
                 f"{output} differs from what the spec renders; run without --check to update it"
             )

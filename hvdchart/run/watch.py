@@ -10,8 +10,9 @@ from typing import TypeVar
 from hvdchart.errors import ClusterError
 from hvdchart.run.api import RefusedError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.release import Object, Release
-from hvdchart.run.status import Status, run_status
+from hvdchart.run.pod_problems import problem_of
+from hvdchart.run.release import Object, Release, component_of
+from hvdchart.run.status import Status, is_ready, run_status
 
 T = TypeVar("T")
 # A watch is opened again after this many seconds.
@@ -48,6 +49,21 @@ def wait_for_end(cluster: Cluster, name: str, timeout: float | None = None) -> S
         if current.over or current.state == "not found":
             break
     return current
+
+
+def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]) -> None:
+    """Return when the release's TensorBoard answers; reports why it does not so far."""
+    last = ""
+    for release in watch_release(cluster, name):
+        pods = [pod for pod in release.pods if component_of(pod) == "tensorboard"]
+        if any(map(is_ready, pods)):
+            return
+        problem = next(filter(None, (problem_of(pod, release.events) for pod in pods)), None)
+        reason = f": {problem.reason}; {problem.advice}" if problem else ""
+        text = f"TensorBoard is not up yet{reason}"
+        if text != last:
+            report(text)
+        last = text
 
 
 class _Follower:

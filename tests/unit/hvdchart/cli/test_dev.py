@@ -16,7 +16,7 @@ from hvdchart.chart_files import chart_dir
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
-from tests.unit.hvdchart.runs import JOB, RUNNING, SPEC, job, play, pod, tell
+from tests.unit.hvdchart.runs import JOB, LABELS, RUNNING, SPEC, job, play, pod, tell
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
@@ -161,18 +161,48 @@ def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
     assert "uninstall" in helm.commands()
 
 
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_interrupted_first_deployment_leaves_nothing(
-    start: Callable[..., Dev], helm: StubProgram, is_installed: bool
+def test_dev_interrupted_while_helm_works_leaves_nothing(
+    start: Callable[..., Dev], helm: StubProgram, fake_cluster: FakeCluster
 ) -> None:
-    if not is_installed:
-        helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
+    """Helm ends with neither revision, and `helm uninstall` knows the objects of one."""
+    for kind in ("jobs", "configmaps"):
+        metadata = {"name": f"hvd-of-{kind}", "labels": LABELS, "creationTimestamp": "2026-01-01"}
+        notes = {"meta.helm.sh/release-name": "hvd"}
+        left = job() if kind == "jobs" else {}
+        fake_cluster.put(kind, {**left, "metadata": {**metadata, "annotations": notes}})
+    kept = {"name": "mine", "labels": LABELS}
+    fake_cluster.put("configmaps", {"metadata": kept})
+    helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
     with helm.hold("upgrade"):
         dev = start()
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
-        dev.interrupt()
-        dev.wait_for_error_line("run stopped; the workers wait for the next change")
-        dev.interrupt()
-        assert dev.process.wait(20) == 128 + signal.SIGINT
-    assert helm.commands()[-1] == "uninstall" or not is_installed
-    assert ("release hvd uninstalled" in dev.kill()) == is_installed
+
+        def is_over() -> bool:
+            dev.interrupt()
+            return dev.process.poll() is not None
+
+        wait_until(is_over, 60, "dev ends, however often Ctrl-C is pressed")
+    assert dev.process.returncode == 128 + signal.SIGINT
+    assert helm.commands()[-1] == "uninstall"
+    assert fake_cluster.names("configmaps") == ["mine"]
+    assert "hvd-of-jobs" not in fake_cluster.names("jobs")
+    assert "release hvd uninstalled from namespace team" in dev.kill()
+
+
+def test_dev_shows_nothing_of_a_run_that_is_replaced(
+    start: Callable[..., Dev], helm: StubProgram, fake_cluster: FakeCluster
+) -> None:
+    """Its launcher complains about the master's end, and its master about the missing rights."""
+    dev = start()
+    dev.wait_for_log()
+    assert dev.process.stdout is not None
+    assert dev.process.stdout.readline() == "last\n"
+    with helm.hold("upgrade"):
+        dev.save("second")
+        dev.wait_for_deployed(2)
+        fake_cluster.log(f"{JOB}-x", "mpirun: unexpectedly disconnected", end=True)
+    newer = f"{JOB}2"
+    fake_cluster.log(f"{newer}-x", "of the second", end=True)
+    fake_cluster.put("pods", pod(f"{newer}-x", "master", RUNNING, job=newer))
+    fake_cluster.put("jobs", job(name=newer, created="2026-01-02T10:00:00Z"))
+    assert dev.process.stdout.readline() == "of the second\n"

@@ -124,13 +124,11 @@ def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
     fake_cluster: FakeCluster, helm: StubProgram, command: str
 ) -> None:
     line = [sys.executable, "-m", "hvdchart", command, SPEC]
-    with (
-        helm.hold("upgrade"),
-        subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process,
-    ):
+    with helm.hold("upgrade"):
+        process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=ROOT)
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm works")
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=20)
     assert (process.returncode, "Traceback" in errors) == (130, False), errors
     if command == "deploy":
         # Somebody's run, perhaps, that was to be changed.
