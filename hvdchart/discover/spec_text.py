@@ -65,5 +65,5 @@ def _plan(discovery: Discovery, name: str) -> Plan:
 
 def _text(discovery: Discovery, name: str, notes: Sequence[str]) -> str:
     comments = {path: Reason(text, "") for path, text in discovery.comments().items()}
-    head = ["Discovered by `python -m hvdchart discover`: groups of equal nodes.", *notes]
+    head = ["Discovered by `hvdchart discover`: groups of equal nodes.", *notes]
     return "".join(f"# {line}\n" for line in head) + dump(discovery.spec(name), comments)
