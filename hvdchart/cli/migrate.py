@@ -60,6 +60,8 @@ def migrate(
     source = file or command_line
     if source is None or (file and command_line):
         raise typer.BadParameter("give one of FILE and --command-line FILE")
+    if output and report and output.resolve() == report.resolve():
+        raise typer.BadParameter("--write and --report name the same file")
     read = migrate_file if file else migrate_command_line
     data, name = read_bytes(source)
     migration = read(data, name, values_schema())

@@ -15,7 +15,7 @@ from hvdchart.code.archive import list_files
 from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.edit import get, items, set_values, unset_values
+from hvdchart.project.edit import get, set_values, unset_values
 from hvdchart.project.templates import TEMPLATES, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
@@ -95,15 +95,6 @@ def test_line_ends_and_anchors_stay(spec: Path) -> None:
             change(spec, [words])
     set_values(spec, ["nodes.0.count=8", "values.podLabels.c=z"])
     assert spec.read_text() == anchored.replace("count: 2", "count: 8").replace("*x", "z")
-
-
-def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
-    listed = dict(items(spec))
-    assert listed["nodes.0.memory"] == "384Gi"
-    assert listed["train.command.1"] == "train.py"
-    assert list(listed)[:2] == ["apiVersion", "name"]
-    for path, value in listed.items():
-        assert get(spec, path) == value
 
 
 @pytest.mark.parametrize(
