@@ -225,6 +225,7 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
         assert world.exit
         assert (world.exit.problem.exit_code if world.exit.problem else 0) == code
         assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
+        assert bool(world.of(m.ScaleDown)) is (code == 0), "as `cleanup` says"
 
 
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
