@@ -225,27 +225,22 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
 
 def _replace(step: Step, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
-    gathered, hosts = step.state.gathered, step.state.facts.hosts
-    stale = {
-        name: pods[name]["metadata"]["uid"]
-        for name, host in hosts.items()
-        if name in pods
-        and _is_stale(host, pods[name])
-        and "deletionTimestamp" not in pods[name]["metadata"]
-    }
+    answering, hosts = step.state.gathered.answering, step.state.facts.hosts
+    stale, ending = {}, {}
+    for name, host in hosts.items():
+        item = pods[name]["metadata"] if name in pods else {}
+        if "uid" not in item:
+            continue
+        since = item.get("deletionTimestamp")
+        if since is None and _is_stale(host, pods[name]):
+            stale[name] = item["uid"]
+        elif since and name not in answering and step.wall - parse_time(since) > GIVE_UP_AFTER:
+            node = pods[name].get("spec", {}).get("nodeName")
+            _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
+            ending[name] = item["uid"]
     if stale:
         _log_once(step, f"replacing workers {STALE}: {format_hosts([hosts[n] for n in stale])}")
         step.do(m.DeletePods(stale))
-    ending = {}
-    for name, pod in pods.items():
-        item = pod["metadata"]
-        if name not in hosts or name in gathered.answering or "deletionTimestamp" not in item:
-            continue
-        if step.wall - parse_time(item["deletionTimestamp"]) > GIVE_UP_AFTER:
-            node = pod.get("spec", {}).get("nodeName")
-            since = item["deletionTimestamp"]
-            _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
-            ending[name] = item["uid"]
     if ending:
         step.do(m.DeletePods(ending, grace=0))
 
