@@ -7,22 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdchart.cli import options
 from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
-from hvdchart.cli.options import (
-    Code,
-    Context,
-    CreateNamespace,
-    Files,
-    Helm,
-    Name,
-    Namespace,
-    Settings,
-    Specs,
-    ValuesFiles,
-    plan_specs,
-    print_warnings,
-    read_values,
-)
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
 from hvdchart.errors import ClusterError
 
@@ -82,15 +68,15 @@ NoPush = Annotated[
 
 
 def deploy(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
-    values: ValuesFiles = None,
-    code: Code = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    create_namespace: CreateNamespace = False,
+    specs: options.Specs = None,
+    files: options.Files = None,
+    settings: options.Settings = None,
+    values: options.ValuesFiles = None,
+    code: options.Code = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
+    create_namespace: options.CreateNamespace = False,
     is_followed: Followed = True,
     wait: Wait = False,
     dry_run: DryRun = False,
@@ -109,15 +95,16 @@ def deploy(
     same content. Interrupting the command does not stop the run.
     """
     from hvdchart.run import helm as helm_module
-    from hvdchart.run.cluster import Cluster
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
     if code is None and specs and specs[0].is_dir():
         code = specs[0]
-    paths, plan = plan_specs(specs, files, settings, read_values(values, code), code)
-    print_warnings(plan)
-    cluster = Cluster.connect(context, namespace)
+    paths, plan = options.plan_specs(
+        specs, files, settings, options.read_values(values, code), code
+    )
+    options.print_warnings(plan)
+    cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)
     before = _check_name(cluster, plan.spec.name, program)
     if not no_build:
@@ -171,10 +158,10 @@ def launch(
 
 
 def undeploy(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
+    name: options.Name,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
     keep_data: Annotated[
         bool,
         typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
@@ -185,11 +172,10 @@ def undeploy(
     PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
     and go with it, unless --keep-data is given.
     """
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import keep_claims, remove
     from hvdchart.run.helm import Helm as Program
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = options.connect(context, namespace)
     program = Program(helm, context)
     kept = keep_claims(cluster, name, program) if keep_data else []
     remove(cluster, name, program)
