@@ -62,11 +62,8 @@ _LOOKS = {
     ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
     ("resources", "gpu_nodes"):
         f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
-    ("jobs",): "a workflow",
-    ("cluster_name",): "a configuration of Ray",
     ("nodes",): "a spec of hvdchart, for hvdchart render",
     ("template_parameters",): "parameters of an mlt template; see --command-line",
-    ("TFHUB_CACHE",): "a configuration of TensorFlow Hub",
 }  # fmt: skip
 _DOCUMENT = re.compile(r"^---(?=\s|$)|^\.\.\.\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)

@@ -15,10 +15,8 @@ from hvdchart.text import split_image
 PROGRAMS = ("docker", "nvidia-docker", "podman")
 # Options without an argument, and why the chart needs none.
 _FLAGS = {
-    "rm": "Kubernetes removes its containers", "it": "a pod has no terminal",
-    "ti": "a pod has no terminal", "i": "a pod has no terminal", "t": "a pod has no terminal",
+    "rm": "Kubernetes removes its containers", "detach": "the Job runs in the background",
     "interactive": "a pod has no terminal", "tty": "a pod has no terminal",
-    "d": "the Job runs in the background", "detach": "the Job runs in the background",
     "init": "the chart's programs reap processes", "privileged": NOT_PRIVILEGED,
 }  # fmt: skip
 # Options with an argument that become nothing, and why.
@@ -78,7 +76,7 @@ class DockerRun:
     def _option(self, rest: Sequence[Text]) -> int:
         name, equals, value = rest[0].text.lstrip("-").partition("=")
         if name in _FLAGS or (not rest[0].text.startswith("--") and set(name) <= set("itd")):
-            self.ledger.add_part(self.old, rest[0].text, "", _FLAGS.get(name, _FLAGS["it"]))
+            self.ledger.add_part(self.old, rest[0].text, "", _FLAGS.get(name, _FLAGS["tty"]))
             if name == "privileged":
                 self.ledger.add_check(f"--privileged is {NOT_PRIVILEGED}")
             return 1
