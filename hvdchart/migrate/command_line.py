@@ -110,7 +110,7 @@ _MOST = 10**7 - 1
 _HYDRA = ("hosts", "hostlist", "f")
 # Options of Hydra that set variables: -env is as -genv, for one program.
 _VARIABLES = re.compile("g?(env|envlist|envall|envnone)")
-_IN_EVERY_PATH = ("", "/bin", "/usr/bin", "/usr/local/bin")
+_IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _IN_IMAGE = "names a file, which the image needs at this place"
 _CHECKED = {
     **dict.fromkeys(("rankfile", "rf"), "names hosts and cores of the old cluster: leave it out, "
@@ -139,7 +139,7 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
         return _custom(texts, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
     line = CommandLine(mode, parts=before)
     line.exports_all = True if mode == "horovodrun" or launcher == "mpiexec.hydra" else None
-    if str(PurePosixPath(unwrapped[0].text).parent).rstrip(".") not in _IN_EVERY_PATH:
+    if unwrapped[0].text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
         line.checks.append(
             f"the launcher was {unwrapped[0].text}: here it is the {launcher} that the image's "
             "PATH finds first; check that this is the same"
