@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from functools import cache
 from typing import Any
 
@@ -14,7 +12,7 @@ from ruamel.yaml import YAML
 from devtools.toolchain.tools import tool
 from tests.chart.render import CHART, VALUES, ready_cases, render
 from tests.chart.test_real_api import CASES
-from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.go_programs import run_program
 
 # The best grade of kube-score: there is nothing to say.
 ALL_RIGHT = 10
@@ -30,14 +28,8 @@ Finding = tuple[str, str, str]
 def findings_of(case: str) -> set[Finding]:
     """Return what kube-score says of the objects of a case, warnings included."""
     # Some rules compare objects with each other, so kube-score needs all objects of a release.
-    done = subprocess.run(
-        [str(tool("kube-score")), "score", "--output-format", "json", "-"],
-        input="\n---\n".join(json.dumps(manifest) for manifest in render(CASES[case])),
-        env={**os.environ, **NO_GARBAGE_COLLECTION},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    text = "\n---\n".join(json.dumps(manifest) for manifest in render(CASES[case]))
+    done = run_program([str(tool("kube-score")), "score", "--output-format", "json", "-"], text)
     # The exit status is 1 when there are findings.
     assert done.returncode in (0, 1), done.stderr
     return {
