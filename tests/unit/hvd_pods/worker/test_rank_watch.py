@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -136,27 +134,6 @@ def test_rank_runs_without_its_entry(
     tmp_path.rmdir()
     ranks.register(3, os.getpid())
     assert capsys.readouterr().out == "", "this is no worker"
-
-
-def test_other_senders_are_not_heard(master: Master) -> None:
-    """The port is open to all pods of the release, and an earlier attempt may still speak."""
-    address = os.environ["HVD_NOTICES"]
-    host, port, secret = address.split(",")
-    real: dict[str, Any] = {"kind": notices.ASKED, "host": HOST, "rank": 3}
-    lines = (
-        b"", b"\xff\n", b"[]\n", b"{}\n", b'{"secret": 1, "epoch": "7"}\n',
-        b'{"secret": "guessed", "epoch": "7", "kind": "asked"}\n',
-        json.dumps({"secret": secret, "epoch": "6", **real}).encode() + b"\n",
-        json.dumps({"secret": secret, **real}).encode() + b"\n",
-        json.dumps({"secret": secret, "epoch": "7", **real, "host": "other"}).encode() + b"\n",
-    )  # fmt: skip
-    for line in lines:
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(line)
-            connection.shutdown(socket.SHUT_WR)
-            assert connection.recv(1) == b""
-    notices.send(address, "7", **real)
-    assert master.all(1) == [real]
 
 
 def test_ranks_without_a_stack_are_described(

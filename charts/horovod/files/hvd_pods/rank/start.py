@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start, memory_access, notices, threads
+from hvd_pods.common import fast_start, notices, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
@@ -131,11 +131,6 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
-    # Only Open MPI: the chart turns this access off in MPICH, and Gloo's ranks use sockets.
-    if place.rank == 0 and "OMPI_COMM_WORLD_RANK" in os.environ:
-        warning = memory_access.find_warning(place.local_size)
-        if warning:
-            print(f"[hvd] {warning}", flush=True)
     introduce(os.environ)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import IO, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, memory_access, packages, ssh, threads
+from hvd_pods.common import fast_start, packages, ssh, threads
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import CODE, PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
@@ -140,8 +140,6 @@ def serve(command: list[str], signals: Signals) -> int:
     assert server.stderr  # noqa: S101
     messages = threading.Thread(target=pass_on, args=[server.stderr], daemon=True)
     messages.start()
-    # Ranks cannot start yet: sshd has not answered.
-    memory_access.note(int(os.environ.get("HVD_SLOTS", "1")))
     watch = rank_watch.RankWatch(os.environ)
 
     def wait(seconds: float) -> None:
