@@ -14,6 +14,7 @@ import signal
 import socket
 from collections import namedtuple
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hvd_pods.common import fast_start, hostile, notices
 from hvd_pods.common.fence import EPOCH
@@ -119,16 +120,15 @@ def _asked(script: Script) -> str:
     return os.path.join(FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
 
 
-def mark_waiting() -> str:
-    """Write down that this process waits to report the end of its script; the marker to remove."""
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Write down that this process waits to report the end of its script."""
     marker = os.path.join(FOLDER, f"{os.getpid()}.waits")
     os.close(os.open(marker, os.O_CREAT))
-    return marker
-
-
-def mark_not_waiting(marker: str) -> None:
-    """Remove the marker: the process no longer waits."""
-    os.unlink(marker)
+    try:
+        yield
+    finally:
+        os.unlink(marker)
 
 
 def is_any_waiting() -> bool:

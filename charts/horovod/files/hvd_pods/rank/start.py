@@ -138,12 +138,7 @@ def main() -> int:
     status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    # Sent before the launcher ends the other ranks, which fail then, too.
-    rank_end.report_failure(place.rank, status)
-    if arguments.ranks == 0:
-        status = rank_end.exit_code_to_report(place.rank, status)
-    rank_end.report_end(place.rank, status)
-    return rank_end.finish(status)
+    return rank_end.finish(rank_end.report(place.rank, status, is_elastic=arguments.ranks == 0))
 
 
 if __name__ == "__main__":

@@ -39,16 +39,12 @@ LEFT = re.compile(
 DRAIN_WITHIN = 2.0
 
 
-def preloaded(environment: Mapping[str, str]) -> list[str]:
-    """The modules to import for ranks: launch.preload, or the modules that the image names."""
-    return environment.get("HVD_PRELOAD", "").replace(",", " ").split()
-
-
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     """Start a process that imports the modules while sshd starts; ranks connect to its socket."""
     for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).unlink(missing_ok=True)
-    modules = preloaded(environment)
+    # launch.preload, or what the image names.
+    modules = environment.get("HVD_PRELOAD", "").replace(",", " ").split()
     if not modules:
         return
     # As rank/start.py sets them: libraries read them when they are imported.
