@@ -20,6 +20,41 @@ BANNER_MARK = "hvd-"
 # How the problem of a worker of another revision begins.
 STALE = "from before the last upgrade"
 
+# The beginning of the wrapper. Arguments that are no options are the host and its command.
+WRAPPER = """\
+#!/bin/sh
+# Training code can name hosts (MPI's info key add-host). One named -oProxyCommand=... would
+# start a program in this container. Launchers pass these options only.
+refuse() { echo "[hvd] error: ssh is not to be called with $1" >&2; exit 255; }
+check_setting() {
+    case $1 in
+    BatchMode=* | BindAddress=* | ConnectTimeout=* | LogLevel=* | PasswordAuthentication=*) ;;
+    ServerAlive*=* | StrictHostKeyChecking=* | UserKnownHostsFile=*) ;;
+    *) refuse "-o $1" ;;
+    esac
+}
+check() {
+    host=
+    while [ $# -gt 0 ]; do
+        case $1 in
+        -o) check_setting "$2" && shift ;;
+        -o*) check_setting "${1#-o}" ;;
+        -[ilp]) shift ;;
+        -[ilp]*) ;;
+        -*[!46ACNTXYaknqtvx]*) refuse "$1" ;;
+        -*) ;;
+        *) [ -z "$host" ] || return 0 ; host=$1 ;;
+        esac
+        shift
+    done
+}
+check "$@"
+# ssh makes its pipes non-blocking, and so the launcher's, whose they are, too: Open MPI then drops
+# what a full pipe does not take. A pipe that is opened anew is not the launcher's.
+[ -p /proc/self/fd/1 ] && [ -w /proc/self/fd/1 ] && exec >>/proc/self/fd/1
+[ -p /proc/self/fd/2 ] && [ -w /proc/self/fd/2 ] && exec 2>>/proc/self/fd/2
+"""
+
 
 def write_private_file(path: Path, content: bytes) -> None:
     """Write a file of mode 0600. An existing file is replaced, with its mode."""
@@ -54,9 +89,8 @@ def prepare_client(keys: Path | None = None) -> str:
     (GENERATED / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key}\n")
     wrapper = GENERATED / "bin" / "ssh"
     wrapper.parent.mkdir(exist_ok=True)
-    wrapper.write_text(
-        f'#!/bin/sh\nexec {ssh} -F {GENERATED}/ssh_config -o StrictHostKeyChecking=yes "$@"\n'
-    )
+    line = f'exec {ssh} -F {GENERATED}/ssh_config -o StrictHostKeyChecking=yes "$@"\n'
+    wrapper.write_text(WRAPPER + line)
     wrapper.chmod(0o755)
     return user_key
 

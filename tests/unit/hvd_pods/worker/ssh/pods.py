@@ -148,6 +148,12 @@ class Pod:
         """Run the `ssh` that launchers find."""
         return self.run(*self.ssh_command(*arguments), input=input, **variables)
 
+    def plain_ssh(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """Run OpenSSH's `ssh`, with the pod's keys and any option, as a program of a rank may."""
+        config = str(self.generated / "ssh_config")
+        source = f"BindAddress=127.0.2.{next(SOURCES)}"
+        return self.run("ssh", "-F", config, "-o", source, *arguments)
+
     def ssh_command(self, *arguments: str) -> list[str]:
         """Return the command line of the `ssh` that launchers find."""
         source = f"127.0.2.{next(SOURCES)}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from hvd_pods.common import ssh
@@ -42,8 +45,58 @@ def impostor(ssh_pods: SshPods) -> Master:
 def test_launcher_that_skips_the_host_key_check_still_logs_in(ssh_pods: SshPods) -> None:
     known_hosts = ssh_pods.master.generated / "known_hosts"
     before = known_hosts.read_text()
-    assert ssh_pods.master.ssh(*UNCHECKED, WORKER, "true").returncode == 0
+    own = [*UNCHECKED, WORKER, "-p", str(ssh_pods.port), "-o", "ConnectTimeout=10"]
+    for line in (own, ["-x", "-q", WORKER], ["-xTn", "-oBatchMode=yes", WORKER]):
+        assert ssh_pods.master.ssh(*line, "true").returncode == 0
     assert known_hosts.read_text() == before
+
+
+@unprivileged
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-oProxyCommand={}"],
+        ["-x", "-oProxyCommand={}", "orted"],
+        [WORKER, "-o", "ProxyCommand={}", "true"],
+        ["-o", " proxycommand {}", WORKER],
+        ["-o", "PermitLocalCommand=yes", "-oLocalCommand={}", WORKER, "true"],
+        ["-xoProxyCommand={}", WORKER],
+        ["-o", "KnownHostsCommand={}", WORKER],
+        ["-F{}", WORKER],
+        ["-F", "{}", WORKER],
+        ["-J", "{}", WORKER],
+    ],
+    ids=" ".join,
+)
+def test_name_of_a_host_or_an_option_starts_no_program(
+    ssh_pods: SshPods, tmp_path: Path, words: list[str]
+) -> None:
+    """Training code names hosts: those of MPI's info key add-host."""
+    tmp_path.chmod(0o777)
+    command = f"touch {tmp_path}/started"
+    done = ssh_pods.master.ssh(*(word.format(command) for word in words))
+    assert (done.returncode, done.stdout) == (255, b"")
+    assert b"ssh is not to be called with -" in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+@unprivileged
+def test_ssh_leaves_the_launchers_output_blocking(ssh_pods: SshPods) -> None:
+    """Open MPI drops what is left at its end when a pipe takes no more: lines would be missing."""
+    reader, writer = os.pipe()
+    # As container runtimes do.
+    os.fchown(writer, ssh_pods.master.user.uid, -1)
+    line = ssh_pods.master.ssh_command(WORKER, "echo up; exec sleep 60")
+    environment = {"PATH": os.environ["PATH"]}
+    ssh = ssh_pods.master.start(*line, env=environment, stdout=writer, stderr=writer)
+    try:
+        assert os.read(reader, 3) == b"up\n"
+        assert os.get_blocking(writer)
+    finally:
+        ssh.kill()
+        ssh.wait()
+        for end in (reader, writer):
+            os.close(end)
 
 
 @unprivileged
@@ -78,7 +131,7 @@ def test_other_user_is_refused(ssh_pods: SshPods) -> None:
 @unprivileged
 def test_no_other_method_than_a_key_is_offered(ssh_pods: SshPods) -> None:
     others = "PreferredAuthentications=password,keyboard-interactive,hostbased"
-    done = ssh_pods.master.ssh("-o", others, WORKER, "echo logged in")
+    done = ssh_pods.master.plain_ssh("-o", others, WORKER, "echo logged in")
     assert (done.returncode, done.stdout) == (255, b"")
     assert b"Permission denied (publickey)." in done.stderr, "the methods that the server offers"
 
@@ -91,14 +144,14 @@ def test_no_other_method_than_a_key_is_offered(ssh_pods: SshPods) -> None:
 )
 def test_forwarding_is_refused(ssh_pods: SshPods, forward: list[str]) -> None:
     options = ["-o", "ExitOnForwardFailure=yes", *forward, WORKER]
-    done = ssh_pods.master.ssh(*options, *([] if "-W" in forward else ["echo logged in"]))
+    done = ssh_pods.master.plain_ssh(*options, *([] if "-W" in forward else ["echo logged in"]))
     assert (done.returncode, done.stdout) == (255, b"")
     assert b"forwarding failed" in done.stderr
 
 
 @unprivileged
 def test_sftp_is_refused(ssh_pods: SshPods) -> None:
-    done = ssh_pods.master.ssh("-s", WORKER, "sftp")
+    done = ssh_pods.master.plain_ssh("-s", WORKER, "sftp")
     assert done.returncode != 0
     assert b"subsystem request failed" in done.stderr
 
