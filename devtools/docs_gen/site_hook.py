@@ -1,9 +1,9 @@
 """What the site of the documentation adds to docs/: mkdocs.yaml names this file as a hook.
 
 Some pages outside docs/ become pages of the site, whose first page begins with the first screen of
-the README. The search leaves decisions out: it would show them before the tutorial. Links to them are made to fit, and links to other
-files of the repository lead to the repository (REPOSITORY_URL) or, without one, to a copy in the
-site. It runs in the environment of requirements/docs.txt.
+the README. Links to them are made to fit, and links to other files of the repository lead to the
+repository (REPOSITORY_URL) or, without one, to a copy in the site. The search leaves decisions out:
+it would show them before the tutorial. It runs in the environment of requirements/docs.txt.
 """
 
 from __future__ import annotations
