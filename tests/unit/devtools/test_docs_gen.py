@@ -78,6 +78,6 @@ def test_site_has_every_page_and_needs_nothing_from_elsewhere(tmp_path: Path) ->
     searched = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
     assert not [entry for entry in searched if entry["location"].startswith("adr/")]
     page = (site / "index.html").read_text("utf-8")
-    assert "hvdchart run train.py" in page, "the first screen of the README"
+    assert "Three commands train it" in page, "the first screen of the README"
     assert '<script src="http' not in page
     assert "fonts.googleapis.com" not in page
