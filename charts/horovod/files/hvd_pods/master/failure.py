@@ -16,8 +16,10 @@ from typing import IO, Callable, NamedTuple, Sequence
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import hints
+from hvd_pods.common.hostile import one_line
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
+from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
 
 # Lines of the launcher's end that are searched, and seconds before it in which the cause was
 # printed: a script may print tracebacks of errors that it has handled.
@@ -25,7 +27,7 @@ LAST_LINES, LAST_SECONDS = 400, 15.0
 # Seconds to wait for output of processes that outlive the launcher.
 DRAIN_WITHIN = 2.0
 # What horovodrun, and mpirun with --tag-output, put before each line of a rank.
-TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<std(?:err|out)>:")
+TAG = re.compile(r"^\[(?:\d+,)?(\d{1,7})\]<std(?:err|out)>:")
 # What TensorFlow writes when it starts, with a launcher's tag. C++ writes a line in one piece.
 NOTES = re.compile(
     rb"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
@@ -38,10 +40,12 @@ FRAME = re.compile(r'^  File "([^"]+)", line (\d+)')
 EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$")
 # The first rank that failed, as the launchers name it.
 RANKS = (
-    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)"),
-    re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d+)\]"),
-    re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d+)\]"),
-    re.compile(r"Process (?P<rank>\d+) exit with status code \d+"),
+    re.compile(
+        r"rank (?P<rank>\d{1,7}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,3})\b"
+    ),
+    re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d{1,7})\]"),
+    re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d{1,7})\]"),
+    re.compile(r"Process (?P<rank>\d{1,7}) exit with status code \d+"),
 )
 EXPLANATIONS = {
     signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
@@ -77,11 +81,15 @@ class Traceback(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again."""
+    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again.
+
+    `is_final`: no attempt can succeed before somebody has changed something.
+    """
 
     who: str
     what: str
     is_sure_to_repeat: bool
+    is_final: bool = False
 
     @property
     def text(self) -> str:
@@ -124,6 +132,8 @@ class ErrorOutput:
         # Copies, because processes that outlive the launcher may still write.
         recent = [item for item in self._tracebacks.copy() if item.at > since]
         lines = self._lines.copy()
+        if any(OTHER_KEYS.search(line) for line in lines):
+            return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
         match = next((m for r in RANKS for line in lines if (m := r.search(line))), None)
         rank = int(match["rank"]) if match else None
         # The rank that the launcher names ended first, perhaps because it lost its peer.
@@ -174,6 +184,9 @@ class ErrorOutput:
         line = line[tag.end() :] if tag else line
         self._follow(line)
         frame, exception = FRAME.match(line), EXCEPTION.match(line)
+        if len(self._open) > LAST_LINES:
+            # No run prints so many tracebacks at a time.
+            self._open, self._lines_at = {}, {}
         if line.startswith("Traceback (most recent call last)"):
             self._open[rank] = ""
         elif frame:
@@ -182,8 +195,7 @@ class ErrorOutput:
             self._lines_at.pop(rank, None)
         elif rank in self._open and exception:
             place, source = self._open.pop(rank), self._lines_at.pop(rank, "")
-            text = f"{line}, {place}" if place else line
-            text += hints.find(line, source)
+            text = one_line(f"{line}, {place}" if place else line) + hints.find(line, source)
             self._tracebacks.append(Traceback(time.monotonic(), rank, text))
         elif rank in self._open:
             self._lines_at.setdefault(rank, line)

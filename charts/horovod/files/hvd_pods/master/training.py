@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Mapping
 
 from hvd_pods.common.errors import (
+    ConfigurationError,
     LaunchError,
     LostHostError,
     NotANumberError,
@@ -345,6 +346,9 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     code = launched.code
     if launched.leaving and not run.elastic:
         step.end_attempt(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
+        return
+    if cause and cause.is_final:
+        step.end_attempt(ConfigurationError(cause.text))
         return
     broken = {} if run.elastic else gathering.broken_hosts(step)
     if broken:
