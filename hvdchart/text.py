@@ -12,14 +12,13 @@ def join_names(names: Iterable[str], limit: int = 3) -> str:
     return ", ".join(listed[:limit]) + more
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines whose columns are aligned; a line may be of any width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
+    return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
-    )
-    return "".join(f"{line}\n" for line in lines)
+    ]
 
 
 def split_image(reference: str) -> dict[str, str]:

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Sequence
+
 # Garbage collection is a third of the time of a program that ends at once. The limit is for a chart
 # of many groups.
 NO_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
+
+
+def run_program(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with this standard input, whatever its exit status."""
+    return subprocess.run(
+        command,
+        input=given,
+        env={**os.environ, **NO_GARBAGE_COLLECTION},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

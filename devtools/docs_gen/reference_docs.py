@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference.md"
 COMMAND = ROOT / "docs" / "command.md"
 PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
-EVENTS_PAGE = ROOT / "docs" / "operate.md"
+EVENTS_PAGE = ROOT / "docs" / "events.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
 _HEAD = """\
@@ -124,7 +124,7 @@ def emitted_events() -> set[str]:
 
 
 def described_events() -> dict[str, str]:
-    """The events that docs/operate.md describes, with their descriptions."""
+    """The events that docs/events.md describes, with their descriptions."""
     table = re.search(r"^\| Event \| .*\n\|[-|]+\|\n((?:\|.*\n)+)", EVENTS_PAGE.read_text(), re.M)
     if table is None:
         sys.exit(f"{EVENTS_PAGE}: the table of events is missing")
@@ -133,7 +133,7 @@ def described_events() -> dict[str, str]:
 
 def generated_texts() -> dict[Path, str]:
     """The text of docs/command.md, and of docs/reference.md with its tables. Exits with a message
-    when docs/operate.md describes other events than the programs of the pods create.
+    when docs/events.md describes other events than the programs of the pods create.
     """
     emitted, described = emitted_events(), described_events().keys()
     for event in sorted(emitted ^ described):

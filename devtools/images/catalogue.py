@@ -35,7 +35,6 @@ class Lock(StrEnum):
 
     COMPLETE = "with dependencies"
     ALONE = "without dependencies"
-    SOURCE = "source without dependencies"
 
 
 class When(StrEnum):
@@ -144,7 +143,7 @@ def _with_usual_layout(name: str, entry: Mapping[str, Any], root: Path) -> dict[
     locks = {
         f"{folder}/requirements.in": Lock.COMPLETE.value,
         # Compiled from source; requirements.in has its dependencies.
-        "images/common/horovod.in": Lock.SOURCE.value,
+        "images/common/horovod.in": Lock.ALONE.value,
     }
     if (root / folder / "toolkit.in").exists():
         locks[f"{folder}/toolkit.in"] = Lock.COMPLETE.value

@@ -14,7 +14,7 @@ from typing import ClassVar
 from devtools.common.apt import install_packages
 from devtools.common.errors import ImageError
 from devtools.common.ui import tail
-from hvdchart.image.engines import is_working, runtime_options, working_engines
+from hvdchart.image.engines import runtime_options, usable_engines, working_engines
 
 CHOICE = "HVD_IMAGE_ENGINE"
 KEY_LABEL = "dev.hvdchart.images.key"
@@ -215,23 +215,15 @@ class Docker(Engine):
 def choose_engine(log: Path) -> Engine:
     """The first of Docker, Podman and Buildah that works here; installs Buildah when none does.
 
-    $HVD_IMAGE_ENGINE overrides the choice. Raises ImageError when that one does not work, or when
-    Buildah cannot be installed.
+    $HVD_IMAGE_ENGINE overrides the choice. Raises an ImageError when that one does not work,
+    or when Buildah cannot be installed.
     """
     engines = {kind.program: kind for kind in (Docker, Podman, Buildah)}
     chosen = os.environ.get(CHOICE)
-    if chosen:
-        if chosen not in engines:
-            raise ImageError(f"{CHOICE} is {chosen!r}", f"set it to one of {', '.join(engines)}")
-        if not is_working(chosen):
-            raise ImageError(
-                f"{CHOICE} is {chosen}, which does not work here", "install or start it"
-            )
-        return engines[chosen](log)
-    for program in working_engines():
-        return engines[program](log)
-    install_packages(["buildah", "runc"], ImageError)
-    return Buildah(log)
+    working = usable_engines(chosen, f"unset {CHOICE}") if chosen else working_engines()
+    if not working:
+        install_packages(["buildah", "runc"], ImageError)
+    return engines[working[0] if working else "buildah"](log)
 
 
 def ensure_program(program: str, *packages: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.errors import ImageError
@@ -95,14 +93,9 @@ def write_missing_locks(image: Image) -> None:
 
 def _write(image: Image, source: Path) -> Path:
     target = lock_file(image, source)
-    kind = image.locks[source]
-    python = image.parameters["python"]
+    alone = ["--no-deps"] if image.locks[source] is Lock.ALONE else []
     text = fill_in_parameters(source, image.parameters)
-    if kind is Lock.SOURCE:
-        locked = _source_alone(text, source)
-    else:
-        locked = _compile(text, python, *(["--no-deps"] if kind is Lock.ALONE else []))
-    write_atomically(target, locked)
+    write_atomically(target, _compile(text, image.parameters["python"], *alone))
     return target
 
 
@@ -129,25 +122,7 @@ def _compile(text: str, python: str, *more: str) -> str:
         return _run([*command, *more, *index_options(), "-"], text)
 
 
-def _source_alone(text: str, source: Path) -> str:
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
-        requirements.write(text)
-        requirements.flush()
-        command = [
-            sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
-            "--no-deps", "--report", "-", "--requirement", requirements.name, "--no-binary=:all:",
-            "--no-build-isolation",
-        ]  # fmt: skip
-        report: dict[str, Any] = json.loads(_run(command))
-    lines = [f"# From {source.name}, by `python -m images lock`."]
-    for item in report["install"]:
-        name, version = item["metadata"]["name"], item["metadata"]["version"]
-        digest = item["download_info"]["archive_info"]["hashes"]["sha256"]
-        lines.append(f"{name}=={version} \\\n    --hash=sha256:{digest}")
-    return "\n".join(lines) + "\n"
-
-
-def _run(command: list[str], text: str = "") -> str:
+def _run(command: list[str], text: str) -> str:
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ImageError(

@@ -17,10 +17,9 @@ from devtools.localkube import cgroups
 from devtools.localkube.health import read_status
 from devtools.localkube.instance import Instance
 from devtools.localkube.kubectl import kubectl
-from devtools.localkube.link import NODE_INTERFACE, connect
+from devtools.localkube.link import connect
 from devtools.localkube.link import remove as remove_link
-from devtools.localkube.node import Plan
-from devtools.localkube.node_setup import TMPFS_DIRECTORIES, NodeNetwork
+from devtools.localkube.node_setup import TMPFS_DIRECTORIES
 from devtools.localkube.processes import all_processes
 from devtools.localkube.record import ProcessIdentity, Record
 
@@ -30,11 +29,6 @@ START_SECONDS = 120.0
 PAUSE_SECONDS = 0.02
 # How often one process may exit while the cluster starts.
 MAX_EXITS = 3
-# The environment of the node's processes: no proxy settings, no kubeconfig of the user.
-ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": "/nonexistent",
-}
 NAMESPACES = ("--net", "--mount", "--pid", "--mount-proc", "--propagation=slave")
 
 
@@ -56,8 +50,9 @@ class Boot:
 
     def __init__(self, instance: Instance, kube: Path, coredns: Path) -> None:
         self.instance = instance
-        self.processes = all_processes(instance, kube, coredns)
-        self.probes = {process.name: process.ready for process in self.processes}
+        self.programs = str(kube), str(coredns)
+        processes = all_processes(instance, kube, coredns)
+        self.probes = {process.name: process.ready for process in processes}
         self.began = time.monotonic()
         self.deadline = self.began + START_SECONDS
         self.log = instance.logs / "node.log"
@@ -95,9 +90,8 @@ class Boot:
         """Starts process 1 of new namespaces. Returns the unshare process, on whose standard input
         process 1 waits for "go".
         """
-        plan = self.instance.run / "plan.json"
-        self._plan().write(plan)
-        program = [sys.executable, "-m", "devtools.localkube.node", str(plan)]
+        node = self.instance.name, str(self.instance.node)
+        program = [sys.executable, "-m", "devtools.localkube.node", *node, *self.programs]
         with self.log.open("a") as log:
             return subprocess.Popen(
                 ["unshare", *NAMESPACES, "--fork", "--kill-child", *program],
@@ -107,21 +101,6 @@ class Boot:
                 stderr=log,
                 start_new_session=True,
             )
-
-    def _plan(self) -> Plan:
-        instance = self.instance
-        address = f"{instance.node_ip}/{instance.link_prefix}"
-        # The first node reaches the machine and nothing else.
-        gateway = "" if instance.node == 1 else str(instance.gateway_ip)
-        return Plan(
-            network=NodeNetwork(NODE_INTERFACE, address, gateway),
-            sysctl_copies=instance.run / "sysctls",
-            processes=self.processes,
-            environment=ENVIRONMENT,
-            ca=instance.pki / "ca.crt",
-            logs=instance.logs,
-            status=instance.run / "node.json",
-        )
 
     def _wait_until_usable(self) -> None:
         self._wait_until_ready("kubelet")

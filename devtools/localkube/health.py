@@ -58,7 +58,7 @@ def _check_processes(instance: Instance) -> list[Part]:
 
 def read_status(instance: Instance) -> dict[str, dict[str, Any]]:
     """The state of each process by its name, as the node writes it; empty before it has begun."""
-    path = instance.run / "node.json"
+    path = instance.status
     processes: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
     return processes
 

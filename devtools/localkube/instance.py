@@ -149,6 +149,11 @@ class Instance:
         return self.pki / f"kubelet-{self.node}"
 
     @property
+    def status(self) -> Path:
+        """Where the node writes the state of its processes."""
+        return self.run / "node.json"
+
+    @property
     def kubeconfig(self) -> Path:
         return self.first.state / "kubeconfig"
 

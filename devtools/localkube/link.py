@@ -7,10 +7,8 @@ import subprocess
 from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
 from devtools.localkube.instance import Instance
+from devtools.localkube.node_setup import NODE_INTERFACE
 from devtools.localkube.record import Record
-
-# The node's end of the veth pair, in its network namespace.
-NODE_INTERFACE = "eth0"
 
 
 def inside(instance: Instance) -> list[str]:

@@ -16,13 +16,13 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from devtools.localkube.node_setup import NodeNetwork, set_up_namespaces
+from devtools.localkube.instance import Instance
+from devtools.localkube.node_setup import set_up_namespaces
 from devtools.localkube.probe import is_ok
-from devtools.localkube.processes import EXIT, NOTIFY, Process
+from devtools.localkube.processes import EXIT, NOTIFY, Process, all_processes
 from hvdchart.files import write_atomically
 
 FIRST_RESTART_DELAY = 0.5
@@ -32,34 +32,11 @@ RESET_DELAY_AFTER = 30.0
 # Between two looks at processes that are not ready, which send no event, and while all are: the end
 # of a process is noticed at once. One refused connection costs about 0.1 ms of CPU.
 PAUSE_SECONDS, IDLE_SECONDS = 0.03, 3600.0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the node runs; boot.py writes it as a JSON file.
-
-    ca: the certificate authority of https probes. logs: a directory. status: the file that the node
-    writes the state of its processes to.
-    """
-
-    network: NodeNetwork
-    sysctl_copies: Path
-    processes: list[Process]
-    environment: dict[str, str]
-    ca: Path
-    logs: Path
-    status: Path
-
-    @staticmethod
-    def read(path: Path) -> Plan:
-        plan: dict[str, Any] = json.loads(path.read_text())
-        processes = [Process(**{**p, "needs": tuple(p["needs"])}) for p in plan["processes"]]
-        paths = {key: Path(plan[key]) for key in ("sysctl_copies", "ca", "logs", "status")}
-        network = NodeNetwork(**plan["network"])
-        return Plan(network, processes=processes, environment=plan["environment"], **paths)
-
-    def write(self, path: Path) -> None:
-        write_atomically(path, json.dumps(asdict(self), default=str, indent=1), 0o600)
+# The environment of the node's processes: no proxy settings, no kubeconfig of the user.
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/nonexistent",
+}
 
 
 @dataclass
@@ -80,12 +57,12 @@ class ProcessState:
 
 
 class Node:
-    """Starts, watches and restarts the processes of a plan until it is killed."""
+    """Starts, watches and restarts its processes until it is killed."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, instance: Instance, processes: list[Process]) -> None:
+        self.instance = instance
         self.began = time.monotonic()
-        self.states = {process.name: ProcessState(process) for process in plan.processes}
+        self.states = {process.name: ProcessState(process) for process in processes}
 
     def run_forever(self) -> None:
         # Waited for below; the processes start with an empty mask.
@@ -107,7 +84,7 @@ class Node:
 
     def _start(self, state: ProcessState) -> None:
         process = state.process
-        environment = dict(self.plan.environment)
+        environment = dict(ENVIRONMENT)
         if process.ready == NOTIFY:
             # An abstract name exists only in the network namespace and leaves no file.
             name = f"localkube/{process.name}/{state.restarts}"
@@ -115,7 +92,7 @@ class Node:
             state.listener = socket.socket(socket.AF_UNIX, kind)
             state.listener.bind("\0" + name)
             environment["NOTIFY_SOCKET"] = "@" + name
-        log = str(self.plan.logs / f"{process.name}.log")
+        log = str(self.instance.logs / f"{process.name}.log")
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         state.pid = os.posix_spawnp(
             process.argv[0],
@@ -141,7 +118,7 @@ class Node:
             return False
         if state.process.ready == EXIT:
             return False
-        return not state.process.ready or is_ok(state.process.ready, self.plan.ca)
+        return not state.process.ready or is_ok(state.process.ready, self.instance.pki / "ca.crt")
 
     def _mark_ready(self, state: ProcessState) -> None:
         state.ready = True
@@ -184,17 +161,18 @@ class Node:
             }
             for name, other in self.states.items()
         }
-        write_atomically(self.plan.status, json.dumps(processes))
+        write_atomically(self.instance.status, json.dumps(processes))
 
 
 def main() -> None:
-    """Runs the plan whose path is the first argument."""
-    plan = Plan.read(Path(sys.argv[1]))
+    """Runs a node. Arguments: the cluster's name, the node, the programs kube and coredns."""
+    name, node, kube, coredns = sys.argv[1:]
+    instance = Instance(name, int(node))
     # boot.py puts the node's end of the veth pair into this network namespace first.
     if sys.stdin.readline() != "go\n":
         sys.exit("node: the process that started it has ended")
-    set_up_namespaces(plan.network, plan.sysctl_copies)
-    Node(plan).run_forever()
+    set_up_namespaces(instance)
+    Node(instance, all_processes(instance, Path(kube), Path(coredns))).run_forever()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ changed.
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from devtools.localkube.instance import Instance
 
 # The kubelet sets these sysctls for the whole machine and does not run where it cannot. In the
 # node's mount namespace a copy is mounted over each of them, which the kubelet reads and writes;
@@ -23,21 +24,12 @@ SYSCTLS = (
 CNI_RESULTS = "/var/lib/cni"
 # Mounted as tmpfs in the node; the kubelet puts links to container logs in /var/log.
 TMPFS_DIRECTORIES = ("/var/log", CNI_RESULTS)
+# The node's end of the veth pair, in its network namespace.
+NODE_INTERFACE = "eth0"
 
 
-@dataclass(frozen=True)
-class NodeNetwork:
-    """The node's end of the veth pair, its address with the prefix length, and the address that all
-    others are reached through; "" for none.
-    """
-
-    interface: str
-    address: str
-    gateway: str = ""
-
-
-def set_up_namespaces(network: NodeNetwork, sysctl_copies: Path) -> None:
-    """Sets mounts, sysctls and the node's address. sysctl_copies: a directory for small files.
+def set_up_namespaces(instance: Instance) -> None:
+    """Sets mounts, sysctls and the node's address.
 
     Raises CalledProcessError or OSError when the kernel refuses one.
     """
@@ -47,13 +39,15 @@ def set_up_namespaces(network: NodeNetwork, sysctl_copies: Path) -> None:
     for directory in TMPFS_DIRECTORIES:
         _run("mount", "-t", "tmpfs", "-o", "mode=755", "localkube", directory)
     for name in SYSCTLS:
-        _mount_copy(Path("/proc/sys") / name, sysctl_copies)
+        _mount_copy(Path("/proc/sys") / name, instance.run / "sysctls")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     _run("ip", "link", "set", "lo", "up")
-    _run("ip", "address", "add", network.address, "dev", network.interface)
-    _run("ip", "link", "set", network.interface, "up")
-    if network.gateway:
-        _run("ip", "route", "add", "default", "via", network.gateway)
+    address = f"{instance.node_ip}/{instance.link_prefix}"
+    _run("ip", "address", "add", address, "dev", NODE_INTERFACE)
+    _run("ip", "link", "set", NODE_INTERFACE, "up")
+    # The first node reaches the machine and nothing else.
+    if instance.node != 1:
+        _run("ip", "route", "add", "default", "via", str(instance.gateway_ip))
 
 
 def _mount_copy(sysctl: Path, directory: Path) -> None:

@@ -5,6 +5,8 @@ do not import `annotations` from `__future__`: Typer would compile the text of e
 at every start.
 """
 
+import errno
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -46,7 +48,8 @@ from hvdchart.cli import (
 )
 from hvdchart.cli import exec as exec_command
 from hvdchart.cli import list as list_command
-from hvdchart.errors import HvdchartError
+from hvdchart.cli.terminal import say, show
+from hvdchart.errors import FileError, HvdchartError
 
 # Each command and what its help ends with, in the order of `hvdchart --help`.
 _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
@@ -81,6 +84,8 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "tune": (tune.tune, tune.EPILOG),
     "bench": (bench.bench, bench.EPILOG),
 }
+# How a write to a full disk, or to /dev/full, fails.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _GROUPS = {"templates": templates.app, "image": image.app}
 app = typer.Typer(
     name="hvdchart",
@@ -95,7 +100,7 @@ def _print_version(is_asked: bool) -> None:
     if is_asked:
         from hvdchart import __version__
 
-        sys.stdout.write(f"hvdchart {__version__}\n")
+        show(f"hvdchart {__version__}")
         raise typer.Exit
 
 
@@ -128,8 +133,15 @@ def main() -> None:
     try:
         command()()
     except HvdchartError as error:
-        sys.stderr.write(f"hvdchart: {error}\n")
+        say(str(error))
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        # What was not written would be written again at the end, and end in a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say(f"cannot write the output: {error.strerror}")
+        sys.exit(FileError.exit_code)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The command `bench`."""
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +24,7 @@ from hvdchart.cli.options import (
     split_words,
     write_output,
 )
-from hvdchart.cli.terminal import say
+from hvdchart.cli.terminal import say, show
 
 if TYPE_CHECKING:
     from hvdchart.run.release import Object
@@ -176,7 +175,9 @@ def _print_table(result: "Object") -> None:
             f"{row['efficiency']:.1%} +- {row['efficiencyInterval']:.1%}",
         )
     console().print(table)
-    sys.stdout.write(f"{machine_text(result)}; {result['turns']} turns, {result['time']}\n")
-    sys.stdout.write(f"image {result['image']}; +- is the 95 % interval\n")
+    show(
+        f"{machine_text(result)}; {result['turns']} turns, {result['time']}",
+        f"image {result['image']}; +- is the 95 % interval",
+    )
     for remark in remarks(result):
         say(remark)

@@ -1,21 +1,19 @@
 """The command `build`, and the image that `deploy` builds first."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hvdchart.cli.options import split_words
-from hvdchart.cli.terminal import say
+from hvdchart.cli.terminal import note, say, show
 from hvdchart.errors import HvdchartError, ImageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
-    from hvdchart.spec.yaml_tree import Plain
 
 EPILOG = """\b
 Examples:
@@ -79,7 +77,7 @@ def build(
     source = building.Source(folder, image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), kind, push)
     engine = building.choose_engine(builder)
-    output = _print_error if verbose else None
+    output = note if verbose else None
 
     def once() -> None:
         reference = building.build(source, engine, say, output)
@@ -88,18 +86,14 @@ def build(
             save(reference, engine, archive)
         if spec is not None:
             _write_spec(spec, reference)
-        sys.stdout.write(f"{reference}\n")
-        sys.stdout.flush()
+        show(reference)
 
     if not watch:
         once()
         return
-    try:
+    _try(once)
+    for _ in building.changes(folder):
         _try(once)
-        for _ in building.changes(folder):
-            _try(once)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 def with_own_image(
@@ -113,12 +107,12 @@ def with_own_image(
     builder: str | None,
     load_with: str,
     verbose: bool,
-    report: "Callable[[str], None]" = say,
+    provided: "Collection[str]" = (),
 ) -> "Plan":
     """The plan with the image of a folder's Dockerfile, which is built and brought to the cluster.
 
     Without a folder: that of the first spec, if it has a Dockerfile and the plan's image neither a
-    tag nor a digest. With `is_preview` nothing is built.
+    tag nor a digest. With `is_preview` nothing is built, nor for a tag that is `provided` already.
     """
     from dataclasses import replace
 
@@ -143,14 +137,15 @@ def with_own_image(
         raise ImageError("image.repository is missing: set it to the name of the image to build")
     source = Source(folder, str(image["repository"]))
     reference = source.reference()
+    tag = reference.rpartition(":")[2]
     if is_preview:
-        report(f"would build {reference}, unless it exists")
-    else:
+        say(f"would build {reference}, unless it exists")
+    elif tag not in provided:
         target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
-        output = _print_error if verbose else None
-        provide(source, target, cluster.has_image, report, builder=builder, output=output)
-    tag: dict[str, Plain] = {"image": {"tag": reference.rpartition(":")[2]}}
-    return make_plan(replace(plan.spec, values=merge_values(plan.spec.values, tag)), plan.tree)
+        output = note if verbose else None
+        provide(source, target, cluster.has_image, say, builder=builder, output=output)
+    values = merge_values(plan.spec.values, {"image": {"tag": tag}})
+    return make_plan(replace(plan.spec, values=values), plan.tree)
 
 
 def _try(once: "Callable[[], None]") -> None:
@@ -159,10 +154,6 @@ def _try(once: "Callable[[], None]") -> None:
         once()
     except HvdchartError as error:
         say(f"{error}; waiting for the next change")
-
-
-def _print_error(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
 
 
 def _write_spec(spec: Path, reference: str) -> None:

@@ -1,13 +1,12 @@
 """The command `code`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace
-from hvdchart.errors import ClusterError
+from hvdchart.cli.terminal import show
 
 EPILOG = """\b
 Example:
@@ -28,13 +27,9 @@ def code(
     """Write the code of a run, as the cluster has it, to a folder."""
     from hvdchart.code.unpack import unpack_code
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import present_release
+    from hvdchart.run.output import code_source
 
     cluster = Cluster.connect(context, namespace)
-    config_map = cluster.code(name)
-    if config_map is None:
-        raise ClusterError(
-            f"no run {name} with code in namespace {cluster.namespace}: its image has the code, or "
-            "there is no such run"
-        )
-    for file in unpack_code(config_map, folder):
-        sys.stdout.write(f"{folder / file}\n")
+    config_map = cluster.config_map(code_source(present_release(cluster, name)))
+    show(*(str(folder / file) for file in unpack_code(config_map, folder)))

@@ -1,10 +1,11 @@
 """The command `config`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from hvdchart.cli.terminal import show, write_document
 
 EPILOG = """\b
 Examples:
@@ -40,9 +41,9 @@ def config(
         edit.unset_values(file, keys or ())
     elif action == "list":
         for path, value in edit.items(file):
-            sys.stdout.write(f"{path}={json.dumps(value, ensure_ascii=False)}\n")
+            show(f"{path}={json.dumps(value, ensure_ascii=False)}")
     else:
         for key in keys or ():
             value = edit.get(file, key)
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            sys.stdout.write(f"{text}\n")
+            write_document(f"{text}\n")

@@ -1,6 +1,5 @@
 """The commands `deploy` and `undeploy`, and how a command follows the run that it has started."""
 
-import sys
 import threading
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from hvdchart.cli.options import (
     print_warnings,
     read_values,
 )
-from hvdchart.cli.terminal import print_log, raise_unless_finished, say
+from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
 from hvdchart.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ DEPLOY_EPILOG = """\b
 Examples:
   hvdchart deploy run.spec.yaml
   hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
+  hvdchart deploy my-project
   hvdchart deploy run.spec.yaml --code train.py --wait
   hvdchart deploy run.spec.yaml --diff
   hvdchart deploy run.spec.yaml --build . --builder podman -v
@@ -104,16 +104,18 @@ def deploy(
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
-    If the project has a Dockerfile, the command first builds its image and pushes it, or loads it
-    into a kind cluster, unless that was done for the same content. Interrupting the command does
-    not stop the run.
+    A folder is a project: its spec and its code. If the project has a Dockerfile, the command first
+    builds its image and pushes it, or loads it into a kind cluster, unless that was done for the
+    same content. Interrupting the command does not stop the run.
     """
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
-    paths, plan = plan_specs(specs, files, settings, read_values(values, code))
+    if code is None and specs and specs[0].is_dir():
+        code = specs[0]
+    paths, plan = plan_specs(specs, files, settings, read_values(values, code), code)
     print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
     program = helm_module.Helm(helm, context)
@@ -125,8 +127,8 @@ def deploy(
                 is_preview=dry_run or diff, builder=builder, load_with=load_with, verbose=verbose,
             )  # fmt: skip
         except KeyboardInterrupt:
-            sys.stderr.write("\nnothing was deployed\n")
-            raise typer.Exit(130) from None
+            note("", "nothing was deployed")
+            raise
     if dry_run or diff:
         _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
         return
@@ -159,13 +161,13 @@ def launch(
     current = run_status(cluster.release(name))
     _report_change(earlier, current, where)
     if not (is_followed or wait):
-        sys.stderr.write(f"next: hvdchart logs {where}\n")
+        note(f"next: hvdchart logs {where}")
         return
     try:
         _follow(cluster, current, has_logs=not wait)
     except KeyboardInterrupt:
-        sys.stderr.write(f"\nthe run continues: hvdchart logs {where}\n")
-        raise typer.Exit(130) from None
+        note("", f"the run continues: hvdchart logs {where}")
+        raise
 
 
 def undeploy(
@@ -183,17 +185,16 @@ def undeploy(
     PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
     and go with it, unless --keep-data is given.
     """
-    from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.control import keep_claims
+    from hvdchart.run.control import keep_claims, remove
+    from hvdchart.run.helm import Helm as Program
 
     cluster = Cluster.connect(context, namespace)
-    program = helm_module.Helm(helm, context)
+    program = Program(helm, context)
     kept = keep_claims(cluster, name, program) if keep_data else []
-    helm_module.undeploy(name, cluster.namespace, program)
-    sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
-    for claim in kept:
-        sys.stderr.write(f"kept: persistentvolumeclaim {claim}\n")
+    remove(cluster, name, program)
+    note(f"release {name} uninstalled from namespace {cluster.namespace}")
+    note(*(f"kept: persistentvolumeclaim {claim}" for claim in kept))
 
 
 def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
@@ -225,24 +226,28 @@ def _install(plan: "Plan", namespace: str, helm: "Program", *, create_namespace:
             name, namespace, checked_values(plan), helm, create_namespace=create_namespace
         )
     except KeyboardInterrupt:
-        sys.stderr.write(
-            f"\nHelm was interrupted: deploy {name} again to complete the release, or remove it "
-            f"with hvdchart undeploy {name} --namespace {namespace}\n"
+        where = f"{name} --namespace {namespace}"
+        note(
+            "",
+            f"interrupted while Helm changed release {name}: see hvdchart status {where}; deploy "
+            f"it again to complete it, or remove it with hvdchart undeploy {where}",
         )
-        raise typer.Exit(130) from None
-    sys.stderr.write(
+        raise
+    note(
         f"release {name} in namespace {namespace}, revision {revision}: "
-        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}\n"
+        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
     )
 
 
 def _print_preview(preview: "Preview", *, is_diff: bool) -> None:
     from hvdchart.files import text_difference
+    from hvdchart.run.helm import without_archives
 
-    if is_diff:
-        sys.stdout.write(text_difference(preview.before, preview.after, "installed", "deploy"))
-    else:
-        sys.stdout.write(preview.after)
+    if not is_diff:
+        write_document(preview.after)
+        return
+    before, after = (without_archives(text) for text in (preview.before, preview.after))
+    show(*text_difference(before, after, "installed", "deploy").splitlines())
 
 
 def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
@@ -260,7 +265,7 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
             wait_for_end(cluster, name)
         phases.close()
         current = run_status(cluster.release(name))
-    sys.stderr.write(status_report(current, cluster.namespace))
+    note(*status_report(current, cluster.namespace))
     raise_unless_finished(current)
 
 

@@ -1,10 +1,10 @@
 """The command `dev`: runs the user's code at each save."""
 
-import sys
+import signal
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,17 +18,19 @@ from hvdchart.cli.options import (
     Settings,
     plan_specs,
     print_warnings,
+    spec_files,
 )
-from hvdchart.cli.terminal import say
-from hvdchart.errors import ClusterError, FileError, HvdchartError
+from hvdchart.cli.terminal import print_log, say
+from hvdchart.errors import FileError, HvdchartError, NoRunError
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.logs import LogLine
     from hvdchart.spec.yaml_tree import Plain
 
 EPILOG = """\b
@@ -85,47 +87,47 @@ def dev(
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
-    specs = [path / SPEC_NAME if path.is_dir() else path for path in specs or ()]
+    paths = spec_files(specs, files, code)
     if code is None:
-        first = next((path for path in (*specs, *(files or ())) if path != Path("-")), None)
+        first = next((path for path in paths if path != Path("-")), None)
         if first is None:
             raise typer.BadParameter(
                 "name a project or a spec; for a spec on standard input, also --code"
             )
         code = first.parent
-    for path in (*specs, *(files or ()), code):
+    for path in (*paths, code):
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
     cluster = Cluster.connect(context, namespace)
-    printed: set[str] = set()
-
-    def say_once(text: str) -> None:
-        """Only at the first save, say that the image exists already."""
-        if text not in printed:
-            printed.add(text)
-            say(text)
+    provided: set[str] = set()
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
-        paths, plan = plan_specs(specs, files, settings, {**_VALUES, "code": version})
-        return with_own_image(
-            plan, paths, cluster, builder=builder, load_with=load_with, report=say_once,
-            verbose=verbose,
+        _, plan = plan_specs(paths, None, settings, {**_VALUES, "code": version})
+        made = with_own_image(
+            plan, paths, cluster, builder=builder, load_with=load_with, verbose=verbose,
+            provided=provided,
         )  # fmt: skip
+        if made is not plan:
+            image: Any = made.spec.values["image"]
+            provided.add(image["tag"])
+        return made
 
     changes = CodeChanges(code)
     program = Program(helm, context, revisions=_REVISIONS)
     session = _Session(cluster, program, make_plan, create_namespace=create_namespace)
-    while True:
-        try:
-            session.stop_if_asked()
-            for change in changes:
-                if isinstance(change, FileError):
-                    say(f"{change}; waiting for the next change")
-                else:
-                    session.run(change)
-        except KeyboardInterrupt:
-            if not session.ask_to_stop():
-                break
+    before = signal.signal(signal.SIGINT, session.interrupt)
+    try:
+        while session.goes_on():
+            with suppress(KeyboardInterrupt), session.interruptible():
+                session.stop_if_asked()
+                for change in changes:
+                    if isinstance(change, FileError):
+                        say(f"{change}; waiting for the next change")
+                    else:
+                        session.run(change)
+    except HvdchartError:
+        signal.signal(signal.SIGINT, before)
+        raise
     session.end()
     raise typer.Exit(130)
 
@@ -145,23 +147,29 @@ class _Session:
         self._create_namespace = create_namespace
         self._log = _Log(cluster)
         self._name = ""
-        self._is_deployed = self._is_stopped = self._must_stop = False
+        self._is_deployed = self._is_stopped = False
+        # How often Ctrl-C was pressed since the last change. One may come at any moment, also while
+        # Helm is given the time to end after an earlier one.
+        self._interrupts, self._is_interruptible = 0, False
         # The other values than the code of the last upgrade that Kubernetes has validated.
         self._validated: Mapping[str, Plain] | None = None
 
     def run(self, version: "Mapping[str, Plain]") -> None:
         """Run a version of the code, or say why not. Raises HvdchartError for the first one."""
-        self._is_stopped = False
+        self._interrupts, self._is_stopped = 0, False
         try:
             plan = self._make_plan(version)
             if not self._name:
                 print_warnings(plan)
             # An interrupted Helm may have created some of the release.
             self._name = plan.spec.name
+            # A launcher whose run is replaced complains about that.
+            self._log.mute()
             self._upgrade(plan)
         except HvdchartError as error:
             if not self._is_deployed:
                 raise
+            self._log.unmute()
             say(f"{error}; waiting for the next change")
             return
         self._is_deployed = True
@@ -184,30 +192,54 @@ class _Session:
         )
         self._validated = others
 
-    def ask_to_stop(self) -> bool:
-        """Note that the run is to be stopped; False when it is, or none was begun."""
-        if self._is_stopped or not self._name:
-            return False
-        self._is_stopped = self._must_stop = True
-        return True
+    def interrupt(self, *_: object) -> None:
+        """Ctrl-C was pressed: the first time stops the run, the second time ends everything."""
+        self._interrupts += 1
+        if self._is_interruptible:
+            # A third one would meet what handles the second one.
+            self._is_interruptible = self._interrupts < 2
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def interruptible(self) -> "Iterator[None]":
+        """Ctrl-C raises KeyboardInterrupt in this block, and is only counted outside."""
+        try:
+            self._is_interruptible = True
+            if self.goes_on():
+                yield
+            else:
+                raise KeyboardInterrupt
+        finally:
+            self._is_interruptible = False
+
+    def goes_on(self) -> bool:
+        """Whether there is a run, or one to come, that was not interrupted twice."""
+        return self._interrupts < (2 if self._name else 1)
 
     def stop_if_asked(self) -> None:
-        """Stop the run. Not where an interrupt is caught: another one may come at any moment."""
-        if self._must_stop:
+        """Stop the run after an interrupt."""
+        if self._interrupts and not self._is_stopped:
+            self._log.mute()
             self._cluster.suspend_jobs(self._name)
-            self._must_stop = False
+            self._is_stopped = True
             say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
 
     def end(self) -> None:
         """Uninstall the release, if there is one."""
-        from hvdchart.run.helm import undeploy
+        from hvdchart.run.control import remove
 
+        # However often Ctrl-C is pressed by now.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         if not self._name:
             return
-        # There is no release when Helm was interrupted before it had begun.
-        with nullcontext() if self._is_deployed else suppress(ClusterError):
-            undeploy(self._name, self._cluster.namespace, self._helm)
-            say(f"release {self._name} uninstalled from namespace {self._cluster.namespace}")
+        say(f"uninstalling release {self._name}")
+        try:
+            remove(self._cluster, self._name, self._helm)
+        except NoRunError:
+            # Helm was interrupted before it had begun.
+            if self._is_deployed:
+                raise
+        say(f"release {self._name} uninstalled from namespace {self._cluster.namespace}")
 
 
 class _Log:
@@ -218,6 +250,8 @@ class _Log:
         self._name = ""
         self._wanted = threading.Event()
         self._printed: set[str] = set()
+        # The pods whose lines are not printed any more: their run is replaced, or stopped.
+        self._muted: frozenset[str] = frozenset()
         self._reported = ""
         threading.Thread(target=self._print, name="log", daemon=True).start()
 
@@ -225,6 +259,14 @@ class _Log:
         """Print the release's newest run; while an earlier one is printed, go on with this one."""
         self._name = name
         self._wanted.set()
+
+    def mute(self) -> None:
+        """Print no further lines of the pods so far."""
+        self._muted = frozenset(self._printed)
+
+    def unmute(self) -> None:
+        """Go on with them: they were not replaced."""
+        self._muted = frozenset()
 
     def _print(self) -> None:
         while self._wanted.wait():
@@ -235,16 +277,9 @@ class _Log:
                 say(f"{error}; the run continues, without its log here")
 
     def _print_run(self) -> None:
-        from hvdchart.run.logs import follow
         from hvdchart.run.status import run_status
 
-        earlier = frozenset(self._printed)
-        for line in follow(self._cluster, self._name, component="master"):
-            # The pods of the runs before are deleted a moment later.
-            if line.pod not in earlier:
-                self._printed.add(line.pod)
-                sys.stdout.write(f"{line.text}\n")
-                sys.stdout.flush()
+        print_log(self._lines(), has_pods=False)
         current = run_status(self._cluster.release(self._name))
         # A run that replaced another one may have been printed together with it.
         if current.job == self._reported:
@@ -252,3 +287,13 @@ class _Log:
         self._reported = current.job
         progress = f" at {current.progress.text(is_over=True)}" if current.progress else ""
         say(f"run {current.state}{progress}{f': {current.reason}' if current.reason else ''}")
+
+    def _lines(self) -> "Iterator[LogLine]":
+        from hvdchart.run.logs import follow
+
+        earlier = frozenset(self._printed)
+        for line in follow(self._cluster, self._name, component="master"):
+            # The pods of the runs before are deleted a moment later.
+            if line.pod not in earlier | self._muted:
+                self._printed.add(line.pod)
+                yield line

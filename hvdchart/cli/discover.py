@@ -1,11 +1,11 @@
 """The command `discover`."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Output, write_output
+from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -71,5 +71,5 @@ def _pods(cluster: "Cluster", *, needed: bool) -> "list[Object] | None":
     except ClusterError as error:
         if needed:
             raise
-        sys.stderr.write(f"hvdchart: {error}; continuing without the pods\n")
+        say(f"{error}; continuing without the pods")
         return None

@@ -1,6 +1,5 @@
 """The command `doctor`."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ from hvdchart.cli.options import (
     plan_specs,
     print_document,
 )
+from hvdchart.cli.terminal import show
 from hvdchart.errors import ClusterError
 
 EPILOG = """\b
@@ -71,7 +71,7 @@ def doctor(
     if output != "text":
         print_document([dataclasses.asdict(finding) for finding in findings], output)
     else:
-        sys.stdout.write(report(findings))
+        show(*report(findings))
     problems = sum(1 for finding in findings if finding.state == "problem")
     if problems:
         raise ClusterError(f"{pluralize(problems, 'problem')} found")

@@ -1,11 +1,11 @@
 """The command `events`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
 Examples:
@@ -30,16 +30,12 @@ def events(
 
     cluster = Cluster.connect(context, namespace)
     is_empty = True
-    try:
-        events = follow_events(cluster, name) if is_followed else cluster.events(name)
-        for line in event_lines(events):
-            is_empty = False
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    events = follow_events(cluster, name) if is_followed else cluster.events(name)
+    for line in event_lines(events):
+        is_empty = False
+        show(line)
     if is_empty:
-        sys.stderr.write(
+        note(
             f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
-            "after an hour by default\n"
+            "after an hour by default"
         )

@@ -1,11 +1,11 @@
 """The command `image`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Namespace
+from hvdchart.cli.terminal import show
 from hvdchart.errors import ImageError
 
 _EPILOG = """\b
@@ -69,7 +69,7 @@ def check(
         done = run_in(image, probe_command(), UNKNOWN_USER, engine)
         output, errors = done.stdout, done.stderr
     findings = check_requirements(read_probe(image, output, errors), mode)
-    sys.stdout.write(check_report(image, findings))
+    show(*check_report(image, findings))
     unmet = missing(findings)
     if unmet:
         names = ", ".join(finding.requirement for finding in unmet)

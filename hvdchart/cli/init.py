@@ -1,10 +1,11 @@
 """The command `init`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
 Examples:
@@ -37,6 +38,8 @@ def init(
     if template not in TEMPLATES:
         raise typer.BadParameter(f"--template {template!r}: must be one of {', '.join(TEMPLATES)}")
     target = folder or Path(name)
-    for file in make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile):
-        sys.stdout.write(f"{file}\n")
-    sys.stderr.write(f"next: cd {target} && hvdchart deploy run.spec.yaml --code .\n")
+    files = make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile)
+    show(*map(str, files))
+    if not image:
+        note("the template's image is in no public registry: push yours, and name it with --image")
+    note(f"next: cd {target} && hvdchart deploy .")

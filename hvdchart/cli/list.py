@@ -1,11 +1,11 @@
 """The command `list`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Format, Namespace, check_format, print_document
+from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
 Examples:
@@ -35,7 +35,7 @@ def list_runs(
     if output != "text":
         print_document([{"namespace": place, **run.document()} for place, run in runs], output)
     elif runs:
-        sys.stdout.write(list_report(runs))
+        show(*list_report(runs))
     else:
         where = "in any namespace" if all_namespaces else f"in namespace {cluster.namespace}"
-        sys.stderr.write(f"no runs {where}\n")
+        note(f"no runs {where}")

@@ -69,14 +69,11 @@ def logs(
     # Without a Job, which has a time to live, the run is over.
     read = follow if job and is_followed else read_logged_lines
     component = "" if rank is None and not master else "master"
-    try:
-        lines = read(cluster, name, tail=tail, since=seconds, component=component)
-        if rank is not None:
-            lines = (
-                LogLine(f"rank {rank}", text)
-                for line in lines
-                for text in lines_of_rank([line.text], rank)
-            )
-        print_log(lines)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    lines = read(cluster, name, tail=tail, since=seconds, component=component)
+    if rank is not None:
+        lines = (
+            LogLine(f"rank {rank}", text)
+            for line in lines
+            for text in lines_of_rank([line.text], rank)
+        )
+    print_log(lines)

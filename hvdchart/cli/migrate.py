@@ -1,10 +1,11 @@
 """The command `migrate`: parsing and printing, no logic."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from hvdchart.cli.terminal import note, write_document
 
 EPILOG = """\b
 Examples:
@@ -59,6 +60,8 @@ def migrate(
     source = file or command_line
     if source is None or (file and command_line):
         raise typer.BadParameter("give one of FILE and --command-line FILE")
+    if output and report and output.resolve() == report.resolve():
+        raise typer.BadParameter("--write and --report name the same file")
     read = migrate_file if file else migrate_command_line
     data, name = read_bytes(source)
     migration = read(data, name, values_schema())
@@ -67,8 +70,8 @@ def migrate(
     if output is not None:
         write_atomically(output, values)
     if report is None:
-        sys.stderr.write(lines)
+        note(*lines.splitlines())
     else:
         write_atomically(report, lines)
     if output is None:
-        sys.stdout.write(values)
+        write_document(values)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hvdchart.cli.terminal import note, write_document
+from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +26,10 @@ _UNLIMITED = 10_000
 
 Specs = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="SPEC...", help="Spec files, merged in order; - reads standard input."),
+    typer.Argument(
+        metavar="SPEC...",
+        help=f"Spec files, merged in order; FOLDER: its {SPEC_NAME}; - reads standard input.",
+    ),
 ]
 Files = Annotated[
     list[Path] | None,
@@ -118,15 +123,6 @@ def split_words(option: str, text: str) -> list[str]:
         raise typer.BadParameter(f"--{option} {text!r}: {str(error).lower()}") from error
 
 
-def code_values(code: Path | None) -> Mapping[str, Plain] | None:
-    """The chart's values for the path of --code; raises FileError."""
-    if code is None:
-        return None
-    from hvdchart.code.archive import pack_code
-
-    return {"code": pack_code(code)}
-
-
 def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Plain] | None:
     """The chart's values in the files of --values, and those of --code; raises FileError."""
     from hvdchart.spec.load import load_tree
@@ -138,7 +134,21 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
         if not isinstance(values, dict):
             raise typer.BadParameter(f"--values {file}: must be a map of the chart's values")
         merged = merge_values(merged, values)
-    return merge_values(merged, code_values(code) or {}) or None
+    if code is not None:
+        from hvdchart.code.archive import pack_code
+
+        merged = merge_values(merged, {"code": pack_code(code)})
+    return merged or None
+
+
+def spec_files(
+    specs: list[Path] | None, files: list[Path] | None, code: Path | None = None
+) -> list[Path]:
+    """The spec files in order. A project's folder stands for its spec, as that of --code alone."""
+    named = [*(specs or ()), *(files or ())]
+    if not named and code is not None:
+        named = [code if code.is_dir() else code.parent]
+    return [path / SPEC_NAME if path.is_dir() else path for path in named]
 
 
 def plan_specs(
@@ -146,17 +156,18 @@ def plan_specs(
     files: list[Path] | None,
     settings: list[str] | None,
     values: Mapping[str, Plain] | None = None,
+    code: Path | None = None,
 ) -> tuple[list[Path], Plan]:
     """The spec files in order, and the plan of the spec that they and the settings merge to.
 
-    `values` are merged last into the spec's own `values`.
+    `values` are merged last into the spec's own `values`. `code` is the path of --code.
     """
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_specs, read_spec
 
-    paths = [*(specs or ()), *(files or ())]
+    paths = spec_files(specs, files, code)
     if not paths:
-        raise typer.BadParameter("no spec: name a file as SPEC or with --file")
+        raise typer.BadParameter("no spec: name a file, or a folder with one")
     tree = load_specs(paths, settings or (), values)
     return paths, make_plan(read_spec(tree), tree)
 
@@ -164,7 +175,7 @@ def plan_specs(
 def print_warnings(plan: Plan) -> None:
     """Write the plan's warnings to standard error."""
     for warning in plan.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
+        note(f"warning: {warning}")
 
 
 def check_format(output: str, text: str = "text") -> None:
@@ -184,7 +195,7 @@ def print_document(document: object, output: str) -> None:
         text = "---\n" + yaml.safe_dump(
             json.loads(text), sort_keys=False, allow_unicode=True, width=10_000
         )
-    sys.stdout.write(text.rstrip("\n") + "\n")
+    write_document(text.rstrip("\n") + "\n")
 
 
 def write_output(output: Path | None, text: str) -> None:
@@ -192,7 +203,7 @@ def write_output(output: Path | None, text: str) -> None:
     from hvdchart.files import write_atomically
 
     if output is None:
-        sys.stdout.write(text)
+        write_document(text)
     else:
         write_atomically(output, text)
 

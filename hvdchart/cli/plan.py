@@ -1,6 +1,5 @@
 """The command `plan`, and the speed to expect that its option --expect prints."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from hvdchart.cli.options import (
     plan_specs,
     print_document,
 )
+from hvdchart.cli.terminal import show
 
 if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
@@ -136,5 +136,5 @@ def _print_expectation(expectation: dict[str, Any]) -> None:
         shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
         published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)
     console().print(expected)
-    sys.stdout.write("Assumed:\n" + "".join(f"- {line}\n" for line in expectation["assumptions"]))
+    show("Assumed:", *(f"- {line}" for line in expectation["assumptions"]))
     console().print(published)

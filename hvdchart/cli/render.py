@@ -1,6 +1,5 @@
 """The command `render`."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -11,12 +10,13 @@ from hvdchart.cli.options import (
     Output,
     Settings,
     Specs,
-    code_values,
     console,
     plan_specs,
     print_warnings,
+    read_values,
     write_output,
 )
+from hvdchart.cli.terminal import note
 from hvdchart.errors import DifferenceError
 
 EPILOG = """\b
@@ -58,7 +58,7 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    paths, plan = plan_specs(specs, files, settings, code_values(code))
+    paths, plan = plan_specs(specs, files, settings, read_values(None, code), code)
     print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests
@@ -73,7 +73,7 @@ def render(
     if output is not None and check:
         changes = difference(output, text)
         if changes:
-            sys.stderr.write(changes)
+            note(*changes.splitlines())
             raise DifferenceError(
                 f"{output} differs from what the spec renders; run without --check to update it"
             )

@@ -1,8 +1,7 @@
 """The command `restart`."""
 
-import sys
-
 from hvdchart.cli.options import Context, Helm, Name, Namespace
+from hvdchart.cli.terminal import show
 
 EPILOG = """\b
 Example:
@@ -21,4 +20,4 @@ def restart(
 
     cluster = Cluster.connect(context, namespace)
     generation = control.restart(cluster, name, Program(helm, context))
-    sys.stdout.write(f"run {name} starts again (master.generation {generation})\n")
+    show(f"run {name} starts again (master.generation {generation})")

@@ -1,11 +1,11 @@
 """The command `scale`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Helm, Name, Namespace
+from hvdchart.cli.terminal import show
 
 EPILOG = """\b
 Examples:
@@ -41,7 +41,7 @@ def scale(
     cluster = Cluster.connect(context, namespace)
     goes_on = control.scale(cluster, name, number, group, Program(helm, context))
     how = "and continues" if goes_on else "and starts again"
-    sys.stdout.write(
+    show(
         f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec "
-        "restores the number there\n"
+        "restores the number there"
     )

@@ -1,6 +1,6 @@
 """The command `schema`."""
 
-import sys
+from hvdchart.cli.terminal import write_document
 
 EPILOG = """\b
 Example:
@@ -13,4 +13,4 @@ def schema() -> None:
     """Print the JSON schema of specs, for editors."""
     from hvdchart.spec.model import json_schema
 
-    sys.stdout.write(json_schema())
+    write_document(json_schema())

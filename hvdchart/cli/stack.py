@@ -1,11 +1,11 @@
 """The command `stack`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.terminal import show
 
 EPILOG = """\b
 Examples:
@@ -35,4 +35,4 @@ def stack(
     cluster = Cluster.connect(context, namespace)
     release = present_release(cluster, name)
     for text in read_stacks(release, target, Kubectl(cluster.namespace, context)):
-        sys.stdout.write(text)
+        show(*text.splitlines())

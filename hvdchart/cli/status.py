@@ -1,12 +1,11 @@
 """The command `status`."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Format, Name, Namespace, check_format, print_document
-from hvdchart.cli.terminal import print_log
+from hvdchart.cli.terminal import clear_screen, show
 from hvdchart.errors import NoRunError, RunFailedError
 
 if TYPE_CHECKING:
@@ -25,10 +24,6 @@ run failed."""
 
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
-
-
-# Move to the first line, and clear all below.
-_CLEAR = "\x1b[H\x1b[J"
 
 
 def status(
@@ -66,7 +61,7 @@ def _print_status(cluster: "Cluster", current: "Status", output: str) -> None:
     if output != "text":
         print_document(current.document(), output)
     else:
-        sys.stdout.write(status_report(current, cluster.namespace))
+        show(*status_report(current, cluster.namespace))
 
 
 def _watch(cluster: "Cluster", name: str, output: str) -> "Status":
@@ -75,27 +70,21 @@ def _watch(cluster: "Cluster", name: str, output: str) -> "Status":
     from hvdchart.run.watch import watch_release
 
     last = None
-    try:
-        for release in watch_release(cluster, name):
-            current = run_status(release)
-            if current != last:
-                if sys.stdout.isatty() and output == "text":
-                    sys.stdout.write(_CLEAR)
-                _print_status(cluster, current, output)
-                sys.stdout.flush()
-            last = current
-            if current.over or current.state == "not found":
-                break
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    for release in watch_release(cluster, name):
+        current = run_status(release)
+        if current != last:
+            if output == "text":
+                clear_screen()
+            _print_status(cluster, current, output)
+        last = current
+        if current.over or current.state == "not found":
+            break
     return current
 
 
 def _print_last_lines(cluster: "Cluster", failed: "Status") -> None:
     """The end of the last attempt's log, which explains more than its exit code."""
-    from hvdchart.run.logs import LogLine
-
     masters = [pod.name for pod in failed.pods if pod.name.startswith(f"{failed.job}-")]
     for name in masters[-1:]:
-        lines = cluster.log(name, "master", follow=False, tail=_LAST_LINES)
-        print_log(LogLine(name, line) for line in lines)
+        for line in cluster.log(name, "master", follow=False, tail=_LAST_LINES):
+            show(f"[{name}] {line}")

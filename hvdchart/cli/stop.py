@@ -1,15 +1,15 @@
 """The command `stop`."""
 
-import sys
-
 from hvdchart.cli.options import Context, Helm, Name, Namespace
+from hvdchart.cli.terminal import show
 
 EPILOG = """\b
 Examples:
   hvdchart stop resnet50
   hvdchart restart resnet50
 
-Exit codes: 0 stopped; 6 Helm failed; 7 there is no such run, or the cluster cannot be used."""
+Exit codes: 0 stopped, or ended before; 6 Helm failed; 7 there is no such run, or the cluster cannot
+be used."""
 
 
 def stop(
@@ -17,12 +17,18 @@ def stop(
 ) -> None:
     """Stop a run: remove its pods and keep the release.
 
-    To continue from the last checkpoint, use `restart`.
+    Of a run that has ended, this removes the workers that it has left. To continue from the last
+    checkpoint, use `restart`.
     """
     from hvdchart.run import control
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
     cluster = Cluster.connect(context, namespace)
-    control.stop(cluster, name, Program(helm, context))
-    sys.stdout.write(f"run {name} stopped; start it again: hvdchart restart {name}\n")
+    before = control.stop(cluster, name, Program(helm, context))
+    again = f"start it again: hvdchart restart {name} -n {cluster.namespace}"
+    if not before.over:
+        show(f"run {name} stopped; {again}")
+    else:
+        what = "its workers are removed" if before.workers_left else "nothing was left to stop"
+        show(f"run {name} has {before.state} already: {what}; {again}")

@@ -1,10 +1,9 @@
 """The command `templates`."""
 
-import sys
-
 import typer
 
 from hvdchart.cli.options import Format, check_format, print_document
+from hvdchart.cli.terminal import show
 
 _EPILOG = """\b
 Examples:
@@ -35,4 +34,4 @@ def list_templates(output: Format = "text") -> None:
     else:
         width = max(map(len, TEMPLATES))
         for each in TEMPLATES.values():
-            sys.stdout.write(f"{each.name:<{width}}  {each.about}\n")
+            show(f"{each.name:<{width}}  {each.about}")

@@ -1,11 +1,11 @@
 """The command `tensorboard`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.terminal import say, show
 from hvdchart.errors import ClusterError
 
 EPILOG = """\b
@@ -28,8 +28,11 @@ def tensorboard(
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.watch import wait_until_served
 
     cluster = Cluster.connect(context, namespace)
+    kubectl = Kubectl(cluster.namespace, context)
+    kubectl.command()
     present_release(cluster, name)
     services = [str(item["metadata"]["name"]) for item in cluster.services(name)]
     service = next((item for item in services if item.endswith("-tensorboard")), None)
@@ -37,10 +40,7 @@ def tensorboard(
         raise ClusterError(
             f"run {name} has no TensorBoard: deploy it with --set values.tensorboard.enabled=true"
         )
-    forwarding = Kubectl(cluster.namespace, context).forward(service, _TENSORBOARD_PORT, port)
-    sys.stdout.write(f"TensorBoard of {name}: http://127.0.0.1:{forwarding.port}/\n")
-    sys.stdout.flush()
-    try:
-        raise ClusterError(f"the connection to service {service} ended: {forwarding.wait()}")
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    wait_until_served(cluster, name, say)
+    forwarding = kubectl.forward(service, _TENSORBOARD_PORT, port)
+    show(f"TensorBoard of {name}: http://127.0.0.1:{forwarding.port}/")
+    raise ClusterError(f"the connection to service {service} ended: {forwarding.wait()}")

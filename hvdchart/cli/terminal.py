@@ -1,13 +1,19 @@
-"""What several subcommands print: log lines in colours, remarks, and how a run ended."""
+"""What several subcommands print: lines, remarks, documents, logs, and how a run ended.
+
+No other module of hvdchart writes to a terminal: what a cluster, a file or a program says may have
+characters that control one, or line ends that forge a line of hvdchart's own.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from hvd_pods.common.hostile import one_line, printable
 from hvdchart.errors import RunFailedError
 
 if TYPE_CHECKING:
@@ -17,29 +23,59 @@ if TYPE_CHECKING:
     from hvdchart.run.status import Status
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
+# Moves to the first line, and clears all below.
+_CLEAR = "\x1b[H\x1b[J"
+
+
+def show(*lines: str) -> None:
+    """Print lines to standard output; each stays one line, whatever is in it."""
+    _write(sys.stdout, "".join(f"{printable(line, keeps=chr(9))}\n" for line in lines))
+
+
+def note(*lines: str) -> None:
+    """Print lines to standard error, as `show` does; a failure to do so changes nothing else."""
+    with suppress(OSError):
+        _write(sys.stderr, "".join(f"{printable(line, keeps=chr(9))}\n" for line in lines))
 
 
 def say(text: str) -> None:
-    """Print a remark to standard error."""
-    sys.stderr.write(f"hvdchart: {text}\n")
-    sys.stderr.flush()
+    """Print a remark, which may have several lines, to standard error."""
+    note(*f"hvdchart: {text}".split("\n"))
 
 
-def print_log(lines: Iterable[LogLine]) -> None:
-    """Print each line with its pod, as soon as it comes."""
+def write_document(text: str) -> None:
+    """Print a text to standard output as it is: a document that other programs read."""
+    _write(sys.stdout, text)
+
+
+def clear_screen() -> None:
+    """Clear the terminal, if standard output is one."""
+    if sys.stdout.isatty():
+        _write(sys.stdout, _CLEAR)
+
+
+def print_log(lines: Iterable[LogLine], *, has_pods: bool = True) -> None:
+    """Print each line as soon as it comes, with its pod or without.
+
+    The lines are what the pods have printed, with colours and progress bars.
+    """
     colours: dict[str, str] = {}
     # https://no-color.org
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in lines:
-        prefix = f"[{line.pod}]"
+        prefix = f"[{printable(line.pod, keeps='')}]"
         if coloured:
             colour = colours.setdefault(line.pod, _COLOURS[len(colours) % len(_COLOURS)])
             prefix = typer.style(prefix, fg=colour)
-        sys.stdout.write(f"{prefix} {line.text}\n")
-        sys.stdout.flush()
+        _write(sys.stdout, f"{prefix} {line.text}\n" if has_pods else f"{line.text}\n")
 
 
 def raise_unless_finished(status: Status) -> None:
     """Raise RunFailedError for a run that did not finish, though a suspended one may still."""
     if status.state not in ("finished", "suspended"):
-        raise RunFailedError(f"run {status.name} {status.state}: {status.reason}")
+        raise RunFailedError(f"run {status.name} {status.state}: {one_line(status.reason, 4096)}")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()

@@ -1,12 +1,12 @@
 """The command `timeline`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
 Example:
@@ -33,13 +33,13 @@ def timeline(
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
-    from hvdchart.run.output import timeline_source
+    from hvdchart.run.output import timeline_sources
     from hvdchart.run.timeline import read_waits, waits_report
 
     cluster = Cluster.connect(context, namespace)
-    pod, container, path = timeline_source(present_release(cluster, name))
-    content = Kubectl(cluster.namespace, context).read(pod, container, ["cat", path])
+    path, sources = timeline_sources(present_release(cluster, name))
+    pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
     if file is not None:
         write_atomically(file, content)
-        sys.stderr.write(f"{path} of pod {pod} is in {file}; open it in ui.perfetto.dev\n")
-    sys.stdout.write(waits_report(read_waits(content.decode(errors="replace"))))
+        note(f"{path} of pod {pod} is in {file}; open it in ui.perfetto.dev")
+    show(*waits_report(read_waits(content.decode(errors="replace"))))

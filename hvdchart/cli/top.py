@@ -1,8 +1,7 @@
 """The command `top`."""
 
-import sys
-
 from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
 Example:
@@ -22,6 +21,6 @@ def top(name: Name, namespace: Namespace = None, context: Context = None) -> Non
     present_release(cluster, name)
     usages = read_usage(cluster, name, Kubectl(cluster.namespace, context))
     if usages:
-        sys.stdout.write(usage_table(usages))
+        show(*usage_table(usages))
     else:
-        sys.stderr.write(f"no pod of run {name} runs\n")
+        note(f"no pod of run {name} runs")

@@ -1,6 +1,5 @@
 """The command `tune`."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from hvdchart.cli.options import (
     split_words,
     write_output,
 )
+from hvdchart.cli.terminal import note
 
 
 def _values(variable: str) -> Any:
@@ -98,13 +98,11 @@ def tune(
     settings_to_try = tuning.list_settings(plan, given)
     words = split_words("command", command) or tuning.benchmark_command(model, batch_size, steps)
     cluster = Cluster.connect(context, namespace)
-    sys.stderr.write(
+    note(
         f"{len(settings_to_try)} settings, {pluralize(repeat, 'run')} each, "
-        f"on {pluralize(workers, 'worker')}\n"
+        f"on {pluralize(workers, 'worker')}"
     )
     bench = Bench(plan, words, workers, repeat, confirm)
     program = Program(helm, context)
-    result = search(
-        cluster, bench, settings_to_try, lambda line: typer.echo(line, err=True), program
-    )
+    result = search(cluster, bench, settings_to_try, note, program)
     write_output(output, tuning.tuning_text(*result, paths[0].name))

@@ -1,12 +1,11 @@
 """The command `wait`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace, parse_duration
-from hvdchart.cli.terminal import raise_unless_finished
+from hvdchart.cli.terminal import raise_unless_finished, show
 from hvdchart.errors import NoRunError, TimeLimitError
 
 EPILOG = """\b
@@ -42,4 +41,4 @@ def wait(
             f"{f', {current.reason}' if current.reason else ''}"
         )
     raise_unless_finished(current)
-    sys.stdout.write(f"run {name} finished\n")
+    show(f"run {name} finished")

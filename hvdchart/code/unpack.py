@@ -1,33 +1,99 @@
-"""Writes the code of a run, as the cluster has it, to a folder."""
+"""Writes the code of a run, as the cluster has it, to a folder.
+
+Anybody who may change ConfigMaps of the namespace may have written it: only regular files and
+folders come out of it, of a bounded number and size, and none outside the folder.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
+import os
 import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hvdchart.errors import FileError
 
+# The chart takes about a megabyte of compressed code.
+MOST_BYTES, MOST_ENTRIES, LONGEST_NAME = 256 << 20, 20_000, 1000
+# They are left out: programs run what these name as soon as a person enters the folder.
+_NEVER = {".git", ".hg", ".svn"}
+# zlib's window of a stream with gzip's header.
+_GZIP = 31
 
-def unpack_code(config_map: dict[str, Any], folder: Path) -> list[str]:
+
+def unpack_code(config_map: Mapping[str, Any], folder: Path) -> list[str]:
     """Write the files of a release's ConfigMap to a new folder, and return their names.
 
-    Raises FileError when the folder has files already, or cannot be written.
+    Raises FileError when the folder has files already or cannot be written, and, before anything is
+    written, when the ConfigMap has something else than code.
     """
+    try:
+        entries = {_relative(name): entry for name, *entry in _entries(config_map)}
+    except (ValueError, TypeError, AttributeError, tarfile.TarError, EOFError) as error:
+        raise FileError(f"the ConfigMap has no code that can be unpacked: {error}") from error
+    written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise FileError(f"{folder}: is not empty; name a new folder")
-        archive = (config_map.get("binaryData") or {}).get("archive.tgz")
-        if archive:
-            with tarfile.open(fileobj=io.BytesIO(base64.b64decode(archive))) as content:
-                # Refuses entries outside the folder, devices and the like.
-                content.extractall(folder, filter="data")
-        for name, text in (config_map.get("data") or {}).items():
-            (folder / name).write_text(text, "utf-8")
-    except (OSError, tarfile.TarError) as error:
+        for name, (mode, content) in entries.items():
+            if _NEVER & {part.lower() for part in name.split("/")}:
+                continue
+            path = folder / name
+            (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
+            if content is not None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                with os.fdopen(os.open(path, flags, mode), "wb") as file:
+                    file.write(content)
+                written.append(name)
+    except OSError as error:
         raise FileError(f"{folder}: cannot write the code: {error}") from error
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path.relative_to(folder).as_posix() for path in files)
+    return sorted(written)
+
+
+def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, int, bytes | None]]:
+    """Each file with its mode and content, and each folder without content."""
+    archive = (config_map.get("binaryData") or {}).get("archive.tgz")
+    if archive:
+        yield from _members(_decompress(base64.b64decode(archive)))
+    for name, text in (config_map.get("data") or {}).items():
+        yield name, 0o644, text.encode()
+
+
+def _decompress(data: bytes) -> bytes:
+    stream = zlib.decompressobj(_GZIP)
+    try:
+        content = stream.decompress(data, MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"it is no gzip archive: {error}") from error
+    if stream.unconsumed_tail:
+        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
+    return content
+
+
+def _members(content: bytes) -> Iterator[tuple[str, int, bytes | None]]:
+    # As a stream, in which no entry can lead back to one before it.
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r|") as archive:
+        for number, member in enumerate(archive):
+            if number >= MOST_ENTRIES:
+                raise ValueError(f"it has more than {MOST_ENTRIES} entries")
+            is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
+            if not is_file and not member.isdir():
+                raise ValueError(f"{member.name!r} is neither a file nor a folder")
+            if not 0 <= member.size <= len(content):
+                raise ValueError(f"{member.name!r} has a wrong size")
+            file = archive.extractfile(member) if is_file else None
+            mode = 0o755 if member.mode & 0o111 else 0o644
+            yield member.name, mode, file.read() if file else None
+
+
+def _relative(name: str) -> str:
+    if len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
+        raise ValueError(f"{name[:40]!r}... has more than {LONGEST_NAME} bytes")
+    if name.startswith("/") or "\0" in name or ".." in name.split("/"):
+        raise ValueError(f"{name!r} leads out of the folder")
+    return os.path.normpath(name)

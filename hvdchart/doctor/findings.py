@@ -21,7 +21,7 @@ class Finding:
     fix: str = ""
 
 
-def report(findings: Sequence[Finding]) -> str:
+def report(findings: Sequence[Finding]) -> list[str]:
     """A line for each finding, with its fix below a problem."""
     width = max((len(finding.subject) for finding in findings), default=0)
     lines = []
@@ -29,4 +29,4 @@ def report(findings: Sequence[Finding]) -> str:
         lines.append(f"{_MARKS[finding.state]}  {finding.subject:<{width}}  {finding.text}")
         if finding.fix:
             lines.append(f"{'':<{len(_MARKS['ok']) + width + 4}}-> {finding.fix}")
-    return "".join(f"{line}\n" for line in lines)
+    return lines

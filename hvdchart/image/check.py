@@ -108,7 +108,7 @@ def missing(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.met]
 
 
-def check_report(image: str, findings: Sequence[Finding]) -> str:
+def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
     """One line for each requirement, with the remedy below each that is not met."""
     width = max(len(finding.requirement) for finding in findings)
     lines = [image]
@@ -118,7 +118,7 @@ def check_report(image: str, findings: Sequence[Finding]) -> str:
         )
         if not finding.met:
             lines.append(f"      {'':<{width}}  {finding.remedy}")
-    return "".join(f"{line}\n" for line in lines)
+    return lines
 
 
 def _python(version: str) -> Finding:

@@ -185,8 +185,7 @@ def _carry_over_pods(ledger: Ledger) -> None:
         ledger.drop(("podGroupName",), "the chart makes the PodGroup when gang is set")
         ledger.add_check("podGroupName asked for gang scheduling: set gang to SchedulerPlugins")
     ledger.drop(("podGroupName",), "an empty value sets nothing")
-    privileged = ledger.is_true("privileged")
-    ledger.drop(("privileged",), pod_spec.NOT_PRIVILEGED if privileged else "false is the default")
+    pod_spec.drop_privileged(ledger, ("privileged",))
     if ledger.is_true("enablePodSecurityContext") and ledger.is_true("isNonRoot"):
         ledger.carry_over(("podSecurityContext",), ("podSecurityContext",))
     ledger.drop(("podSecurityContext",), "it was not enabled")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, Text, assign, expand, read_statements
 
@@ -50,12 +51,14 @@ class CommandLine:
     hosts: list[tuple[str, int | None]] | None = None
     host_file: str = ""
     discovery: str = ""
+    # What to check by hand.
+    checks: list[str] = field(default_factory=list)
     # What only a shell knows in an option that the chart sets itself, such as -np $NP.
     unknown: str = ""
     # Why a known option is not understood; empty for an option that no launcher has.
     problem: str = ""
-    # Ranks get all variables of the launcher, as under horovodrun and Hydra.
-    exports_all: bool = False
+    # Ranks get all variables of the launcher, as under horovodrun and Hydra; None: not known.
+    exports_all: bool | None = None
 
 
 def set_once(line: CommandLine, key: str, value: object) -> bool:
@@ -69,14 +72,20 @@ def set_once(line: CommandLine, key: str, value: object) -> bool:
 
 
 def read_hosts(text: str) -> list[tuple[str, int | None]]:
-    """The hosts in a:8,b:8 with their slots; a host that is named twice has a slot more."""
+    """The hosts in a:8,b:8 with their slots; a host that is named twice has a slot more.
+
+    Raises ValueError with the host for slots that are no number.
+    """
     hosts: dict[str, int | None] = {}
     for entry in text.split(","):
-        name, _, slots = entry.strip().partition(":")
+        name, colon, slots = entry.strip().partition(":")
         if not name:
             continue
-        if slots.isdecimal() and len(slots) < 8:
-            hosts[name] = (hosts.get(name) or 0) + int(slots)
+        number = parse_count(slots, _MOST)
+        if colon and number is None:
+            raise ValueError(entry)
+        if number is not None:
+            hosts[name] = (hosts.get(name) or 0) + number
         else:
             hosts[name] = (hosts[name] or 1) + 1 if name in hosts else None
     return list(hosts.items())
@@ -99,14 +108,24 @@ _VARIABLES = {"genv": 2, "env": 2, "genvlist": 1, "envlist": 1}
 _NO_VARIABLES = {"genvall": 0, "envall": 0, "genvnone": 0, "envnone": 0}
 # Options that say how many ranks each host has.
 _PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
+_MOST = 10**7 - 1
+# Options that only Intel MPI and MPICH have, beside those of which the table says so.
+_HYDRA = frozenset(("hosts", "hostlist", "f", *_VARIABLES, *_NO_VARIABLES))
+_IN_EVERY_PATH = ("", "/bin", "/usr/bin", "/usr/local/bin")
+_IN_IMAGE = "names a file, which the image needs at this place"
+_CHECKED = {
+    **dict.fromkeys(("rankfile", "rf"), "names hosts and cores of the old cluster: leave it out, "
+                    "and set launch.binding"),
+    **dict.fromkeys(("config-file", "tune", "am"), _IN_IMAGE),
+}  # fmt: skip
 _PPR_NODE = re.compile(r"ppr:([0-9]+):node")
 _RANK_ENVIRONMENT = "every rank has its worker's environment"
 NEEDS_SHELL = "the line needs a shell before the launcher starts"
 _STARTS_SSHD = re.compile(
-    r"(sudo )?(/usr/sbin/sshd( -\S+)*|service sshd? (re)?start|/etc/init.d/sshd? (re)?start"
+    r"(sudo |exec )?((/usr/sbin/)?sshd( \S+)*|service sshd? (re)?start|/etc/init.d/sshd? (re)?start"
     r"|mkdir -p (/var)?/run/sshd)"
 )
-_WAITS = re.compile(r"sleep [0-9]+[smh]?|set [-+]\S+( \S+)?")
+_WAITS = re.compile(r"sleep ([0-9]+[smhd]?|infinity)|tail -f /dev/null|set [-+]\S+( \S+)?")
 
 
 def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
@@ -120,7 +139,12 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
     if mode is None:
         return _custom(texts, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
     line = CommandLine(mode, parts=before)
-    line.exports_all = mode == "horovodrun" or launcher == "mpiexec.hydra"
+    line.exports_all = True if mode == "horovodrun" or launcher == "mpiexec.hydra" else None
+    if str(PurePosixPath(unwrapped[0].text).parent).rstrip(".") not in _IN_EVERY_PATH:
+        line.checks.append(
+            f"the launcher was {unwrapped[0].text}: here it is the {launcher} that the image's "
+            "PATH finds first; check that this is the same"
+        )
     rest = unwrapped[1:]
     while rest and rest[0].text.startswith("-") and rest[0].text != "--":
         width = _parse_option(rest, line)
@@ -191,6 +215,16 @@ def _launcher_in(text: str) -> tuple[list[Part], list[Text] | None]:
     return before, words
 
 
+def only_starts_sshd(words: Sequence[str]) -> bool:
+    """Whether a worker's own command does no more than the chart does: start sshd, or wait."""
+    is_shell = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS
+    try:
+        statements = read_statements(words[2] if is_shell else " ".join(words))
+    except ValueError:
+        return False
+    return all(_reason_to_leave_out(statement, {}) for statement in statements)
+
+
 def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None]) -> str:
     """Why the chart needs no such statement before the launcher; empty when it may need it."""
     if statement.compound or statement.redirects or statement.end in ("|", "|&", "&", "||"):
@@ -211,6 +245,9 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     hydra = line.mode == "mpirun" and name in {**_VARIABLES, **_NO_VARIABLES}
     if hydra:
         arguments = {**_VARIABLES, **_NO_VARIABLES}[name]
+        # -genv NAME=VALUE is -genv NAME VALUE.
+        if arguments == 2 and "=" in "".join(text.text for text in rest[1:2]):
+            arguments = 1
     elif name == "slots" and line.mode != "mpirun":
         arguments = 1
     elif not option or not _has(option, line.mode):
@@ -221,6 +258,12 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     if len(rest) < width or (has_value and arguments != 1):
         return 0
     words = [text.text for text in rest[:width]]
+    if (
+        line.mode == "mpirun"
+        and line.exports_all is None
+        and (name in _HYDRA or set(option.get("readBy", ("openmpi4",))) <= {"intel", "mpich"})
+    ):
+        line.exports_all = True
     unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
     value = value if has_value else "".join(words[1:2])
     if hydra or name == "x":
@@ -235,6 +278,8 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
         return width
     if unknown or not _add_numbers(name, chart_value, value, line):
         return 0
+    if name in _CHECKED:
+        line.checks.append(f"{' '.join(words)} {_CHECKED[name]}")
     if not reason:
         line.options += words
     new = "" if reason else "launch.options"
@@ -254,9 +299,10 @@ def _has(option: Mapping[str, Any], mode: str) -> bool:
 def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> bool:
     """Keep the numbers and hosts of an option that the chart sets; False for a wrong one."""
     if name in _PER_HOST or chart_value.startswith(("worker.number and", "launch.elastic.")):
-        if not value.isdecimal() or not 0 < len(value) < 8:
+        number = parse_count(value, _MOST)
+        if number is None:
+            line.problem = f"-{name} is {value}, and no whole number from 1 on"
             return False
-        number = int(value)
         if name in _PER_HOST:
             return set_once(line, "per_host", number)
         if not chart_value.startswith("launch.elastic."):
@@ -267,7 +313,11 @@ def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> 
         line.mode = "elastic"
         return set_once(line, "discovery", value)
     if name in ("host", "H", "hosts", "hostlist"):
-        return set_once(line, "hosts", read_hosts(value))
+        try:
+            return set_once(line, "hosts", read_hosts(value))
+        except ValueError as error:
+            line.problem = f"the host {error} of -{name} has no number of slots"
+            return False
     if chart_value == "worker.number":
         return set_once(line, "host_file", value)
     if name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
@@ -276,8 +326,10 @@ def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> 
 
 
 def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> int:
+    if name.endswith(("all", "none", "list")):
+        # Each of them says which variables of the launcher the ranks get.
+        line.exports_all = name.endswith("all")
     if name in _NO_VARIABLES:
-        line.exports_all = line.exports_all or name.endswith("all")
         line.parts.append(Part(tuple(words), "", _RANK_ENVIRONMENT))
         return len(words)
     if name in ("genvlist", "envlist"):
@@ -286,7 +338,8 @@ def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -
         variable, equals, content = value.partition("=")
         exports = [(variable, content if equals else None)]
     else:
-        exports = [(words[1], words[2])]
+        variable, _, content = words[1].partition("=")
+        exports = [(variable, words[2] if len(words) > 2 else content)]
     if not exports or not all(variable for variable, _ in exports):
         return 0
     for variable, given in exports:
@@ -372,8 +425,8 @@ def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
         raise SizeError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
     if ranks:
         return 1, ranks, (
-            f"the line names no hosts, so its {ranks} ranks ran on one: one worker of {ranks} "
-            "slots; for more nodes change worker.number and worker.slots"
+            f"the line names no hosts: one worker has all {ranks} slots; for more nodes change "
+            "worker.number and worker.slots"
         )  # fmt: skip
     if per_host:
         return 1, per_host, "the line names no hosts: set worker.number"

@@ -14,10 +14,10 @@ from typing import Any
 from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
-from hvdchart.migrate.ledger import Entry, Ledger
-from hvdchart.migrate.script import Script, script_tree
+from hvdchart.migrate.ledger import Entry, Ledger, leaves
+from hvdchart.migrate.script import read_script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, place_of, value_at
+from hvdchart.spec.paths import KeyPath, dotted, place_of, value_at
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, parse, shorten
 from hvdchart.text import join_names
 
@@ -71,6 +71,9 @@ _LOOKS = {
 _DOCUMENT = re.compile(r"^---(?=\s|$)|^\.\.\.\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
+_OPERATORS_OWN = re.compile(
+    r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)|volcano\.sh/[\w.-]+"
+)
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
@@ -89,9 +92,8 @@ def migrate(root: Node, schema: Mapping[str, Any]) -> Migration:
 
 def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
     """Migrate a typed command line, or a shell script with one. Raises SpecError."""
-    root, statements = script_tree(data, file)
-    ledger = Ledger(root, schema)
-    return _finish("command line", ledger, Script(ledger, statements).migrate())
+    script = read_script(data, file, schema)
+    return _finish("command line", script.ledger, script.migrate())
 
 
 def _job_reader(tree: Plain) -> tuple[str, Callable[[Ledger], tuple[str, str]]] | None:
@@ -115,8 +117,27 @@ def _migrate(given: Input, schema: Mapping[str, Any]) -> Migration:
     return _finish(name, ledger, ("", ""))
 
 
+def _check_labels(ledger: Ledger) -> None:
+    """Name values that select pods by labels which only the operator of the old job set."""
+    own = {
+        label
+        for path in leaves(ledger.values, ())
+        if len(path) > 2 and path[1] in ("podLabels", "podAnnotations")
+        for label in path[2:]
+    }
+    for path in leaves(ledger.values, ()):
+        text = " ".join(map(str, (*path, value_at(ledger.values, path))))
+        gone = [match[0] for match in _OPERATORS_OWN.finditer(text) if match[0] not in own]
+        if gone:
+            ledger.add_check(
+                f"{dotted(path[:2])} names what only the operator sets ({gone[0]}): the chart's "
+                "pods have the labels app.kubernetes.io/instance and app.kubernetes.io/component"
+            )
+
+
 def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
     name, namespace = names
+    _check_labels(ledger)
     release = _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[: RELEASE_NAME.longest].strip("-")
     if release[:1].isdigit():
         release = f"run-{release}"[: RELEASE_NAME.longest].rstrip("-")
@@ -167,15 +188,15 @@ def read_input(data: bytes, file: str) -> Input:
         parse(data, file)  # raises the error for a long file
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     _refuse_template(text, file)
-    parts = _split(text)
-    if not _DOCUMENT.search(text):
-        return Input(parse(data, file))
-    roots = [root for part in parts if (root := _parse(part, file)) is not None]
+    parts = _split(text) if _DOCUMENT.search(text) else [data.decode("utf-8", "surrogateescape")]
+    roots = [each for part in parts for each in _documents(part, file)]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if len(roots) == 1:
         return Input(roots[0])
+    if not roots:
+        raise SpecError(file, "", "the file has no documents with a value", _EXPECTED)
     if len(jobs) != 1:
-        contents = ", ".join(describe(root) for root in roots) or "no documents with a value"
+        contents = ", ".join(describe(root) for root in roots)
         expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
         raise SpecError(file, "", f"the file has {contents}", expected)
     return Input(jobs[0], tuple(describe(root) for root in roots if root is not jobs[0]))
@@ -198,15 +219,20 @@ def _split(text: str) -> list[str]:
     for mark in [*_DOCUMENT.finditer(text), None]:
         end = mark.start() if mark else len(text)
         part = text[start:end]
-        if _COMMENT.sub("", part).strip():
-            parts.append("\n" * text.count("\n", 0, start) + part)
+        parts.append("\n" * text.count("\n", 0, start) + part)
         start = mark.end() if mark else end
     return parts
 
 
-def _parse(part: str, file: str) -> Node | None:
-    root = parse(part.encode(), file)
-    return None if root.value is None else root
+def _documents(part: str, file: str) -> list[Node]:
+    """The value of a document, or the items of a List."""
+    if not _COMMENT.sub("", part).strip():
+        return []
+    root = parse(part.encode("utf-8", "surrogateescape"), file, yaml_1_1=True)
+    items = root.value.get("items") if isinstance(root.value, dict) else None
+    if items and isinstance(items.value, list) and root.plain.get("kind") == "List":
+        return items.value
+    return [] if root.value is None else [root]
 
 
 def _refuse_template(text: str, file: str) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hvdchart.migrate import launch, pod_spec
-from hvdchart.migrate.command_line import CommandLine
+from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import Plain
+from hvdchart.spec.yaml_tree import Plain, shorten
 from hvdchart.values.merge import without_nulls
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
@@ -224,12 +224,20 @@ def _carry_over_roles(
     pod_spec.carry_over_metadata(ledger, (*worker.owner, "template", "metadata"), "worker")
     pod_spec.carry_over_metadata(ledger, (*launcher.owner, "template", "metadata"), "master")
     pod_spec.carry_over_security(ledger, worker.pod, worker.container)
-    for path in (launcher.pod, launcher.container):
+    for path, same in ((launcher.pod, worker.pod), (launcher.container, worker.container)):
+        own = ledger.map_at(*path, "securityContext")
+        if own and own != ledger.map_at(*same, "securityContext"):
+            ledger.add_check(
+                "the launcher's securityContext is dropped: podSecurityContext and "
+                "securityContext are those of the workers, for all pods"
+            )
         ledger.drop((*path, "securityContext"), "the workers' security context is for all pods")
     volumes = pod_spec.Volumes(ledger)
     volumes.add((*worker.pod, "volumes"), (*worker.container, "volumeMounts"))
     volumes.add((*launcher.pod, "volumes"), (*launcher.container, "volumeMounts"))
     volumes.put(worker.owner)
+    pod_spec.carry_over_claims(ledger, launcher.pod, launcher.container, "master")
+    pod_spec.carry_over_claims(ledger, worker.pod, worker.container, "worker")
     ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
     _drop_without_equivalent(ledger, worker, launcher)
     return line
@@ -303,7 +311,8 @@ def _carry_over_command(
             "the launcher has no command, so the image's own ran; this chart runs a check of "
             "allreduce instead. Put the command into master.args"
         )
-    line.exports_all = line.exports_all or (exports_all and line.mode == "mpirun")
+    if exports_all and line.exports_all is None and line.mode == "mpirun":
+        line.exports_all = True
     won = launch.exported(ledger, old, line, variables)
     launch.carry_over_variables(ledger, {(*worker, "env"): ""}, ("worker", "env"), won)
     launch.carry_over_variables(ledger, {(*launcher, "env"): ""}, ("master", "env"), {})
@@ -311,8 +320,15 @@ def _carry_over_command(
 
 
 def _drop_without_equivalent(ledger: Ledger, worker: _Role, launcher: _Role) -> None:
+    own: list[str] = []
     for key in ("command", "args"):
+        own += [ledger.text_at(*item) for item in ledger.items_at(*worker.container, key)]
         ledger.drop((*worker.container, key), "the chart starts the workers' SSH server")
+    if not only_starts_sshd(own):
+        ledger.add_check(
+            f"the workers' own command is dropped ({shorten(' '.join(own))}): the chart starts the "
+            "SSH server alone; do the rest in the image, or with worker.initContainers"
+        )
     ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
     for role, group in ((worker, "worker"), (launcher, "master")):
         container = role.container

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
@@ -57,6 +57,8 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
     # Exports get their entries with the environment, which knows their values.
     for part in line.parts:
         ledger.add_part(old, " ".join(part.words), part.new, part.reason)
+    for check in line.checks:
+        ledger.add_check(check)
     if line.discovery:
         ledger.add_check(
             f"the host discovery script {line.discovery} is not used: the chart has its own, which "
@@ -184,13 +186,19 @@ def expand_references(
 
 
 def exported(
-    ledger: Ledger, old: KeyPath, line: CommandLine, launcher: Mapping[str, Variable]
+    ledger: Ledger,
+    old: KeyPath,
+    line: CommandLine,
+    launcher: Mapping[str, Variable],
+    told: Collection[str] = (),
 ) -> dict[str, Variable]:
     """The variables that the launcher at `old` gives to all ranks, with an entry for each option.
 
-    An export without a value has the value of the launcher's own variable.
+    An export without a value has the value of the launcher's own variable. A check names those
+    without any, except the ones that a check names already (`told`).
     """
     winning: dict[str, Variable] = dict(launcher) if line.exports_all else {}
+    unset: list[str] = []
     for given, name, value in line.exports:
         # The value may be a secret.
         option = f"{given} {name}" if value is None else f"{given} {name}=..."
@@ -201,8 +209,19 @@ def exported(
             winning[name] = launcher[name]
         else:
             ledger.add_part(old, option, "", "every rank has its worker's environment")
+            unset += [name] if name not in (*told, "PATH", "LD_LIBRARY_PATH", "HOME") else []
             continue
         ledger.add_part(old, option, "worker.env", "every rank has its worker's environment")
+    if unset:
+        ledger.add_check(
+            f"the launcher gives {', '.join(unset)} to all ranks, and the file has no value: set "
+            "worker.env if the image does not set it"
+        )
+    if "value" in winning.get("PATH", {}):
+        ledger.add_check(
+            f"PATH in worker.env is {winning['PATH']['value']} as it is written: it replaces the "
+            "image's own PATH, also for the chart's programs"
+        )
     for name, entry in winning.items():
         unknown = [
             match[1]

@@ -54,19 +54,24 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
             ledger.drop((*pod, key), "false is the default")
         else:
             _carry_over_for_all(ledger, pod, key)
-    if ledger.has((*pod, "serviceAccountName")):
-        name = ledger.text_at(*pod, "serviceAccountName")
-        path = (*pod, "serviceAccountName")
-        if group == "worker":
+    # kubectl sets both to the same name, of which the first one counts.
+    name = ledger.text_at(*pod, "serviceAccountName") or ledger.text_at(*pod, "serviceAccount")
+    for key in ("serviceAccountName", "serviceAccount"):
+        path = (*pod, key)
+        if group == "worker" and ledger.text_at(*path) == name:
             ledger.carry_over(path, ("worker", "serviceAccount", "name"), "it has to exist")
-            ledger.add_check(
-                f"the workers have the service account {name}, which has to exist, without a "
-                "token: see worker.automountServiceAccountToken"
-            )
         else:
-            reason = "the chart makes the master's; for another one set serviceAccount"
-            ledger.drop(path, reason)
-    ledger.drop((*pod, "serviceAccount"), "an old name of serviceAccountName")
+            ledger.drop(path, "the chart makes the master's; for another one set serviceAccount")
+    if name and group == "worker":
+        ledger.add_check(
+            f"the workers have the service account {name}, which has to exist, without a "
+            "token: see worker.automountServiceAccountToken"
+        )
+    elif name:
+        ledger.add_check(
+            f"the launcher had the service account {name}: the chart makes one that may do what "
+            "the master needs; for another one set serviceAccount"
+        )
     ledger.drop((*pod, "restartPolicy"), "the chart's StatefulSet and Job set it")
 
 
@@ -102,6 +107,25 @@ def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
     )
 
 
+def carry_over_claims(ledger: Ledger, pod: KeyPath, container: KeyPath, group: str) -> None:
+    """The pod's claims of devices, without which no container may ask for them."""
+    claims = (*pod, "resourceClaims")
+    ledger.carry_over(claims, (group, "podSpec", "resourceClaims"))
+    known = {ledger.text_at(*claim, "name") for claim in ledger.items_at(*claims)}
+    for asked in ledger.items_at(*container, "resources", "claims"):
+        if (name := ledger.text_at(*asked, "name")) not in known:
+            problem = f"no resourceClaims of the pod is called {name}"
+            raise ledger.error(asked, problem, "a claim of the pod with this name")
+
+
+def drop_privileged(ledger: Ledger, path: KeyPath) -> None:
+    """Pods of the chart are not privileged."""
+    if ledger.is_true(*path):
+        ledger.drop(path, NOT_PRIVILEGED)
+        ledger.add_check(f"{path[-1]} is {NOT_PRIVILEGED}")
+    ledger.drop(path, "false is the default")
+
+
 def carry_over_metadata(ledger: Ledger, metadata: KeyPath, group: str) -> None:
     """Labels and annotations of a pod template."""
     for key, new in (("labels", "podLabels"), ("annotations", "podAnnotations")):
@@ -114,8 +138,8 @@ def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> Non
     old = (*container, "securityContext")
     for key in ledger.map_at(*old):
         path = (*old, key)
-        if key == "privileged" and ledger.is_true(*path):
-            ledger.drop(path, NOT_PRIVILEGED)
+        if key == "privileged":
+            drop_privileged(ledger, path)
         elif key in _IDENTITY:
             ledger.carry_over(path, ("podSecurityContext", key), "set for the pod")
         elif key != "capabilities":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate import shell
@@ -35,12 +36,15 @@ _NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep",
 _OTHER_LAUNCHERS = frozenset(("srun", "jsrun", "aprun", "torchrun", "deepspeed", "mpirun_rsh",
                               "ddlrun", "ibrun", "prun", "numactl", "taskset"))  # fmt: skip
 _STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker run)\b")
+# A line for Slurm, PBS, LSF or Grid Engine, and what Slurm's say of nodes and tasks.
+_BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]+(.*)$", re.MULTILINE)
+_SLURM = re.compile(r"(?:--(nodes|ntasks|ntasks-per-node)[= ]|-([Nn]) ?)([0-9]{1,7})(?=\s|$)")
 # Variables that a launcher reads itself.
 _LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
 
 
-def script_tree(data: bytes, file: str) -> tuple[Node, list[tuple[KeyPath, shell.Statement]]]:
-    """The script as a map of its lines, and its statements with their paths in that map."""
+def read_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Script:
+    """The script, whose ledger has a map of its lines. Raises SpecError."""
     if len(data) > MAX_BYTES:
         raise SpecError(file, "", "the file is too long", f"at most {MAX_BYTES} bytes")
     try:
@@ -61,18 +65,27 @@ def script_tree(data: bytes, file: str) -> tuple[Node, list[tuple[KeyPath, shell
             name = f"line {statement.line}, part {part}"
         nodes[name] = Node(Place(file, statement.line, 1), statement.raw, statement.raw)
         paths.append(((name,), statement))
-    return Node(Place(file), nodes), paths
+    batch = []
+    for match in _BATCH.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        nodes[f"line {line}"] = Node(Place(file, line, 1), match[0], match[0])
+        batch.append(((f"line {line}",), match[1].strip()))
+    return Script(Ledger(Node(Place(file), nodes), schema), paths, batch)
 
 
 class Script:
-    """The statements of a script, one after the other."""
+    """The statements of a script, one after the other, and its lines for a batch system."""
 
     def __init__(
-        self, ledger: Ledger, statements: Sequence[tuple[KeyPath, shell.Statement]]
+        self,
+        ledger: Ledger,
+        statements: Sequence[tuple[KeyPath, shell.Statement]],
+        batch: Sequence[tuple[KeyPath, str]],
     ) -> None:
         self.ledger = ledger
         self.statements = statements
         self.variables: dict[str, str | None] = {}
+        self.batch = batch
         self.exported: set[str] = set()
         # Variables whose unknown value a check names already.
         self.unknown: set[str] = set()
@@ -81,6 +94,13 @@ class Script:
 
     def migrate(self) -> tuple[str, str]:
         """Fill in the values and entries; returns the names of release and namespace."""
+        for path, _ in self.batch:
+            self.ledger.drop(path, "a line for a batch system")
+        if self.batch:
+            self.ledger.add_check(
+                f"the lines for a batch system are dropped ({', '.join(t for _, t in self.batch)})"
+                ": worker.number, worker.slots and worker.resources say what a run gets"
+            )
         doubts = shell.find_conditional([statement for _, statement in self.statements])
         for (path, statement), is_doubtful in zip(self.statements, doubts, strict=True):
             known, has_launched = dict(self.variables), self.launch is not None
@@ -216,9 +236,15 @@ class Script:
         if line.mode == "custom":
             unknown = next((text.unknown for text in texts if text.unknown), "")
             problem = f"only a shell knows {unknown}" if unknown else line.custom_reason
-            expected = f"{unknown.lstrip('$')}=VALUE in a line above" if unknown else EXPECTED
+            expected = EXPECTED
+            if unknown:
+                named = re.match(r"\$\{?([A-Za-z_]\w*)", unknown)
+                expected = (
+                    f"{named[1]}=VALUE in a line above" if named else "its value in its place"
+                )
             raise ledger.error(path, problem, expected)
         carry_over_line(ledger, path, line)
+        self._take_batch_size(line)
         try:
             number, slots, check = workers_and_slots(line)
         except SizeError as error:
@@ -233,6 +259,16 @@ class Script:
         check_elastic(ledger, line, number, slots, path)
         self._carry_over_resources(path, docker, slots)
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
+
+    def _take_batch_size(self, line: CommandLine) -> None:
+        """Nodes and tasks of the lines for Slurm, where the launcher's line has none."""
+        found = _SLURM.findall(" ".join(text for _, text in self.batch))
+        given = {long or {"N": "nodes", "n": "ntasks"}[short]: int(n) for long, short, n in found}
+        nodes, each = given.get("nodes"), given.get("ntasks-per-node")
+        if not line.hosts and not line.host_file and (nodes or given.get("ntasks")):
+            line.ranks = line.ranks or given.get("ntasks") or (nodes or 1) * (each or 1)
+            if line.per_host is None and nodes and line.ranks % nodes == 0:
+                line.per_host = line.ranks // nodes
 
     def _defaults(self, path: KeyPath) -> list[tuple[str, str]]:
         """The variables of a line whose default counts, as in ${NAME:-default}."""
@@ -274,7 +310,7 @@ class Script:
             if self.variables.get(name, "") is None:
                 ledger.add_check(f"only a shell knows the value of {name}: set it in worker.env if "
                                  "the ranks need it")  # fmt: skip
-        won = exported(ledger, path, line, own)
+        won = exported(ledger, path, line, own, told=self.exported)
         for name in won:
             if name in given and given[name] != won[name]:
                 reason = "the launcher sets it for all ranks, which wins as before"

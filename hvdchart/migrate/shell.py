@@ -22,7 +22,7 @@ _COMPOUND = frozenset((
     "select", "function", "{", "}", "(", ")", "[[", "((", "!", "coproc",
 ))  # fmt: skip
 NAME = re.compile(r"[A-Za-z_]\w*")
-_DEFAULT = re.compile(r"([A-Za-z_]\w*)(?::?-([^${}`\"']*))?")
+_DEFAULT = re.compile(r"([A-Za-z_]\w*|[0-9]+)(?::?-([^${}`\"']*))?")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _REDIRECT = re.compile(r"(?:[0-9]*|&)(?:>>|>\||>&|<&|<>|<<<|<<-?|>|<)")
 _ESCAPED = ("\\", '"', "$", "`", "\n")

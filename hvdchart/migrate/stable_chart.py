@@ -6,8 +6,6 @@ keys mean what the templates of these charts made of them, which differs from th
 
 from __future__ import annotations
 
-import math
-
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine
 from hvdchart.migrate.ledger import Ledger, NewPath
@@ -144,8 +142,8 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
     elif slots > 1:
         ledger.put(("worker", "slots"), slots, (head, "args"))
     reason = ""
-    if line.ranks is not None and line.ranks > number * slots:
-        number = math.ceil(line.ranks / slots)
+    if line.ranks is not None and number * slots < line.ranks <= (number + 1) * slots:
+        number += 1
         reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)
@@ -180,9 +178,7 @@ def _carry_over_pods(ledger: Ledger, head: str) -> None:
         ledger.carry_over((key,), ("worker", key), reason)
     _carry_over_ignored(ledger, head)
     for part in (head, "worker"):
-        privileged = ledger.is_true(part, "privileged")
-        reason = pod_spec.NOT_PRIVILEGED if privileged else "false is the default"
-        ledger.drop((part, "privileged"), reason)
+        pod_spec.drop_privileged(ledger, (part, "privileged"))
 
 
 def _carry_over_ignored(ledger: Ledger, head: str) -> None:

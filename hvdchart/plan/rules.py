@@ -227,4 +227,6 @@ def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
         return "none", Reason(why, _OURS)
     if any(group.gpus for group in groups):
         return "none", Reason("GPU ranks are not bound to cores", _OURS)
+    if any((group.numa_per_socket or 1) > 1 for group in groups):
+        return "core", Reason("bind each rank to cores of its own", _INTEL)
     return "core", Reason("bind each rank to the cores of its socket", _INTEL)

@@ -38,8 +38,9 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> I
                 "and GPU ranks have none; run CPU and GPU nodes as two jobs, or give "
                 "tuning.binding if all groups have coresPerSocket"
             )
-    shared = any(group.group.shared for group in groups)
-    if unbound and gpus == {False} and not shared:
+    # Where there are more ranks than cores, the group's own warning says so.
+    other = any(g.group.shared or 0 < topology.cores(g.group) < g.slots for g in groups)
+    if unbound and gpus == {False} and not other:
         yield "ranks are not bound to cores: give all groups the same number of ranks per socket"
     if launching.binding.to == "socket":
         yield (
@@ -50,6 +51,11 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> I
         yield (
             "rdma locks memory: allow that in the nodes' container runtime (LimitMEMLOCK), or run "
             "as root with values.worker.capabilities: [IPC_LOCK]"
+        )
+    if all(topology.without_spot(group.group) != group.group for group in groups):
+        yield (
+            "all groups are on nodes that are taken away: the master goes elsewhere, because it "
+            "does not tolerate them; to run it there, too, set values.master.tolerations"
         )
     yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
     yield from _overrides(spec)
@@ -90,10 +96,18 @@ def _group(plan: GroupPlan) -> Iterator[str]:
         )
     yield from _numa(plan)
     cores = topology.cores(group)
+    if cores and plan.slots > cores:
+        remedy = "check coresPerSocket" if group.gpus else "lower tuning.slots"
+        yield (
+            f"{plan.slots} ranks on {pluralize(cores, 'core')}: ranks that share a core wait for "
+            f"each other; {remedy}"
+        )
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
         given = plan.env.get(name, "")
-        if cores and given.isdecimal() and (threads := int(given) * plan.slots) > cores:
+        threads = int(given) * plan.slots if given.isdecimal() and int(given) > 1 else 0
+        if cores and threads > cores:
             yield f"{name} starts {threads} threads on {cores} cores; lower it"
+    yield from _gpus(plan)
     node = topology.node_cpu(group)
     if node and plan.cpu is not None and plan.cpu > node:
         yield (
@@ -119,6 +133,22 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
             "reserved.cpu to the number of CPUs in its reservedSystemCPUs, or else to the sum of "
             "its kubeReserved and systemReserved"
+        )
+
+
+def _gpus(plan: GroupPlan) -> Iterator[str]:
+    group = plan.group
+    if group.gpu_resource.startswith("nvidia.com/mig-") and plan.slots > 1 and group.gpus:
+        yield topology.MIG
+    if group.gpu_resource.endswith(".shared") and plan.slots > 1 and group.gpus:
+        yield "shared GPUs: shares of one GPU do not speed up training"
+    sizes = {"coresPerSocket": plan.cpu, "memory": plan.memory}
+    missing = [name for name, size in sizes.items() if size is None]
+    if group.gpus and missing:
+        yield (
+            f"the spec does not give {' and '.join(missing)}: workers "
+            f"{'request neither' if missing[1:] else 'do not request it'}, so other pods may take "
+            "what their ranks need, and the kubelet evicts them first"
         )
 
 

@@ -16,14 +16,17 @@ from urllib.parse import urlencode
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from hvd_pods.common.hostile import one_line
 from hvdchart import __version__
 from hvdchart.errors import ClusterError
 from hvdchart.run.kubeconfig import Connection, Credentials, find_connection
-from hvdchart.run.proxy import proxy_manager
+from hvdchart.run.proxy import proxy_manager, without_password
 from hvdchart.run.release import Object
 
 # How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
 TIMEOUT_SECONDS = 30
+# Characters of the API server's reason to refuse a request.
+_LONGEST = 2000
 
 
 class RefusedError(ClusterError):
@@ -72,8 +75,9 @@ class Api:
 
     def list(self, what: str, path: str, labels: str = "") -> list[Object]:
         """Read the objects of a list that match a label selector."""
-        items: list[Object] = self.get(what, path, {"labelSelector": labels})["items"]
-        return items
+        answer = self.get(what, path, {"labelSelector": labels})
+        with _wrap_errors(what):
+            return [_object(item) for item in answer["items"] or ()]
 
     def create(self, what: str, path: str, body: Object) -> Object:
         """Create an object."""
@@ -100,11 +104,11 @@ class Api:
         for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
             with _wrap_errors(what):
                 event = json.loads(line)
-            if event["type"] == "ERROR":
-                status = event["object"]
-                code = int(status.get("code", 0))
-                raise RefusedError(f"cannot {what}: {_reason(code, status.get('message'))}", code)
-            yield event["type"], event["object"]
+                kind, changed = event["type"], _object(event["object"])
+            if kind == "ERROR":
+                code = int(changed.get("code", 0))
+                raise RefusedError(f"cannot {what}: {_reason(code, changed.get('message'))}", code)
+            yield kind, changed
 
     def lines(
         self, what: str, path: str, query: dict[str, str], read_seconds: int | None = None
@@ -141,8 +145,10 @@ class Api:
             headers["Content-Type"], headers["Accept"] = form, "application/json"
             content = None if body is None else json.dumps(body)
             return self._pool.request(
-                *(method, url, content), headers=headers, timeout=timeout, preload_content=False
-            )
+                *(method, url, content), headers=headers, timeout=timeout, preload_content=False,
+                # No API server redirects: the other one would not be that of the kubeconfig.
+                redirect=False,
+            )  # fmt: skip
 
         with _wrap_errors(what):
             response = ask()
@@ -152,7 +158,7 @@ class Api:
             if not 200 <= response.status <= 299:
                 try:
                     message = json.loads(response.read())["message"]
-                except (TypeError, ValueError, KeyError):
+                except (TypeError, ValueError, KeyError, RecursionError):
                     message = response.reason
                 reason = _reason(response.status, message)
                 raise RefusedError(f"cannot {what}: {reason}", response.status)
@@ -185,15 +191,21 @@ def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext | N
                 # Without a password, OpenSSL would ask for that of an encrypted key.
                 context.load_cert_chain(file.name, password="")
     except (ssl.SSLError, ValueError) as error:
+        server = without_password(connection.server)
         raise ClusterError(
-            f"the kubeconfig's certificates for {connection.server} cannot be used: {error}"
+            f"the kubeconfig's certificates for {server} cannot be used: {error}"
         ) from error
     return context
 
 
 def _parse(what: str, response: urllib3.BaseHTTPResponse) -> Object:
     with _wrap_errors(what):
-        answer: Object = json.loads(response.read())
+        return _object(json.loads(response.read()))
+
+
+def _object(answer: Any) -> Object:
+    if not isinstance(answer, dict):
+        raise TypeError(str(answer)[:80])
     return answer
 
 
@@ -205,11 +217,13 @@ def _wrap_errors(what: str) -> Iterator[None]:
         # The reason is what remains of several attempts.
         reason = getattr(error, "reason", None) or error
         raise ClusterError(f"cannot {what}: the API server does not answer: {reason}") from error
-    except ValueError as error:
-        raise ClusterError(f"cannot {what}: the answer is not Kubernetes' own: {error}") from error
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        reason = one_line(str(error))
+        raise ClusterError(f"cannot {what}: the answer is not Kubernetes' own: {reason}") from error
 
 
 def _reason(status: int, message: Any) -> str:
+    message = one_line(str(message), _LONGEST)
     if status == 401:
         return (
             f"the API server does not accept your credentials ({message}); renew those in the "

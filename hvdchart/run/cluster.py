@@ -16,14 +16,22 @@ from hvdchart.run.release import (
     Release,
     event_order,
     is_about,
+    lacks_image,
     record_name,
     selector,
 )
 
 # How long a pod of `run_pod` may take to end: its image may have to be pulled first.
 POD_SECONDS = 600
-# The part of the API that has each kind of object.
-_GROUPS = {"jobs": "apis/batch/v1", "statefulsets": "apis/apps/v1"}
+# The part of the API that has each kind of object that the chart creates.
+_GROUPS = {
+    "jobs": "apis/batch/v1", "statefulsets": "apis/apps/v1", "deployments": "apis/apps/v1",
+    "configmaps": "api/v1", "secrets": "api/v1", "services": "api/v1", "serviceaccounts": "api/v1",
+    "roles": "apis/rbac.authorization.k8s.io/v1",
+    "rolebindings": "apis/rbac.authorization.k8s.io/v1",
+    "networkpolicies": "apis/networking.k8s.io/v1",
+    "poddisruptionbudgets": "apis/policy/v1",
+}  # fmt: skip
 
 
 class Cluster:
@@ -53,16 +61,7 @@ class Cluster:
             if error.status == 403:
                 return False
             raise
-        # Nodes have docker.io/library/resnet:1 for resnet:1.
-        ending = f"/{reference}"
-        return bool(nodes) and all(
-            any(
-                f"/{name}".endswith(ending)
-                for image in node["status"].get("images") or []
-                for name in image.get("names") or []
-            )
-            for node in nodes
-        )
+        return bool(nodes) and not any(lacks_image(node, reference) for node in nodes)
 
     def all_pods(self) -> list[Object]:
         """The pods of all namespaces."""
@@ -108,10 +107,8 @@ class Cluster:
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
-        name = record_name(release)
-        what = f"read configmap {name} in namespace {self.namespace}"
         try:
-            record = self._api.get(what, self._path("configmaps", name))
+            record = self.config_map(record_name(release))
         except RefusedError as error:
             if error.status == 404:
                 return {}
@@ -119,14 +116,10 @@ class Cluster:
         data: dict[str, str] = record.get("data") or {}
         return data
 
-    def code(self, release: str) -> Object | None:
-        """The newest ConfigMap with the release's own code; None without code."""
-        items = [
-            item
-            for item in self._list("configmaps", selector(release))
-            if "-code-" in item["metadata"]["name"]
-        ]
-        return max(items, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
+    def config_map(self, name: str) -> Object:
+        """A ConfigMap. Raises RefusedError when there is none."""
+        what = f"read configmap {name} in namespace {self.namespace}"
+        return self._api.get(what, self._path("configmaps", name))
 
     def events(self, release: str) -> list[Object]:
         """The events of a release's objects, oldest first."""
@@ -189,6 +182,33 @@ class Cluster:
             name = job["metadata"]["name"]
             what = f"suspend job {name} in namespace {self.namespace}"
             self._api.merge_patch(what, self._path("jobs", name), {"spec": {"suspend": True}})
+
+    def delete_rest(self, release: str) -> bool:
+        """Delete what Helm has created for a release and not deleted; whether there was any.
+
+        Kinds of objects that a person may not list are left out.
+        """
+        found = False
+        for kind in _GROUPS:
+            try:
+                items = self._list(kind, selector(release))
+            except RefusedError as error:
+                if error.status not in (403, 404):
+                    raise
+                continue
+            for metadata in (item["metadata"] for item in items):
+                notes = metadata.get("annotations") or {}
+                is_own = notes.get("meta.helm.sh/release-name") == release
+                if not is_own or notes.get("helm.sh/resource-policy") == "keep":
+                    continue
+                if "deletionTimestamp" not in metadata:
+                    found = True
+                    name = metadata["name"]
+                    # Pods of a Job would stay otherwise.
+                    query = {"propagationPolicy": "Background"}
+                    what = f"delete {kind} {name} in namespace {self.namespace}"
+                    self._api.delete(what, self._path(kind, name), query)
+        return found
 
     def scale(self, stateful_set: str, number: int) -> None:
         """Set the number of a StatefulSet's pods."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.helm import Helm, release_values, upgrade
+from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
 from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Object, Release
-from hvdchart.run.status import newest_job, run_status
+from hvdchart.run.status import Status, newest_job, run_status
 
 
 def present_release(cluster: Cluster, name: str) -> Release:
@@ -25,10 +25,34 @@ def present_release(cluster: Cluster, name: str) -> Release:
     return release
 
 
-def stop(cluster: Cluster, name: str, helm: Helm) -> None:
-    """End the pods of master and workers; the release, its Job and its volumes stay."""
-    present_release(cluster, name)
-    _change(cluster, name, helm, {"master": {"suspend": True}})
+def stop(cluster: Cluster, name: str, helm: Helm) -> Status:
+    """End the pods of master and workers; the release, its Job and its volumes stay.
+
+    Returns the status before. Of a run that has ended, only the workers that it has left end.
+    """
+    release = present_release(cluster, name)
+    before = run_status(release)
+    if not before.over:
+        _change(cluster, name, helm, {"master": {"suspend": True}})
+    elif before.workers_left:
+        for stateful_set in release.stateful_sets:
+            cluster.scale(str(stateful_set["metadata"]["name"]), 0)
+    return before
+
+
+def remove(cluster: Cluster, name: str, helm: Helm) -> None:
+    """Uninstall a release, and wait until its objects are deleted.
+
+    What Helm does not know any more goes, too: an upgrade that was interrupted leaves objects that
+    its last revision does not have. Raises NoRunError where there is nothing, and HelmError.
+    """
+    missing = None
+    try:
+        undeploy(name, cluster.namespace, helm)
+    except NoRunError as error:
+        missing = error
+    if not cluster.delete_rest(name) and missing:
+        raise missing
 
 
 def restart(cluster: Cluster, name: str, helm: Helm) -> int:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from hvdchart.errors import ClusterError, RunFailedError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.control import present_release
-from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
+from hvdchart.run.control import present_release, remove
+from hvdchart.run.helm import Helm, release_values, upgrade
 from hvdchart.run.phases import TRAINING, phase_of
 from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Object, Release
@@ -49,7 +49,7 @@ def debug_pods(
     if cluster.release(copy).exists:
         raise ClusterError(
             f"{copy} exists already, from another `hvdchart debug {name}`: end that, or run "
-            f"hvdchart undeploy {copy}"
+            f"hvdchart undeploy {copy} -n {cluster.namespace}"
         )
     values = debug_values(release_values(name, cluster.namespace, helm))
     try:
@@ -58,7 +58,7 @@ def debug_pods(
     finally:
         # There is no release when Helm was refused: that is the error to report.
         with contextlib.suppress(ClusterError):
-            undeploy(copy, cluster.namespace, helm)
+            remove(cluster, copy, helm)
 
 
 def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,8 +26,10 @@ T = TypeVar("T")
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 _SECRET = re.compile(r"(?m)^kind: Secret$")
-# Seconds that an interrupted Helm has to write that its release has failed.
-_GRACE = 5
+# A value of a ConfigMap's binaryData.
+_ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
+# Seconds that Helm has to end after an interrupt; then it is asked to, and has them again.
+_GRACE = 10
 
 
 class _FailedError(Exception):
@@ -233,6 +236,16 @@ def _result(command: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("pyhelm3 waits for something other than Helm")
 
 
+def without_archives(manifest: str) -> str:
+    """Manifests with the size and a digest in the place of each long text in base64."""
+
+    def describe(match: re.Match[str]) -> str:
+        digest = hashlib.sha256(match[2].encode()).hexdigest()[:12]
+        return f"{match[1]}({len(match[2])} characters of base64, sha256 {digest})"
+
+    return _ARCHIVE.sub(describe, manifest)
+
+
 def _public(manifest: str) -> str:
     """Manifests without Secrets, each after its mark."""
     documents = [part.strip() for part in re.split(r"(?m)^---\s*$", manifest)]
@@ -243,8 +256,8 @@ def _public(manifest: str) -> str:
 def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
     """Run a program to its end; its exit code, output and errors.
 
-    An interrupt is passed on, and Helm has time to write that its release has failed: otherwise
-    the next command would find an operation in progress.
+    Ctrl-C does not reach it: a Helm that is interrupted leaves objects of both revisions, and no
+    revision that has all of them. It has time to end; the next Ctrl-C asks it to end at once.
     """
     if shutil.which(command[0]) is None:
         raise HelmError(
@@ -252,15 +265,16 @@ def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
             "PATH"
         )
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:  # fmt: skip
         try:
             output, errors = process.communicate(values or b"")
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            for end in (lambda: None, process.terminate, process.kill):
+                end()
+                with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+                    process.communicate(timeout=_GRACE)
+                    break
             raise
     return process.returncode, output, errors.decode(errors="replace")

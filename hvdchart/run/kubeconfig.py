@@ -19,6 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.exec_credential import UnusableError, run_program
+from hvdchart.run.proxy import without_password
 
 # What Kubernetes mounts into the pods of a service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -78,8 +79,11 @@ def _usable(setting: str) -> Iterator[None]:
     try:
         yield
     # ValueError: a certificate that is no text.
-    except (UnusableError, OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
+    except (UnusableError, OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        # The whole text of an error of YAML quotes the line, which may have a password.
+        text = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else str(error)
+        reason = " ".join(text.split())
         raise ClusterError(
             f"the kubeconfig {setting} cannot be used: {reason}; correct it, or set KUBECONFIG to "
             "another file"
@@ -150,7 +154,8 @@ class _Kubeconfig:
         user = _text(chosen, "user")
         server = _text(cluster, "server").rstrip("/")
         if not server.startswith(("http://", "https://")):
-            raise UnusableError(f"the cluster's server is {server!r}, which is not a URL")
+            shown = without_password(server)
+            raise UnusableError(f"the cluster's server is {shown!r}, which is not a URL")
         authorities = _content(cluster, "certificate-authority", folder)
 
         def log_in() -> Credentials:
@@ -205,7 +210,8 @@ class _Kubeconfig:
 def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str | None):
-        raise UnusableError(f"{key} is {value!r}, which is not text")
+        # Without the value, which may be a password.
+        raise UnusableError(f"{key} is no text, but of type {type(value).__name__}: quote it")
     return value or ""
 
 

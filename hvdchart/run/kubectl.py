@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hvd_pods.common.hostile import one_line
 from hvdchart.errors import ClusterError
 
 # The line in which `port-forward` prints the port that it listens on.
@@ -58,6 +59,20 @@ class Kubectl:
             raise ClusterError(f"cannot run {command[0]} in pod {pod}: {reason}")
         return done.stdout
 
+    def read_first(
+        self, sources: Sequence[tuple[str, str]], command: Sequence[str]
+    ) -> tuple[str, bytes]:
+        """The first pod of some pods and their containers in which a command succeeds, and what it
+        prints. Raises ClusterError, with the reason of the first pod, when it fails in all.
+        """
+        problems = []
+        for pod, container in sources:
+            try:
+                return pod, self.read(pod, container, command)
+            except ClusterError as error:
+                problems.append(error)
+        raise problems[0]
+
     def forward(self, service: str, port: int, local_port: int) -> Forwarding:
         """Make a Service's port one of this machine; 0 takes any that is free."""
         ports = f"{local_port or ''}:{port}"
@@ -89,6 +104,8 @@ class Forwarding:
     def wait(self) -> str:
         """Wait for the end; returns why it ended."""
         try:
-            return " ".join(self.process.communicate()[1].split())
+            # Before it, kubectl dumps its own errors for each connection.
+            last = self.process.communicate()[1].strip().rpartition("\n")[2]
+            return one_line(last, 300) or f"kubectl's exit code is {self.process.returncode}"
         finally:
             self.process.kill()

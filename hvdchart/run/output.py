@@ -32,9 +32,27 @@ def running_pod(release: Release, target: str) -> Object:
     )
 
 
-def timeline_source(release: Release) -> tuple[str, str, str]:
-    """A running pod that has the timeline, its container, and the timeline's path in it.
+def code_source(release: Release) -> str:
+    """The ConfigMap with the code that the newest run mounts; raises ClusterError without one.
 
+    Others may have the release's labels, too.
+    """
+    job = newest_job(release)
+    if job is None:
+        raise ClusterError(
+            f"the Job of run {release.name} is gone, which names its code; `helm get values "
+            f"{release.name}` has it as it was deployed"
+        )
+    for volume in job["spec"]["template"]["spec"].get("volumes") or []:
+        if volume.get("name") == "code":
+            return str(volume["configMap"]["name"])
+    raise ClusterError(f"run {release.name} has no code of its own: its image has it")
+
+
+def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
+    """The timeline's path, and the running pods that may have it, each with its container.
+
+    Rank 0 writes it, so that its pod comes first: the folder need not be a volume of all pods.
     Raises ClusterError when the run writes none, or no pod runs that mounts it.
     """
     path = next(filter(None, map(_timeline_path, release.stateful_sets)), None)
@@ -42,13 +60,18 @@ def timeline_source(release: Release) -> tuple[str, str, str]:
         raise ClusterError(
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
-    for pod in release.pods:
+    job = newest_job(release)
+    first = pod_of(run_of(job), "0", release.record) if job else ""
+    found = []
+    for pod in sorted(release.pods, key=lambda pod: pod["metadata"]["name"] != first):
         containers = pod["spec"].get("containers") or []
         if pod["status"].get("phase") != "Running" or not containers:
             continue
         mounts = [mount["mountPath"] for mount in containers[0].get("volumeMounts") or []]
         if any(path.startswith(f"{mount.rstrip('/')}/") for mount in mounts):
-            return pod["metadata"]["name"], containers[0]["name"], path
+            found.append((str(pod["metadata"]["name"]), str(containers[0]["name"])))
+    if found:
+        return path, found
     raise ClusterError(
         f"no pod of run {release.name} runs that has {path}: read it from the volume, or set "
         "tensorboard.enabled, whose pod stays after the run"

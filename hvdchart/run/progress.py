@@ -6,12 +6,15 @@ The chart's hvd_pods/master/reported_progress.py writes it; docs/chart-watching.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from hvd_pods.common.hostile import one_line
+
+# Larger numbers are no steps, seconds or losses; and nan, a text, is the longest loss.
+_LARGEST, _LONGEST_LOSS = 10**15, 20
 # Seconds without a step after which the time since the last step is shown.
 _LATE = 60
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -49,18 +52,21 @@ class Progress:
 def read_progress(record: Mapping[str, str]) -> Progress | None:
     """The progress in a release's record; None if it is missing or not understood."""
     try:
-        content: dict[str, Any] = json.loads(record.get("progress") or "{}")
-        step, loss = int(content["step"]), content.get("loss")
-        return Progress(
-            step,
-            _number(content, "steps", int),
-            loss if isinstance(loss, str) else _number(content, "loss", float),
-            _number(content, "imagesPerSecond", float),
-            _number(content, "secondsLeft", int),
-            _idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
-        )
-    except (ValueError, TypeError, KeyError, OverflowError):
+        content = json.loads(record.get("progress") or "{}")
+    except (ValueError, RecursionError):
         return None
+    step = _whole(content, "step") if isinstance(content, dict) else None
+    if step is None:
+        return None
+    loss = content.get("loss")
+    return Progress(
+        step,
+        _whole(content, "steps"),
+        one_line(loss, _LONGEST_LOSS) if isinstance(loss, str) else _number(content, "loss"),
+        _number(content, "imagesPerSecond"),
+        _whole(content, "secondsLeft"),
+        _idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
+    )
 
 
 def duration(seconds: float) -> str:
@@ -78,15 +84,22 @@ def _three_digits(number: float) -> str:
     return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def _number(content: Mapping[str, Any], name: str, kind: type[int] | type[float]) -> Any:
+def _number(content: Mapping[str, Any], name: str) -> float | None:
     value = content.get(name)
-    return None if value is None or not math.isfinite(float(value)) else kind(value)
+    is_number = isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
+    return float(value) if is_number else None
+
+
+def _whole(content: Mapping[str, Any], name: str) -> int | None:
+    number = _number(content, name)
+    return None if number is None else int(number)
 
 
 def _idle_seconds(renewed: str, time: str) -> int:
     """How long before the renewal of the record the step was made. One clock wrote both."""
     try:
         passed = datetime.fromisoformat(renewed) - datetime.fromisoformat(time)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
+        # Who may edit ConfigMaps can write anything there.
         return 0
     return max(0, int(passed.total_seconds()))

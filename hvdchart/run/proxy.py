@@ -27,7 +27,17 @@ def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManage
             return SOCKSProxyManager(chosen, **options)
         return urllib3.ProxyManager(chosen, **options)
     except (ValueError, ImportError, urllib3.exceptions.HTTPError) as error:
-        raise ClusterError(f"the proxy {chosen} cannot be used: {error}") from error
+        secret = chosen.rpartition("@")[0].rpartition("://")[2]
+        reason = str(error).replace(secret, "...") if secret else error
+        raise ClusterError(
+            f"the proxy {without_password(chosen)} cannot be used: {reason}"
+        ) from None
+
+
+def without_password(url: str) -> str:
+    """A URL for a message: without a user's name and password."""
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _of_environment(server: str) -> str:

@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
+from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object
 
+_MOST_RANKS = 1_000_000
 # What launchers put before a rank's line: horovodrun `[1]<stdout>:`, Open MPI `[1,1]<stdout>:` with
 # --tag-output, Intel MPI and MPICH `[1] ` with -prepend-rank.
 _TAG = re.compile(r"^\[(?:[^][]*,)?(\d+)\](?:<std(?:out|err)>: ?| )")
@@ -28,11 +30,19 @@ def run_of(job: Object) -> Run:
         for variable in container.get("env") or []:
             if variable["name"] == "HVD_RUN":
                 # Kubernetes turns $$ into $ when it starts the container.
-                with suppress(KeyError):
-                    return parse_run(variable["value"].replace("$$", "$"))
+                with suppress(KeyError, ValueError, TypeError, AttributeError, RecursionError):
+                    return _checked_run(variable["value"].replace("$$", "$"))
     raise ClusterError(
         f"job {job['metadata']['name']} is of another version of the chart: deploy it again"
     )
+
+
+def _checked_run(text: str) -> Run:
+    """The run, unless it has more ranks than could be listed."""
+    groups = json.loads(text)["groups"]
+    if sum(group["maximum"] * max(group["slots"], 1) for group in groups) > _MOST_RANKS:
+        raise ValueError(text[:80])
+    return parse_run(text)
 
 
 def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
@@ -40,21 +50,26 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
 
     With spares, the record names the workers that have ranks in the present attempt.
     """
-    used = {
-        stateful_set: {f"{stateful_set}-{ordinal}" for ordinal in _ordinals(text)}
-        for stateful_set, text in json.loads(record.get("hosts") or "{}").items()
-    }
+    try:
+        used = {name: list(_ranges(text)) for name, text in json.loads(record["hosts"]).items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        # There is no record yet, or somebody has changed it.
+        used = {}
     for host in run.hosts:
         named = used.get(host.stateful_set)
-        if (not host.optional) if named is None else host.name in named:
+        ordinal = int(host.name.rpartition("-")[2])
+        if (not host.optional) if named is None else any(ordinal in part for part in named):
             yield from [host.name] * host.slots
 
 
-def _ordinals(text: str) -> Iterator[int]:
-    """The numbers in a list of ranges: 0-2,5."""
+def _ranges(text: str) -> Iterator[range]:
+    """The ranges in a list such as 0-2,5; raises ValueError for any other text."""
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        begin, end = (parse_count(number, _MOST_RANKS) for number in (first, last or first))
+        if begin is None or end is None:
+            raise ValueError(part)
+        yield range(begin, end + 1)
 
 
 def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
@@ -65,14 +80,15 @@ def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
     pods = list(pods_of_ranks(run, record))
     if target == "master":
         return target
-    if target.isdecimal() and int(target) < len(pods):
-        return pods[int(target)]
+    rank = parse_count(target, len(pods) - 1)
+    if rank is not None:
+        return pods[rank]
     for pod in (host.name for host in run.hosts):
         if pod == target or pod.endswith(f"-{target}"):
             return pod
     raise ClusterError(
         f"the run has no {target!r}: name a rank from 0 to {len(pods) - 1}, master, or a worker "
-        f"such as {pods[0]}"
+        f"such as {run.hosts[0].name}"
     )
 
 
@@ -93,5 +109,5 @@ def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
         tag = _TAG.match(line)
         text = line[tag.end() :] if tag else line
         own = _OWN.match(text)
-        if (tag and int(tag[1]) == rank) or (own and int(own[1]) == rank):
+        if str(rank) in (tag and tag[1], own and own[1]):
             yield text

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from hvd_pods.common.hostile import one_line
 from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object, event_time
 from hvdchart.run.status import PodStatus, Status
 from hvdchart.text import table
 
+# Characters of a reason: a container's last message has as many at most.
+LONGEST = 4096
 # More pods than fit on a screen.
 _MOST_PODS = 30
 _RUNNING = "Running"
 
 
-def status_report(status: Status, namespace: str) -> str:
-    """The state, the reason, what to do, the pods, and the next command."""
-    return "".join(f"{line}\n" for line in _lines(status, namespace))
-
-
-def _lines(status: Status, namespace: str) -> Iterator[str]:
+def status_report(status: Status, namespace: str) -> Iterator[str]:
+    """The state, the reason, what to do, the pods, and the next command, in lines."""
     head = f"{status.name}: {status.state}"
     if status.job and not status.over:
         head += f", {status.workers_ready} of {status.workers_wanted} workers up"
@@ -31,12 +30,15 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
     if status.progress:
         yield f"progress: {status.progress.text(is_over=status.over)}"
     if status.reason:
-        yield f"why: {status.reason}"
+        yield f"why: {one_line(status.reason, LONGEST)}"
     if status.advice:
         yield f"what to do: {status.advice}"
     yield from _pod_lines(status.pods)
+    where = f"{status.name} -n {namespace}"
+    if status.workers_left:
+        yield f"its workers stay, as cleanup says; to remove them: hvdchart stop {where}"
     if status.job:
-        yield f"next: hvdchart {'events' if status.reason else 'logs'} {status.name} -n {namespace}"
+        yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
 
 
 def _pod_lines(pods: Sequence[PodStatus]) -> Iterator[str]:
@@ -52,7 +54,7 @@ def _pod_lines(pods: Sequence[PodStatus]) -> Iterator[str]:
         yield f"  {len(pods) - len(shown)} {'other ' if shown else ''}pods run; -o json lists all"
 
 
-def list_report(runs: Sequence[tuple[str, Status]]) -> str:
+def list_report(runs: Sequence[tuple[str, Status]]) -> list[str]:
     """A table of runs, each with its namespace: one line each, however wide."""
     rows = [("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON")]
     for namespace, run in runs:
@@ -60,7 +62,8 @@ def list_report(runs: Sequence[tuple[str, Status]]) -> str:
         if run.spares_wanted:
             workers += f"+{run.spares_ready}/{run.spares_wanted}"
         attempt = f"{run.attempt}/{run.attempts}" if run.job else "-"
-        rows.append((namespace, run.name, run.state, workers, attempt, run.reason))
+        reason = one_line(run.reason, LONGEST)
+        rows.append((namespace, run.name, run.state, workers, attempt, reason))
     return table(rows)
 
 

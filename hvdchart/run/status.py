@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from hvd_pods.common.hostile import parse_count
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.progress import Progress, read_progress
 from hvdchart.run.release import Object, Release, component_of
@@ -15,6 +16,8 @@ State: TypeAlias = Literal[
     "not found", "suspended", "waiting", "running", "retrying", "finished", "failed"
 ]
 _MASTER = "master"
+# Of attempts, and of pods.
+_MOST = 1_000_000
 # The reason of the event that a Job or StatefulSet controller writes when a pod is refused.
 _REFUSED = "FailedCreate"
 
@@ -54,6 +57,11 @@ class Status:
     progress: Progress | None = None
 
     @property
+    def workers_left(self) -> bool:
+        """Whether the run has ended and its workers stay, as `cleanup` says."""
+        return self.over and self.workers_wanted + self.spares_wanted > 0
+
+    @property
     def over(self) -> bool:
         """Whether the run has ended, with success or not."""
         return self.state in ("finished", "failed")
@@ -79,7 +87,9 @@ def run_status(release: Release) -> Status:
         reason=reason,
         advice=advice,
         job=job["metadata"]["name"] if job else "",
-        attempt=int(own.get("attempts") or min(failed + 1, limit + 1)) if job else 0,
+        attempt=(parse_count(own.get("attempts", ""), _MOST) or min(failed + 1, limit + 1))
+        if job
+        else 0,
         attempts=limit + 1,
         workers_ready=workers.ready,
         workers_wanted=workers.wanted,
@@ -286,15 +296,16 @@ def _count_workers(release: Release, pods: Sequence[Object]) -> _Workers:
         metadata = stateful_set["metadata"]
         replicas = int(stateful_set["spec"].get("replicas", 0))
         # The chart notes how many of the replicas are spares. Scaled to 0, there are none.
-        spares = min(int((metadata.get("annotations") or {}).get("horovod/spares", 0)), replicas)
+        noted = str((metadata.get("annotations") or {}).get("horovod/spares", ""))
+        spares = min(parse_count(noted, _MOST) or 0, replicas)
         own = [pod for pod in pods if _is_child(pod, metadata["name"])]
-        ready, wanted = sum(map(_is_ready, own)), replicas - spares
+        ready, wanted = sum(map(is_ready, own)), replicas - spares
         workers.ready += min(ready, wanted) if spares else ready
         workers.wanted += wanted
         workers.spares_ready += min(max(ready - wanted, 0), spares)
         workers.spares_wanted += spares
         if spares and ready >= wanted:
-            workers.dispensable += [pod for pod in own if not _is_ready(pod)]
+            workers.dispensable += [pod for pod in own if not is_ready(pod)]
     return workers
 
 
@@ -303,7 +314,8 @@ def _is_child(pod: Object, owner: str) -> bool:
     return any(reference.get("name") == owner for reference in owners)
 
 
-def _is_ready(pod: Object) -> bool:
+def is_ready(pod: Object) -> bool:
+    """Whether a pod serves."""
     return _is_true({c["type"]: c for c in pod.get("status", {}).get("conditions") or []}, "Ready")
 
 

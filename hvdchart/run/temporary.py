@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from hvdchart.errors import ClusterError, HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.helm import Helm, release_chart, undeploy, upgrade
+from hvdchart.run.control import remove
+from hvdchart.run.helm import Helm, release_chart, upgrade
 from hvdchart.run.helm_errors import BUSY
 from hvdchart.run.logs import LogLine, follow
 from hvdchart.values.check import checked_values
@@ -26,7 +27,8 @@ def temporary_run(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[Iterator
     if release_chart(name, cluster.namespace, helm):
         raise ClusterError(
             f"{name} exists already in namespace {cluster.namespace}: another measurement runs, or "
-            f"was interrupted; in that case remove it: hvdchart undeploy {name}"
+            "was interrupted; in that case remove it: "
+            f"hvdchart undeploy {name} -n {cluster.namespace}"
         )
     try:
         upgrade(name, cluster.namespace, checked_values(plan), helm)
@@ -37,9 +39,9 @@ def temporary_run(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[Iterator
             # After Ctrl-C, nothing else says that a run may be left.
             is_reported = isinstance(problem, HelmError)
             with suppress(ClusterError, *((HelmError,) if is_reported else ())):
-                undeploy(name, cluster.namespace, helm)
+                remove(cluster, name, helm)
         raise
     try:
         yield follow(cluster, name, warnings=True)
     finally:
-        undeploy(name, cluster.namespace, helm)
+        remove(cluster, name, helm)

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from hvd_pods.common.hostile import parse_count
 from hvdchart.errors import FileError
 
 _NEGOTIATE = "NEGOTIATE_"
 # The largest waits that a report names.
 _MOST = 5
+_MOST_RANKS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,13 @@ class Wait:
 
 def read_waits(text: str) -> list[Wait]:
     """The waits of a timeline, in order. Raises FileError for any other file."""
-    return list(_waits(read_events(text)))
+    try:
+        return list(_waits(read_events(text)))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise FileError(f"the timeline is not one of Horovod: {error!r}") from error
 
 
-def waits_report(waits: list[Wait]) -> str:
+def waits_report(waits: list[Wait]) -> list[str]:
     """How long ranks waited in total, for which ranks, and for which operations most."""
     total = sum(wait.seconds for wait in waits)
     lines = [f"{len(waits)} operations; ranks waited {total:.2f} s for the last one of each"]
@@ -54,22 +59,20 @@ def waits_report(waits: list[Wait]) -> str:
         f"{wait.tensor}"
         for wait in largest
     ]
-    return "".join(f"{line}\n" for line in lines)
+    return lines
 
 
 def read_events(text: str) -> list[dict[str, Any]]:
     """The events of a file that may be incomplete: an active run has not closed it."""
-    text = text.strip()
-    for end in ("", "]", "}]"):
-        try:
-            events: Any = json.loads(text.rstrip(",") + end)
-        except ValueError:
-            continue
-        if isinstance(events, list):
-            return [event for event in events if isinstance(event, dict)]
-    complete = text.rpartition("\n")[0].strip().rstrip(",")
-    if complete:
-        return read_events(complete)
+    # The last line may be half written.
+    for part in (text, text.strip().rpartition("\n")[0]):
+        for end in ("", "]", "}]"):
+            try:
+                events: Any = json.loads(part.strip().rstrip(",") + end)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(events, list):
+                return [event for event in events if isinstance(event, dict)]
     raise FileError("the timeline is not one of Horovod: it is not a list of trace events")
 
 
@@ -83,7 +86,7 @@ def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:
             names[tensor] = str(event.get("args", {}).get("name", ""))
         elif kind == "B" and name.startswith(_NEGOTIATE):
             open_spans[tensor] = (name.removeprefix(_NEGOTIATE).lower(), [])
-        elif tensor in open_spans and kind == "X" and name.isdecimal():
+        elif tensor in open_spans and kind == "X" and parse_count(name, _MOST_RANKS) is not None:
             open_spans[tensor][1].append((float(event["ts"]) / 1e6, int(name)))
         elif tensor in open_spans and kind == "E":
             operation, ready = open_spans.pop(tensor)

@@ -93,7 +93,7 @@ def parse_probe(pod: str, text: str) -> Usage:
     return usage
 
 
-def usage_table(usages: Sequence[Usage]) -> str:
+def usage_table(usages: Sequence[Usage]) -> list[str]:
     """A line for each pod, and one for each of its ranks that reports its step."""
     rows = [("POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S")]
     for usage in usages:

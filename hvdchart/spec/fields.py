@@ -307,6 +307,11 @@ def key(reader: Reader[Any], doc: str, default: Any = dataclasses.MISSING, name:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def optional(reader: Reader[Any], doc: str, name: str = "") -> Any:
+    """As `key`; None when the spec leaves the key out."""
+    return key(reader, doc, None, name)
+
+
 def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
     fields = [field for field in dataclasses.fields(kind) if _READER in field.metadata]
     return {field.metadata["name"] or camel(field.name): field for field in fields}

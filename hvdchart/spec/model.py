@@ -41,6 +41,7 @@ from hvdchart.spec.fields import (
     OneOf,
     String,
     key,
+    optional,
 )
 from hvdchart.spec.yaml_tree import Plain
 
@@ -61,20 +62,17 @@ CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/etc/passwd", 
 class Toleration:
     """A taint that pods tolerate, with the keys that Kubernetes has for it."""
 
-    taint: str | None = key(LABEL_KEY, "key of the taint", None, name="key")
-    operator: str | None = key(
-        OneOf(("Equal", "Exists")), "how the taint's value is compared (default: Equal)", None
+    taint: str | None = optional(LABEL_KEY, "key of the taint", name="key")
+    operator: str | None = optional(
+        OneOf(("Equal", "Exists")), "how the taint's value is compared (default: Equal)"
     )
-    value: str | None = key(LABEL_VALUE, "value of the taint", None)
-    effect: str | None = key(
+    value: str | None = optional(LABEL_VALUE, "value of the taint")
+    effect: str | None = optional(
         OneOf(("NoSchedule", "PreferNoSchedule", "NoExecute")),
         "effect of the taint (default: all effects)",
-        None,
     )
-    toleration_seconds: int | None = key(
-        Integer(0, 2**31),
-        "how long a NoExecute taint is tolerated, in seconds (default: forever)",
-        None,
+    toleration_seconds: int | None = optional(
+        Integer(0, 2**31), "how long a NoExecute taint is tolerated, in seconds (default: forever)"
     )
 
 
@@ -82,13 +80,12 @@ class Toleration:
 class Reserved:
     """CPU (thousandths) and memory (bytes) that a node keeps for its daemons; None: planned."""
 
-    cpu: int | None = key(
+    cpu: int | None = optional(
         Cpus(0),
         "CPUs, counting hyperthreads, that workers do not request; with cpuManager static the "
         "number of CPUs in the kubelet's reservedSystemCPUs",
-        None,
     )
-    memory: int | None = key(Memory("0"), "memory that workers do not request", None)
+    memory: int | None = optional(Memory("0"), "memory that workers do not request")
 
 
 @dataclass(frozen=True)
@@ -97,13 +94,12 @@ class HorovodSettings:
 
     timeline: bool = key(BOOLEAN, "record a timeline of rank 0 in OUTPUT_PATH", False)
     autotune: bool = key(BOOLEAN, "let Horovod tune the fusion threshold and the cycle time", False)
-    fusion_threshold: int | None = key(
+    fusion_threshold: int | None = optional(
         Memory("0", "64Gi"),
         "size of the Tensor Fusion buffer, a multiple of 1Mi; 0 turns fusion off (default: 128Mi)",
-        None,
     )
-    cycle_time: float | None = key(
-        Number(0.1, 10_000), "milliseconds between two reductions (default: 1)", None
+    cycle_time: float | None = optional(
+        Number(0.1, 10_000), "milliseconds between two reductions (default: 1)"
     )
 
 
@@ -119,33 +115,27 @@ class Rdma:
 class Tuning:
     """Overrides of planned numbers; None: planned. CPU in thousandths, memory in bytes."""
 
-    slots: int | None = key(Integer(1, 1024), "ranks per worker", None)
-    omp_threads: int | None = key(Integer(1, 4096), "OMP_NUM_THREADS of a rank", None)
-    intra_op_threads: int | None = key(Integer(1, 4096), "TF_NUM_INTRAOP_THREADS of a rank", None)
-    inter_op_threads: int | None = key(Integer(1, 4096), "TF_NUM_INTEROP_THREADS of a rank", None)
-    kmp_blocktime: int | None = key(
-        Integer(0, 86_400_000),
-        "KMP_BLOCKTIME in milliseconds, for images with Intel's OpenMP",
-        None,
+    slots: int | None = optional(Integer(1, 1024), "ranks per worker")
+    omp_threads: int | None = optional(Integer(1, 4096), "OMP_NUM_THREADS of a rank")
+    intra_op_threads: int | None = optional(Integer(1, 4096), "TF_NUM_INTRAOP_THREADS of a rank")
+    inter_op_threads: int | None = optional(Integer(1, 4096), "TF_NUM_INTEROP_THREADS of a rank")
+    kmp_blocktime: int | None = optional(
+        Integer(0, 86_400_000), "KMP_BLOCKTIME in milliseconds, for images with Intel's OpenMP"
     )
-    kmp_affinity: str | None = key(
+    kmp_affinity: str | None = optional(
         String("a KMP_AFFINITY setting", r"[-a-z0-9,=]+", 200),
-        "KMP_AFFINITY, for images with Intel's OpenMP (mpirun binds ranks without it)", None,
-    )  # fmt: skip
-    one_dnn: bool | None = key(
-        BOOLEAN,
-        "TF_ENABLE_ONEDNN_OPTS: use oneDNN on CPUs where TensorFlow's default is off, too",
-        None,
+        "KMP_AFFINITY, for images with Intel's OpenMP (mpirun binds ranks without it)",
     )
-    bfloat16: bool | None = key(
-        BOOLEAN, "let oneDNN compute float32 operations in bfloat16 on CPUs that support it", None
+    one_dnn: bool | None = optional(
+        BOOLEAN, "TF_ENABLE_ONEDNN_OPTS: use oneDNN on CPUs where TensorFlow's default is off, too"
     )
-    binding: str | None = key(
-        OneOf(("socket", "core", "none")), "what mpirun binds a rank to", None
+    bfloat16: bool | None = optional(
+        BOOLEAN, "let oneDNN compute float32 operations in bfloat16 on CPUs that support it"
     )
-    cpu: int | None = key(Cpus(), "CPU request of a worker, counting hyperthreads", None)
-    memory: int | None = key(Memory(), "memory request and limit of a worker", None)
-    shm: int | None = key(Memory("1Mi"), "size of /dev/shm of a worker", None)
+    binding: str | None = optional(OneOf(("socket", "core", "none")), "what mpirun binds a rank to")
+    cpu: int | None = optional(Cpus(), "CPU request of a worker, counting hyperthreads")
+    memory: int | None = optional(Memory(), "memory request and limit of a worker")
+    shm: int | None = optional(Memory("1Mi"), "size of /dev/shm of a worker")
 
 
 @dataclass(frozen=True)
@@ -159,22 +149,20 @@ class NodeGroup:
         "additional nodes, whose worker pods wait without ranks and replace lost workers",
         0,
     )
-    sockets: int | None = key(Integer(1, 64), "CPU sockets of a node (default: 1)", None)
-    cores_per_socket: int | None = key(
-        Integer(1, 1024), "physical cores of a socket; needed unless the nodes have GPUs", None
+    sockets: int | None = optional(Integer(1, 64), "CPU sockets of a node (default: 1)")
+    cores_per_socket: int | None = optional(
+        Integer(1, 1024), "physical cores of a socket; needed unless the nodes have GPUs"
     )
-    threads_per_core: int | None = key(
-        Integer(1, 8), "hardware threads of a core (default: 1)", None
+    threads_per_core: int | None = optional(
+        Integer(1, 8), "hardware threads of a core (default: 1)"
     )
-    numa_per_socket: int | None = key(
+    numa_per_socket: int | None = optional(
         Integer(1, 16),
         "NUMA nodes of a socket: NPS of AMD EPYC, sub-NUMA clusters of Intel Xeon (default: 1)",
-        None,
     )
-    memory: int | None = key(
+    memory: int | None = optional(
         Memory(),
         "memory of a node: that of its modules, or with reserved.memory the capacity of its Node",
-        None,
     )
     gpus: int = key(
         Integer(0, 64),
@@ -196,17 +184,16 @@ class NodeGroup:
     affinity: Mapping[str, Plain] = key(
         OBJECT, "affinity of the workers, as in a Kubernetes pod spec", {}
     )
-    interface: str | None = key(INTERFACE, "network interface for the traffic between ranks", None)
-    rdma: Rdma | None = key(ObjectOf(Rdma), "RDMA devices of the workers", None)
+    interface: str | None = optional(INTERFACE, "network interface for the traffic between ranks")
+    rdma: Rdma | None = optional(ObjectOf(Rdma), "RDMA devices of the workers")
     cpu_manager: str = key(
         OneOf(("none", "static")),
         "CPU manager policy of the kubelet; static gives workers exclusive cores",
         "none",
     )
     shared: bool = key(
-        BOOLEAN, "workers share machines: ranks are not bound, and CPU requests are halved",
-        False,
-    )  # fmt: skip
+        BOOLEAN, "workers share machines: ranks are not bound, and CPU requests are halved", False
+    )
     tuning: Tuning = key(ObjectOf(Tuning), "overrides of this group's planned numbers", Tuning())
 
 
@@ -222,26 +209,26 @@ class Nfs:
 class Volume:
     """A volume of the master and the workers: exactly one source, and where it is mounted."""
 
-    host_path: str | None = key(ABSOLUTE, "directory on the node", None)
-    pvc: str | None = key(OBJECT_NAME, "name of a PersistentVolumeClaim", None)
-    nfs: Nfs | None = key(ObjectOf(Nfs), "directory on an NFS server", None)
-    empty_dir: Mapping[str, Plain] | None = key(
+    host_path: str | None = optional(ABSOLUTE, "directory on the node")
+    pvc: str | None = optional(OBJECT_NAME, "name of a PersistentVolumeClaim")
+    nfs: Nfs | None = optional(ObjectOf(Nfs), "directory on an NFS server")
+    empty_dir: Mapping[str, Plain] | None = optional(
         OBJECT,
         "empty directory that is deleted with its pod; {}, or the keys of a Kubernetes emptyDir",
-        None,
     )
-    config_map: str | None = key(OBJECT_NAME, "name of a ConfigMap", None)
-    mount_path: str | None = key(
-        ABSOLUTE, "mount path (default for data and output: /data and /output)", None
+    config_map: str | None = optional(OBJECT_NAME, "name of a ConfigMap")
+    mount_path: str | None = optional(
+        ABSOLUTE, "mount path (default for data and output: /data and /output)"
     )
-    sub_path: str | None = key(
-        RELATIVE, "directory within the volume that is mounted (default: its root)", None
+    sub_path: str | None = optional(
+        RELATIVE, "directory within the volume that is mounted (default: its root)"
     )
     read_only: bool = key(BOOLEAN, "mount the volume read-only", False)
     groups: tuple[str, ...] = key(
         ListOf(GROUP_NAME, longest=100),
-        "node groups that mount it (default: all groups, and the master)", (),
-    )  # fmt: skip
+        "node groups that mount it (default: all groups, and the master)",
+        (),
+    )
 
     @property
     def sources(self) -> list[str]:
@@ -254,18 +241,16 @@ class Image:
     """The container image of all pods."""
 
     repository: str = key(IMAGE, "image name without the tag")
-    tag: str | None = key(
-        TAG, "image tag (default: the chart's appVersion, or none with a digest)", None
+    tag: str | None = optional(
+        TAG, "image tag (default: the chart's appVersion, or none with a digest)"
     )
-    digest: str | None = key(
+    digest: str | None = optional(
         DIGEST,
         "digest of the image, sha256:...; pods then run exactly that image, whatever the tag is",
-        None,
     )
-    pull_policy: str | None = key(
+    pull_policy: str | None = optional(
         OneOf(("Always", "IfNotPresent", "Never")),
         "when the kubelet pulls the image (default: the chart's)",
-        None,
     )
     pull_secrets: tuple[str, ...] = key(
         ListOf(OBJECT_NAME, longest=20), "names of Secrets for the image registry", ()
@@ -283,21 +268,18 @@ class Train:
     env: Mapping[str, str | Mapping[str, Plain]] = key(
         ENV, "environment variables of every rank", {}
     )
-    checkpoints: str | None = key(
-        RELATIVE, "directory in the output volume; becomes CHECKPOINT_PATH of every rank", None
+    checkpoints: str | None = optional(
+        RELATIVE, "directory in the output volume; becomes CHECKPOINT_PATH of every rank"
     )
-    batch_size: int | None = key(
+    batch_size: int | None = optional(
         Integer(1, 10**9),
         "samples per rank and step, from which the plan reports the global batch size",
-        None,
     )
-    retries: int | None = key(
-        Integer(0, 1000), "how often a failed run is retried (default: the chart's)", None
+    retries: int | None = optional(
+        Integer(0, 1000), "how often a failed run is retried (default: the chart's)"
     )
-    deadline_seconds: int | None = key(
-        Integer(1, 2**31),
-        "time limit of the run in seconds, including retries (default: none)",
-        None,
+    deadline_seconds: int | None = optional(
+        Integer(1, 2**31), "time limit of the run in seconds, including retries (default: none)"
     )
 
 
@@ -305,11 +287,11 @@ class Train:
 class Elastic:
     """The limits of an elastic run."""
 
-    min_ranks: int | None = key(
-        Integer(1, 10_000_000), "fewest ranks that training continues with (default: 1)", None
+    min_ranks: int | None = optional(
+        Integer(1, 10_000_000), "fewest ranks that training continues with (default: 1)"
     )
-    max_ranks: int | None = key(
-        Integer(1, 10_000_000), "most ranks to use (default: the ranks of all nodes)", None
+    max_ranks: int | None = optional(
+        Integer(1, 10_000_000), "most ranks to use (default: the ranks of all nodes)"
     )
 
 
@@ -327,10 +309,8 @@ class Launch:
     options: tuple[str, ...] = key(
         ListOf(String("an argument"), longest=200), "arguments appended to the planned ones", ()
     )
-    hosts_timeout_seconds: int | None = key(
-        Integer(1, 86400),
-        "how long to wait for another worker, in seconds (default: the chart's)",
-        None,
+    hosts_timeout_seconds: int | None = optional(
+        Integer(1, 86400), "how long to wait for another worker, in seconds (default: the chart's)"
     )
 
 
@@ -348,13 +328,14 @@ class Spec:
     horovod: HorovodSettings = key(
         ObjectOf(HorovodSettings), "Horovod's settings", HorovodSettings()
     )
-    image: Image | None = key(
-        ObjectOf(Image), "container image of all pods; required unless `values` has one", None
+    image: Image | None = optional(
+        ObjectOf(Image), "container image of all pods; required unless `values` has one"
     )
     volumes: Mapping[str, Volume] = key(
         MapOf(GROUP_NAME, ObjectOf(Volume), longest=50),
-        "volumes by name; those named data and output become DATA_PATH and OUTPUT_PATH", {},
-    )  # fmt: skip
+        "volumes by name; those named data and output become DATA_PATH and OUTPUT_PATH",
+        {},
+    )
     tuning: Tuning = key(ObjectOf(Tuning), "overrides of planned numbers, for all groups", Tuning())
     values: Mapping[str, Plain] = key(
         OBJECT,

@@ -5,6 +5,9 @@ CPUs are in thousandths, memory in bytes.
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 from hvdchart.quantity import GI, MI
 from hvdchart.spec.model import NodeGroup, Spec
 
@@ -16,6 +19,23 @@ MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
 # Requests of the pods beside a worker: the DaemonSets and the master.
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
+
+
+# Labels and taints of nodes that the provider takes away: cloud.google.com/gke-spot,
+# kubernetes.azure.com/scalesetpriority=spot, karpenter.sh/capacity-type=spot, gke-preemptible.
+_SPOT = re.compile("spot|preemptible", re.IGNORECASE)
+MIG = "MIG slices: NCCL does not connect slices of one GPU"
+
+
+def without_spot(group: NodeGroup) -> NodeGroup:
+    """A group without what selects or tolerates nodes that the provider takes away."""
+    selector, tolerations = group.node_selector.items(), group.tolerations
+    return dataclasses.replace(
+        group,
+        node_selector={k: v for k, v in selector if not _SPOT.search(f"{k}={v}")},
+        tolerations=tuple(t for t in tolerations if not _SPOT.search(f"{t.taint}={t.value}")),
+        affinity={} if _SPOT.search(str(group.affinity)) else group.affinity,
+    )
 
 
 def slots(group: NodeGroup, spec: Spec) -> int:

@@ -92,13 +92,16 @@ def from_plain(value: Plain, place: Place) -> Node:
     return Node(place, value, value if isinstance(value, str) else repr(value), place)
 
 
-def parse(data: bytes, file: str) -> Node:
-    """The tree of the single document in `data`; raises SpecError at the first error."""
+def parse(data: bytes, file: str, *, yaml_1_1: bool = False) -> Node:
+    """The tree of the single document in `data`; raises SpecError at the first error.
+
+    With `yaml_1_1`, 0700 and 1_000 are the numbers that kubectl and Helm read.
+    """
     text = _decoded(data, file)
     root = _composed(text, file)
     if root is None:
         raise _error(Place(file), "the file holds no YAML value", "a spec")
-    return _Builder(file).build(root, ())
+    return _Builder(file, yaml_1_1).build(root, ())
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -157,8 +160,9 @@ def _composed(text: str, file: str) -> Any:
 class _Builder:
     """Builds `Node`s from the parser's nodes, and counts them: nested aliases can mean billions."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, yaml_1_1: bool) -> None:
         self.file = file
+        self.yaml_1_1 = yaml_1_1
         self.count = 0
 
     def build(self, node: Any, above: tuple[int, ...], key_place: Place | None = None) -> Node:
@@ -180,7 +184,7 @@ class _Builder:
         if node.id == "sequence":
             self._collection(node, place, "seq")
             return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
-        return Node(place, _scalar(node, place), node.value, key_place)
+        return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
 
     @staticmethod
     def _collection(node: Any, place: Place, kind: str) -> None:
@@ -222,7 +226,7 @@ class _Builder:
         return value
 
 
-def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
+def _scalar(node: Any, place: Place, yaml_1_1: bool = False) -> bool | int | float | str | None:
     """The Python value of a scalar; raises SpecError for a tag or text that is not allowed."""
     raw: str = node.value
     tag = str(node.tag)
@@ -236,6 +240,8 @@ def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
     if tag == _TAG + "bool" and raw.lower() in ("true", "false"):
         return raw.lower() == "true"
     if tag in (_TAG + "int", _TAG + "float"):
+        if yaml_1_1:
+            raw = re.sub(r"^([-+]?)0(?=[0-7]+$)", r"\g<1>0o", raw.replace("_", ""))
         return _number(raw, tag == _TAG + "int", place)
     raise _error(place, f"tag {tag.removeprefix(_TAG)}", "a value without a YAML tag")
 

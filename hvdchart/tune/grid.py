@@ -156,7 +156,7 @@ def tuning_text(
 
     `confirmed` are the plan's own setting and the faster ones, measured a second time.
     """
-    head = [f"Measured by `python -m hvdchart tune {name}`, images/s, the plan's setting first:"]
+    head = [f"Measured by `hvdchart tune {name}`, images/s, the plan's setting first:"]
     head += [f"  {describe(each)}" for each in measured]
     own, *faster = confirmed
     if faster:

@@ -12,7 +12,7 @@ from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.launchers import launcher_memory
 from hvdchart.spec.model import HorovodSettings, NodeGroup, Toleration, Volume, mount_path
 from hvdchart.spec.paths import child_at, value_at
-from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
+from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, without_spot
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.merge import merge_values
 
@@ -130,14 +130,19 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
 
 
 def _master(plan: Plan) -> dict[str, Plain]:
-    """The master runs no rank; it is scheduled like the first group, to reach the same volumes."""
+    """The master runs no rank; it is scheduled like the first group, to reach the same volumes.
+
+    It does not follow workers to nodes that the provider takes away, which would end the attempt.
+    """
     train = plan.spec.train
     launch = plan.spec.launch
     clients = launcher_memory(launch.mode, max(plan.ranks, launch.elastic.max_ranks or plan.ranks))
     memory = max(MASTER_MEMORY, clients)
     requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
-    master.update(_scheduling(plan.groups[0].group))
+    nodes = [(group.group, without_spot(group.group)) for group in plan.groups]
+    steady = [group for group, rest in nodes if group == rest]
+    master.update(_scheduling(steady[0] if steady else nodes[0][1]))
     master["backoffLimit"] = train.retries
     master["activeDeadlineSeconds"] = train.deadline_seconds
     return _omit_empty(**master)

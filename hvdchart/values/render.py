@@ -27,7 +27,7 @@ def render_values(plan: Plan, origin: str = "a spec") -> str:
 
     Raises SpecError when the chart refuses the values because of the spec's `values`.
     """
-    head = f"# Rendered by `python -m hvdchart render {origin}`: edit the spec, not this file.\n"
+    head = f"# Rendered by `hvdchart render {origin}`: edit the spec, not this file.\n"
     batch = "" if plan.global_batch is None else f", global batch {plan.global_batch}"
     head += f"# {pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}{batch}.\n"
     return head + dump(checked_values(plan), explain(plan))

@@ -28,7 +28,7 @@ from pathlib import Path
 from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
-from tests.bench.contestants import NAME, Chart, bench_namespace, in_turns
+from tests.bench.contestants import NAME, Chart, bench_namespace, choose, in_turns
 from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
 from tests.e2e.cluster import Namespace
 
@@ -191,15 +191,6 @@ def report(measured: Mapping[str, Measured], turns: int) -> None:
     write_part("performance.md", "bench-bare", text)
 
 
-def choose(only: str) -> dict[str, Layout]:
-    """The layouts of these names; ends the program for an unknown one."""
-    names = [name for name in only.split(",") if name]
-    unknown = sorted(set(names) - set(LAYOUTS))
-    if unknown or not names:
-        sys.exit(f"unknown --only {', '.join(unknown)}; use {', '.join(LAYOUTS)}")
-    return {name: LAYOUTS[name] for name in names}
-
-
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -209,7 +200,7 @@ def main() -> None:
     options = parser.parse_args()
     if not 1 <= options.starts <= options.turns:
         parser.error("--starts must be at least 1 and at most --turns")
-    chosen = choose(options.only)
+    chosen = choose(options.only, LAYOUTS)
     with (
         tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
         sandbox(build("examples"), Path(folder) / "output") as inside,

@@ -234,7 +234,7 @@ def main() -> None:
     with contestants() as everyone:
         # What preload changes is the launch alone, which bench_start measures.
         everyone.pop("cold")
-        chosen = choose(options.only, everyone)
+        chosen = [*choose(options.only, everyone).values()]
         if options.train:
             fractions = effective(chosen[0], options.train, options.every)
             print({name: round(value, 4) for name, value in fractions.items()})

@@ -84,7 +84,7 @@ def main() -> None:
     with contestants(values={"cleanup": "Never"}) as everyone:
         # A spare would only take time from the others.
         everyone.pop("spare")
-        for contestant in in_turns(choose(options.only, everyone), options.turns):
+        for contestant in in_turns([*choose(options.only, everyone).values()], options.turns):
             turn(contestant, figures)
     write_report("bench-start", tables(figures), figures, options.turns)
 

@@ -139,13 +139,13 @@ def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
         yield from (*chosen[first:], *chosen[:first])
 
 
-def choose(only: str, everyone: Mapping[str, Contestant]) -> list[Contestant]:
-    """The contestants with these short names, or all. Ends the program for an unknown name."""
+def choose(only: str, everyone: Mapping[str, One]) -> dict[str, One]:
+    """What has these short names, or all. Ends the program for an unknown name."""
     names = [name for name in only.split(",") if name] or list(everyone)
     unknown = sorted(set(names) - set(everyone))
     if unknown:
         sys.exit(f"unknown --only {', '.join(unknown)}; use {', '.join(everyone)}")
-    return [everyone[name] for name in names]
+    return {name: everyone[name] for name in names}
 
 
 @contextmanager

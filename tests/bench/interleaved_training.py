@@ -199,4 +199,4 @@ def ask(ranks: Sequence[Rank], **work: Any) -> list[Answer]:
 def train(ranks: Sequence[Rank], network: str, steps: int) -> float:
     """Train some steps; the seconds of the slowest rank."""
     answers = ask(ranks, network=network, steps=steps)
-    return max(answer["seconds"] for answer in answers)
+    return max(float(answer["seconds"]) for answer in answers)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from devtools.common.cache import cache_dir, content_key
 from devtools.toolchain.tools import tool
 from hvdchart.files import write_atomically
-from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.go_programs import run_program
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 VALUES = CHART.parents[1] / "values"
@@ -48,6 +48,14 @@ def helm_template(
     return _cached_helm_template(text, release, helm, tuple(options), chart)
 
 
+def nested(path: Sequence[str], value: Any) -> Values:
+    """Return {"a": {"b": 1}} for the path ("a", "b") and the value 1."""
+    for step in reversed(path):
+        value = {step: value}
+    result: Values = value
+    return result
+
+
 def with_image(values: Values) -> Values:
     """Return the values with IMAGE, unless they name an image: the chart has no default."""
     image = values.get("image", {})
@@ -58,14 +66,7 @@ def _helm_template(
     values: str, release: str, helm: str, options: tuple[str, ...], chart: Path
 ) -> subprocess.CompletedProcess[str]:
     command = [str(tool(helm)), "template", release, str(chart), "--namespace", "team"]
-    return subprocess.run(
-        [*command, *options, "--values", "-"],
-        input=values,
-        env={**os.environ, **NO_GARBAGE_COLLECTION},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_program([*command, *options, "--values", "-"], values)
 
 
 @cache

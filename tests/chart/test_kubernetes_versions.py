@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 
@@ -14,7 +13,7 @@ from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import module_version, tool
 from tests.chart.render import CHART, Manifest, helm_template, render
 from tests.chart.test_real_api import CASES
-from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.go_programs import run_program
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +38,7 @@ def kubeconform(
         *(str(tool("kubeconform")), "-strict", "-summary", "-schema-location", schemas),
         *("-kubernetes-version", release.removeprefix("v"), "-output", "json"),
     ]
-    return subprocess.run(
-        command,
-        input="\n---\n".join(json.dumps(manifest) for manifest in manifests),
-        env={**os.environ, **NO_GARBAGE_COLLECTION},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_program(command, "\n---\n".join(json.dumps(manifest) for manifest in manifests))
 
 
 @pytest.mark.parametrize("release", RELEASES)

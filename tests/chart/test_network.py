@@ -63,6 +63,10 @@ def test_network_policy_defaults_to_on_without_host_network(
 
 
 def test_network_policy_selects_and_admits_master_and_workers() -> None:
+    prometheus = [{"namespaceSelector": {"matchLabels": {"team": "watching"}}}]
+    metrics = {"enabled": True, "allowFrom": prometheus}
+    limited = one(render({"metrics": metrics}), "NetworkPolicy")["spec"]["ingress"][1]
+    assert limited == {"ports": [{"port": "metrics"}], "from": prometheus}
     spec = one(render({"metrics": {"enabled": True}}), "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress"], "what goes out stays free"
     own, scrape = spec["ingress"]

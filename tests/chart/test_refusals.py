@@ -6,13 +6,12 @@ import base64
 import io
 import json
 import tarfile
-from typing import Any
 
 import pytest
 import yaml
 
 from devtools.docs_gen.chart_docs import load_source
-from tests.chart.render import Values, helm_template, refusal
+from tests.chart.render import Values, helm_template, nested, refusal
 
 # Values, and below them what the message says.
 CONTRADICTIONS = """\
@@ -227,7 +226,5 @@ def test_code_that_does_not_fit_or_has_no_command_is_refused() -> None:
 
 @pytest.mark.parametrize(("key", "instead"), load_source()["retired"].items())
 def test_retired_key_is_refused_with_what_to_use_instead(key: str, instead: str) -> None:
-    values: Any = True
-    for step in reversed(key.split(".")):
-        values = {step: values}
-    assert f"{key} is a key of older charts; use instead: {instead}" in refusal(values)
+    message = refusal(nested(key.split("."), True))
+    assert f"{key} is a key of older charts; use instead: {instead}" in message

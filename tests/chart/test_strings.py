@@ -19,7 +19,7 @@ import yaml
 
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.values.merge import merge_values
-from tests.chart.render import CHART, Values, helm_template, parse_manifests
+from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
 MARK = "zzmark"
@@ -161,10 +161,7 @@ def null(keys: list[tuple[str, ...]]) -> Values:
     """Return values in which these keys are null."""
     values: Values = {}
     for path in keys:
-        value: Any = None
-        for step in reversed(path):
-            value = {step: value}
-        values = merge_values(values, value)
+        values = merge_values(values, nested(path, None))
     return values
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.chart.render import (
     pod_spec,
     render,
 )
+from tests.go_programs import run_program
 
 IMAGE = {"repository": "registry.example/team/app"}
 TWICE: Values = {
@@ -47,13 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def render_parent(folder: Path, values: Values, helm: str) -> list[Manifest]:
     """Return the manifests of the parent chart as release `lab`."""
-    done = subprocess.run(
-        [str(tool(helm)), "template", "lab", str(folder), "--namespace", "team", "--values", "-"],
-        input=yaml.safe_dump(values),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [str(tool(helm)), "template", "lab", str(folder), "--namespace", "team"]
+    done = run_program([*command, "--values", "-"], yaml.safe_dump(values))
     assert done.returncode == 0, done.stderr
     return parse_manifests(done.stdout)
 

@@ -11,7 +11,7 @@ import pytest
 
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.values.merge import merge_values
-from tests.chart.render import Values, helm_template
+from tests.chart.render import Values, helm_template, nested
 
 # Turns everything on, so that each value below can have an effect.
 BASE: Values = {
@@ -73,7 +73,10 @@ MARKED: Values = {
         "image": {"repository": "zz39"}, "resources": {"requests": {"zz40/x": 1}},
         "allowFrom": [{"podSelector": {"zz56": "x"}}],
     },
-    "metrics": {"file": "/zz41", "podMonitor": {"labels": {"zz57": "x"}, "interval": "7058s"}},
+    "metrics": {
+        "file": "/zz41", "podMonitor": {"labels": {"zz57": "x"}, "interval": "7058s"},
+        "allowFrom": [{"podSelector": {"zz86": "x"}}],
+    },
     "staging": {"image": {"repository": "zz42"}, "env": [{"name": "ZZ43", "value": "x"}]},
     "results": {
         "image": {"repository": "zz83"}, "env": [{"name": "ZZ84", "value": "x"}],
@@ -149,14 +152,6 @@ UNREAD = {"enabled", "global"}
 SOURCE = load_source()
 
 
-def nested(key: str, value: Any) -> Values:
-    """Return {"a": {"b": 1}} for the key "a.b" and the value 1."""
-    for step in reversed(key.split(".")):
-        value = {step: value}
-    result: Values = value
-    return result
-
-
 @cache
 def rendered(values: str) -> str:
     done = helm_template(json.loads(values))
@@ -208,7 +203,7 @@ def test_marked_values_are_in_the_manifests() -> None:
 @pytest.mark.parametrize("key", CHANGED)
 def test_changed_value_changes_the_manifests_and_the_hashes_that_it_declares(key: str) -> None:
     base = merge_values(BASE, WITH.get(key, {}))
-    both = [base, merge_values(base, nested(key, CHANGED[key]))]
+    both = [base, merge_values(base, nested(key.split("."), CHANGED[key]))]
     assert rendered(json.dumps(both[0])) != rendered(json.dumps(both[1]))
     changed = changed_hashes(both)
     expected = {"identity": [True, True], "settings": [False, True], "none": [False, False]}
@@ -220,7 +215,7 @@ def test_values_that_do_not_decide_what_is_trained_leave_the_run_as_it_is(declar
     chosen: Values = {}
     for key, value in leaves(MARKED).items():
         if HASHES[key] == declared:
-            chosen = merge_values(chosen, nested(key, value))
+            chosen = merge_values(chosen, nested(key.split("."), value))
     assert len(chosen) > 3
     changed = changed_hashes([BASE, merge_values(BASE, chosen)])
     assert changed == ([False, True] if declared == "settings" else [False, False])

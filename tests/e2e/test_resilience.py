@@ -58,6 +58,38 @@ def test_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -> N
     assert "DONE [2, 3, " in namespace.log("hvd")
 
 
+# What horovodrun of a bare Horovod would run.
+SENDS_CODE = """
+import base64, http.client, os, pickle, sys
+class Code:
+    def __reduce__(self):
+        return os.write, (1, b"CODE RAN\\n")
+address, port = (os.environ[f"HOROVOD_GLOO_RENDEZVOUS_{name}"] for name in ("ADDR", "PORT"))
+connection = http.client.HTTPConnection(address, int(port))
+path = f"/worker_addresses/{os.environ['HOROVOD_HOSTNAME']}:0"
+connection.request("PUT", path, base64.b64encode(pickle.dumps(Code())))
+try:
+    sys.exit(f"answered {connection.getresponse().status}")
+except http.client.RemoteDisconnected:
+    pass
+"""
+
+
+def test_training_code_of_an_elastic_run_cannot_run_code_in_the_master(
+    namespace: Namespace,
+) -> None:
+    values: Values = {
+        "worker": {"number": 1},
+        "master": {"args": ["python3", "-c", SENDS_CODE], "backoffLimit": 0},
+        "launch": {"mode": "elastic"},
+    }
+    namespace.install("hvd", values)
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    log = namespace.log("hvd")
+    assert "posix.write is no message of Horovod" in log
+    assert "CODE RAN" not in log.splitlines()
+
+
 @pytest.mark.rare
 def test_elastic_run_waits_for_a_lost_worker_that_it_needs(namespace: Namespace) -> None:
     values: Values = {

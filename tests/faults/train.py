@@ -8,7 +8,7 @@ weights at the end depend neither on the number of ranks nor on what happened on
 compares them with those that it then trains alone, and writes the result to result.jsonl.
 
 With --fail, the rank of --rank fails at step --at: in every attempt, but it hangs in the first one
-only. With --notice, each rank that is asked to end saves a checkpoint first, as docs/operate.md
+only. With --notice, each rank that is asked to end saves a checkpoint first, as docs/life.md
 tells scripts to.
 """
 

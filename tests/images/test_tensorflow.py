@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from devtools.images.build import build
-from devtools.images.catalogue import ROOT, load_catalogue
-from devtools.trials.sandbox import Sandbox, output_of
+from devtools.trials.sandbox import Sandbox
 from tests.images.conftest import Sandboxes
 from tests.images.slimmed import KERAS_2, KERAS_3
-
-VERSIONS = load_catalogue()["cpu-2.15"].versions
 
 
 @pytest.mark.parametrize(("name", "uses"), [("cpu", KERAS_3), ("cpu-2.15", KERAS_2)])
@@ -44,23 +41,6 @@ def test_modules_that_workers_import_leave_one_thread_after_a_fork(cpu: Sandbox)
         "print(names, len(os.listdir('/proc/self/task')))"
     )
     assert cpu.python(count) == "['tensorflow', 'horovod.tensorflow'] 1\n"
-
-
-def test_check_of_the_build_lists_all_problems(cpu_2_15: Sandbox) -> None:
-    (cpu_2_15.folder / "check.py").write_bytes(
-        (ROOT / "images/common/check_horovod.py").read_bytes()
-    )
-    check = ("python3", "/output/check.py")
-    done = cpu_2_15.run(*check, "tensorflow", "--with", "mpi,nccl", "--versions", "horovod=0.28.2")
-    assert done.returncode == 1, output_of(done)
-    assert "without nccl" in done.stderr
-    assert "without mpi" not in done.stderr
-    assert f"horovod is {VERSIONS['horovod']}, images/versions.yaml has 0.28.2" in done.stderr
-    done = cpu_2_15.run(*check, "torch", "--with", "mpi")
-    assert done.returncode == 1
-    assert "horovod.torch" in done.stderr
-    assert "tensorflow is installed" in done.stderr
-    assert "Horovod has a library for tensorflow" in done.stderr
 
 
 def test_second_build_builds_nothing(cpu_2_15: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

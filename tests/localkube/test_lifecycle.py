@@ -43,12 +43,6 @@ def test_kubeconfig_is_readable_by_its_owner_only(cluster: Cluster) -> None:
     assert cluster.instance.state.stat().st_mode & 0o777 == 0o700
 
 
-def test_status_prints_json(cluster: Cluster) -> None:
-    status = json.loads(cluster.run("status", "-o", "json").stdout)
-    assert status["healthy"]
-    assert all(part["healthy"] for part in status["parts"])
-
-
 @pytest.mark.parametrize("component", components())
 def test_killed_component_is_restarted(cluster: Cluster, component: str) -> None:
     restarts = cluster.processes()[component]["restarts"]

@@ -92,7 +92,8 @@ def test_make_targets_modules_and_paths_exist(page: Path) -> None:
 
 def find_command(line: str) -> tuple[Any, list[str]] | None:
     """The command of a line and its arguments; None for a line that is not about hvdchart."""
-    match = re.match(r"(?:\S*python3? -m )?hvdchart ([a-z].*)", line)
+    assert "-m hvdchart" not in line, "the pages have one spelling of the command"
+    match = re.match(r"hvdchart ([a-z].*)", line)
     if match is None or re.match(r"\w+[.:/]", match[1]):
         return None
     words = shlex.split(match[1], comments=True)
@@ -137,10 +138,10 @@ def names_of_tests(file: Path) -> set[str]:
 
 
 def read_rows(page: Path) -> list[tuple[str, list[tuple[str, Path]]]]:
-    """The list items and the rows of tables of a page, each with the tests that it links."""
+    """The list items and the rows of tables about tests, each with the tests that it links."""
     text = page.read_text("utf-8")
     items = re.findall(r"^- .*(?:\n  .*)*", text, re.M)
-    tables = re.findall(r"^\|(?: ?:?-+:? ?\|)+\n((?:\|.*\n)+)", text, re.M)
+    tables = re.findall(r"\| Test \|\n\|(?: ?:?-+:? ?\|)+\n((?:\|.*\n)+)", text)
     return [
         (row, [(name, (DOCS / file).resolve()) for name, file in links])
         for row in (*(" ".join(item.split()) for item in items), *"".join(tables).splitlines())

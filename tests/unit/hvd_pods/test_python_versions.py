@@ -21,7 +21,7 @@ def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(
     file: Path,
 ) -> None:
     tree = ast.parse(file.read_text(), feature_version=(3, 8))
-    own = {"hvd_pods", "horovod"}
+    own = {"hvd_pods", "horovod", "cloudpickle"}
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
@@ -33,8 +33,9 @@ def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(
             assert top in sys.stdlib_module_names or top in own, name
 
 
-def test_what_a_rank_imports_first_suits_any_python() -> None:
-    """Scripts may have another Python than the chart's programs."""
-    tree = ast.parse((FILES / "hvd_pods/rank/child_site.py").read_text(), feature_version=(3, 6))
+@pytest.mark.parametrize("file", ["rank/child_site.py", "master/guard.py"])
+def test_what_runs_in_the_python_of_scripts_or_launchers_suits_any(file: str) -> None:
+    """Both may have another Python than the chart's programs."""
+    tree = ast.parse((FILES / "hvd_pods" / file).read_text(), feature_version=(3, 6))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert "__future__" not in [node.module for node in imports], "annotations came with 3.7"

@@ -89,6 +89,7 @@
   "metrics.enabled": false,
   "metrics.podMonitor": {},
   "metrics.file": "",
+  "metrics.allowFrom": [],
   "volumes": [],
   "volumeMounts": [],
   "staging.path": "",

@@ -65,8 +65,9 @@ Adds to .horovod, for horovod.prepare:
   id, settings  hashes of the values that identify the run, and of all its settings
   job           the run's Job that an upgrade keeps, because it has finished or has these settings
   sets          the StatefulSets that the upgrade keeps with it, by name
-  ended         the record of this run if it has ended and its Job has been removed
-The last three are empty without access to a cluster.
+  recordedEnd   the record of this run if it has ended
+  ended         the same, if its Job has been removed
+All but the hashes are empty without access to a cluster.
 */}}
 {{- define "horovod.findRun" -}}
 {{- $id := include "horovod.hashedValues" (dict "root" . "hash" "identity") | sha256sum | trunc 10 -}}
@@ -88,11 +89,15 @@ The last three are empty without access to a cluster.
 {{- end -}}
 {{- end -}}
 {{- $config := lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict -}}
-{{- $record := dig "data" dict $config -}}
+{{- $record := $config.data | default dict -}}
+{{- if not (get $record "run") -}}
+{{- $record = dig "metadata" "annotations" "horovod/ended" "{}" $config | fromJson -}}
+{{- end -}}
 {{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settings") $settings) -}}
 {{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
-{{- $ended := ternary $record dict (and $isOver (not $job) (eq (get $record "run") $id)) -}}
-{{- range $key, $value := dict "id" $id "settings" $settings "job" $job "sets" $sets "ended" $ended -}}
+{{- $end := ternary $record dict (and $isOver (eq (get $record "run") $id)) -}}
+{{- $found := dict "job" $job "sets" $sets "recordedEnd" $end "ended" (ternary dict $end (not (empty $job))) -}}
+{{- range $key, $value := merge (dict "id" $id "settings" $settings) $found -}}
 {{- $_ := set $.horovod $key $value -}}
 {{- end -}}
 {{- end }}

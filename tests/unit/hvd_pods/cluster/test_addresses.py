@@ -152,6 +152,21 @@ def test_slices_of_the_service_are_followed_by_one_list_and_one_watch(
     assert len(api_server.asked("GET", SLICES)) == 2
 
 
+def test_addresses_stay_when_the_service_is_deleted_and_the_reason_is_told(
+    slices: Follower, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    news = len(slices.news)
+    api_server.remove(SLICES, "s1")
+    wait_until(lambda: len(slices.news) > news, TIMEOUT, "the slice is gone")
+    assert slices.find(HOST) == IPV4
+    assert slices.source.missing == "there is no EndpointSlice of Service hvd"
+    api_server.fail("GET", SLICES, faults.status(403), times=3)
+    before = len(api_server.asked("GET", SLICES))
+    api_server.end_watches()
+    api_server.wait(lambda: len(api_server.asked("GET", SLICES)) > before + 3)
+    assert capsys.readouterr().out.count("cannot watch the hosts' addresses: 403") == 1
+
+
 @pytest.mark.parametrize(
     "break_off",
     [

@@ -11,7 +11,7 @@ from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
-from hvd_pods.master import probing
+from hvd_pods.master import probing, progress
 from hvd_pods.master.carriers import Lanes
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.state import Facts
@@ -138,6 +138,20 @@ def test_stacks_of_ranks_are_in_the_log_with_their_hosts(
         "hvd-worker-0:   train.py line 9",
         "hvd-worker-1: no route",
     ]
+
+
+def test_progress_is_read_from_hosts_that_joined_an_elastic_run(
+    pod: MasterPod, watch: Watch, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
+    install(pod, 'case "$1" in *worker-1*) echo "horovod_step 7"; exec cat ;; esac; exit 255')
+    effects = watch(pod.workers.run(mode="elastic"))
+    effects.carry_out(m.FollowProgress(2, ["hvd-worker-0"]))
+    effects.carry_out(m.WriteLiveHosts(["hvd-worker-1"]))
+    assert told.wait_for(m.ProgressReported).progress == {"step": 7}
+    effects.carry_out(m.StopProgress(2, tells_last=False))
+    told.wait_for(m.ProgressStopped)
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:

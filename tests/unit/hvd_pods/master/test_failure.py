@@ -148,6 +148,77 @@ def test_script_for_keras_2_is_recognized(source: str, error: str, hint: str) ->
     assert result.text == f"a rank: {error}, train.py:7{hint}"
 
 
+KERAS_MESSAGE = """\
+ValueError: Exception encountered when calling Dense.call().
+
+\x1b[1mMatrix size-incompatible: In[0]: [2,3]\x1b[0m
+
+Arguments received by Dense.call():
+"""
+# As TensorFlow writes an error in a function that it has converted.
+IN_USER_CODE = """\
+Traceback (most recent call last):
+  File "/app/train.py", line 30, in <module>
+    train_step(images)
+  File "/usr/lib/python3/dist-packages/tensorflow/python/util/traceback_utils.py", line 153, in f
+    raise e.with_traceback(filtered_tb) from None
+  File "/tmp/__autograph_generated_file3k.py", line 15, in tf__train_step
+    ag__.converted_call(ag__.ld(hvd).broadcast_variables, ...)
+TypeError: in user code:
+
+    File "/app/train.py", line 21, in train_step  *
+        hvd.broadcast_variables(opt.variables(), 0)
+    File "/usr/local/lib/python3.11/site-packages/horovod/tensorflow/__init__.py", line 9, in g  **
+        <source unavailable>
+
+    TypeError: 'list' object is not callable
+
+"""
+NO_FILE = "python3: can't open file '/app/tarin.py': [Errno 2] No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (IN_USER_CODE, f"TypeError: 'list' object is not callable, train.py:21{KERAS_2}"),
+        (IN_USER_CODE.replace("    TypeError: 'list' object is not callable", "    no type"),
+         "TypeError: no type, train.py:21"),
+        # In a package, called by the user's own line.
+        (TYPE_ERROR.replace("losses(1)", "fit()").replace("Type", '  File "/usr/lib/python3.11/x.'
+         'py", line 3, in fit\n    raise y\nType'), "TypeError: 'list' object is not callable, "
+         "train.py:94"),
+        (TYPE_ERROR.replace("TypeError: 'list' object is not callable\n", KERAS_MESSAGE),
+         "ValueError: Matrix size-incompatible: In[0]: [2,3], train.py:94"),
+    ],
+)  # fmt: skip
+def test_message_and_line_of_the_users_own_code_are_told(text: str, expected: str) -> None:
+    result = cause(text)
+    assert result
+    assert result.text == f"a rank: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("please give --data\n", "please give --data"),
+        ("usage: train.py --data DATA\ntrain.py: error: these are required: --data\n\n",
+         "train.py: error: these are required: --data"),
+        (f"{NO_FILE}\n", NO_FILE),
+        ("x" * 400, f"{'x' * 296} ..."),
+    ],
+)  # fmt: skip
+def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: str) -> None:
+    """Such as that of `sys.exit`, of argparse, or of Python where the script is missing."""
+    result = cause(f"{text}\n{OPEN_MPI_4.format(code=1)}")
+    assert result
+    assert result.text == f'rank 3 on hvd-cpu-1: exit code 1, after "{expected}"'
+    tagged = "".join(f"[1]<stderr>:{line}\n" for line in text.splitlines())
+    other = "[0]<stderr>:I am another rank\n"
+    result = cause(f"{tagged}{other}Process 1 exit with status code 1.\n")
+    assert result
+    assert result.text == f'rank 1 on hvd-cpu-0: exit code 1, after "{expected}"'
+
+
 class Words(NamedTuple):
     """What a rank told of its exception, `ago` seconds before the test."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster.addresses import NO_SERVICE
 from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, RunError
 from hvd_pods.common.ssh import STALE
 from hvd_pods.master import messages as m
@@ -14,6 +15,7 @@ from hvd_pods.master.gathering import (
     MASTER_OFFLINE_FACTOR,
     REPEAT_REPORT_AFTER,
     RESUME_WITHIN,
+    SERVICE_WITHIN,
 )
 from hvd_pods.master.state import Phase
 from tests.unit.hvd_pods.master.world import WALL, World, one_group, pod
@@ -188,6 +190,7 @@ def test_pods_in_the_way_are_replaced() -> None:
     replaced = [({"w-0": "uid of w-0"}, None), ({"w-1": "uid of w-1"}, 0)]
     # A deletion that has failed is tried again.
     assert [(e.uids, e.grace) for e in world.of(m.DeletePods)] == 2 * replaced
+    assert world.logged().count("replacing") == 2, "each is said once"
 
 
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
@@ -234,6 +237,20 @@ def test_problem_that_lasts_ends_the_run_unless_spares_are_left(
     assert len(warnings) == 1, "announced once"
     world.settle(until=m.Exit) if kind else None
     assert (type(world.exit.problem) if world.exit else None) == kind
+
+
+def test_deleted_service_is_named_at_once_and_not_waited_for_as_long_as_hosts() -> None:
+    world = waiting(World(one_group(hostsTimeoutSeconds=1200)))
+    began = world.now
+    for host in ("w-0", "w-1"):
+        reason = f"{NO_SERVICE} hvd"
+        world.tell(m.HostProblem(world.state.attempt.number, host, reason))
+    list_pods(world, worker("w-0"), worker("w-1"))
+    (warning,) = [e for e in world.of(m.Emit) if e.reason == "HostsMissing"]
+    assert "what to do: create the deleted Service again" in warning.message
+    while world.state.phase == Phase.GATHERING:
+        list_pods(world, worker("w-0"), worker("w-1"))
+    assert world.now - began < 2 * SERVICE_WITHIN
 
 
 def test_time_in_a_queue_does_not_count() -> None:

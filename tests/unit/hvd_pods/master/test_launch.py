@@ -151,3 +151,37 @@ def test_discovery_script_prints_the_live_hosts(
     assert printed == "hvd-gpu-0.hvd:4\n"
     assert launch.DISCOVERY.stat().st_mtime == 1, "horovodrun may be reading it: written once"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["discovery", "live"]
+
+
+@pytest.mark.parametrize(
+    ("first", "mode", "line"),
+    [
+        ("#!/opt/python3.11 -s", "elastic", "exec /opt/python3.11 -s {guard} elastic {program}"),
+        ("#! /usr/bin/env python3", "horovodrun", "exec /usr/bin/env python3 {guard} horovodrun"),
+        ("#!/bin/sh", "horovodrun", ""),
+        ("#!/opt/python3", "custom", ""),
+    ],
+)
+def test_horovodrun_is_found_behind_the_guard_in_its_own_python(
+    first: str, mode: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded, program = tmp_path / "guarded", tmp_path / "horovodrun"
+    program.write_text(f"{first}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(launch, "GUARDED", guarded)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    launch.guard_horovodrun(make_run(mode=mode))
+    written = guarded.read_text() if guarded.exists() else ""
+    assert line.format(guard=launch.GUARD, program=program) in written
+    assert bool(written) == bool(line)
+
+
+def test_elastic_run_is_refused_when_its_launcher_cannot_be_guarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "horovodrun"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="horovodrun is not a Python script"):
+        launch.guard_horovodrun(make_run(mode="elastic"))

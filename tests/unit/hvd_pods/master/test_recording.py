@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
+import os
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
 
@@ -77,10 +76,10 @@ def path(tmp_path: Path) -> Path:
 def record(path: Path, events: list[Event], **facts: Any) -> list[tuple[Moment, Event]]:
     """Record events, a second after each other, and read them."""
     run = one_group(lostAfterSeconds=15)
-    file = recording.begin(path, Facts(run, "own", "job-1", "uid-1", **facts), describe(run))
+    recorder = recording.Recorder(path, Facts(run, "own", "job-1", "uid-1", **facts), describe(run))
     for number, event in enumerate(events):
-        assert recording.write(file, Moment(number, number + 0.5), event) is file
-    file.close()
+        recorder.put(Moment(number, number + 0.5), event)
+    recorder.close()
     return [*recording.read(iter(path.read_text().splitlines()))[1]]
 
 
@@ -112,22 +111,38 @@ def test_each_event_is_read_as_it_was_recorded(path: Path) -> None:
 def test_recording_ends_at_its_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in the pod's memory."""
     monkeypatch.setattr(recording, "LONGEST", 4000)
+    found = record(path, [m.HostGone(1, "w-0")] * 100)
+    assert 10 < len(found) < 100
+    assert 3800 < path.stat().st_size < 4000
+
+
+def test_file_that_hangs_does_not_keep_the_master(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a server that is away: nobody reads from this FIFO."""
+    os.mkfifo(path)
+    monkeypatch.setattr(recording, "CLOSE_WITHIN", 0.01)
+    monkeypatch.setattr(recording, "MOST_WAITING", 5)
+    run = one_group()
+    recorder = recording.Recorder(path, Facts(run, "own", "job-1", "uid-1"), describe(run))
+    for _ in range(9):
+        recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
+    recorder.close()
+    with path.open() as reader:
+        lines = [*reader]
+    assert len(lines) == 6, "the recording has no gap"
+
+
+@pytest.mark.parametrize("file", ["/dev/full", "/no/such/file", "link"])
+def test_recording_that_cannot_be_written_ends_and_nothing_else_does(
+    tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
     run = one_group()
     facts = Facts(run, "own", "job-1", "uid-1")
-    file: TextIO | None = recording.begin(path, facts, describe(run))
-    moment = Moment(1.0, 2.0)
-    for _ in range(100):
-        file = recording.write(file, moment, m.HostGone(1, "w-0"))
-    assert file is None
-    assert 3800 < path.stat().st_size < 4000
-    assert recording.write(None, moment, m.HostGone(1, "w-0")) is None
-    assert all(json.loads(line) for line in path.read_text().splitlines())
-
-
-def test_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None:
-    # Each write to this device fails, as where the memory is full.
-    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115
-    assert recording.write(full, Moment(1.0, 2.0), m.Started()) is None
-    with contextlib.suppress(OSError):
-        full.close()
-    assert recording.write(full, Moment(1.0, 2.0), m.Started()) is None
+    recorder = recording.Recorder(tmp_path / file, facts, describe(run))
+    recorder.put(Moment(1.0, 2.0), m.Started())
+    recorder.put(Moment(1.0, 2.0), m.NoticeTaken(1, {"not": {"of": {"JSON"}}}))
+    recorder.close()
+    assert "cannot record the events of this run" in capsys.readouterr().out
+    assert not (tmp_path / "target").exists()

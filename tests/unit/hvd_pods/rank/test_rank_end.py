@@ -48,5 +48,5 @@ def test_rank_that_was_asked_waits_after_a_failure_for_as_long_as_its_pod_has(
 
 def test_signal_that_shows_stacks_is_the_one_that_the_page_names() -> None:
     """Scripts behind a shell register it themselves."""
-    page = (FILES.parents[2] / "docs" / "operate.md").read_text()
+    page = (FILES.parents[2] / "docs" / "life.md").read_text()
     assert f"the real-time signal {ranks.STACK_SIGNAL} (`SIGRTMAX - 2`)" in page

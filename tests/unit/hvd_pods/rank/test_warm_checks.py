@@ -25,6 +25,11 @@ def test_other_variables_of_the_rank_are_those_of_the_import(name: str) -> None:
         check_environment({name: "/tmp"}, {})
 
 
+def test_variables_that_the_chart_and_horovodrun_set_for_ranks_are_no_reason() -> None:
+    """An elastic launcher hands on the master's environment, and names the interfaces."""
+    check_environment({"NCCL_SOCKET_IFNAME": "eth0", "PYTHONUNBUFFERED": "1"}, {})
+
+
 def test_python_of_the_rank_is_the_workers_and_in_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

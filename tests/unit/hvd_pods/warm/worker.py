@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 FRAMEWORK = """
 import logging, multiprocessing.spawn, os, sys
 PID = os.getpid()
+os.environ["OF_THE_IMPORT"], os.environ["OF_EACH_RANK"] = "1", os.environ.get("OF_EACH_RANK", "2")
 logger = logging.getLogger("framework")
 logger.addHandler(logging.StreamHandler(sys.stdout))
 """

@@ -58,7 +58,7 @@ def test_wait_tells_how_the_run_ended(hvdchart: Command, running: FakeCluster) -
     ("words", "values", "changed", "says"),
     [
         (["stop"], VALUES, {"master": {"args": ["a"], "suspend": True}},
-         "run hvd stopped; start it again: hvdchart restart hvd\n"),
+         "run hvd stopped; start it again: hvdchart restart hvd -n team\n"),
         # Restarting ends a stop, too; Helm prints null for a release without values.
         (["restart"], {"master": {"suspend": True}},
          {"master": {"suspend": False, "generation": 2}},

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hvdchart.chart_files import chart_dir
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
-from tests.unit.hvdchart.runs import JOB, RUNNING, SPEC, job, play, pod, tell
+from tests.unit.hvdchart.runs import JOB, LABELS, RUNNING, SPEC, job, play, pod, tell
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
@@ -28,11 +29,13 @@ WARNED = {**SPEC, "volumes": {"output": {"pvc": "results"}}}
 class Dev:
     """A running `hvdchart dev` and the script that it watches."""
 
-    def __init__(self, folder: Path, helm: StubProgram, *, is_project: bool = False) -> None:
+    def __init__(
+        self, folder: Path, helm: StubProgram, *, is_project: bool = False, **more: Any
+    ) -> None:
         self.script = folder / "train.py"
         self.script.write_text("first")
         self.spec = folder / "run.spec.yaml"
-        self.spec.write_text(json.dumps(WARNED))
+        self.spec.write_text(json.dumps({**WARNED, **more}))
         answer_as(helm, "hvd")
         self._helm = helm
         self.errors = ""
@@ -82,6 +85,28 @@ class Dev:
         raise AssertionError(f"no line with {text!r}")
 
 
+def test_dev_builds_the_projects_image_once_for_each_content(
+    start: Callable[..., Dev], programs: Path, tmp_path: Path
+) -> None:
+    """What .dockerignore names is code, and no new image."""
+    docker = StubProgram(programs, "docker")
+    docker.answer("inspect", code=1)
+    folder = tmp_path / "project"
+    (folder / "Dockerfile").write_text("FROM a\n")
+    (folder / ".dockerignore").write_text("*\n!requirements.txt\n")
+    dev = start(is_project=True, image={"repository": "host:5000/team/r"})
+    tag = dev.wait_for_deployed(1)["image"]["tag"]
+    dev.save("second")
+    assert dev.wait_for_deployed(2)["image"]["tag"] == tag
+    (folder / "requirements.txt").write_text("six\n")
+    assert dev.wait_for_deployed(3)["image"]["tag"] != tag
+    assert [word for word in docker.commands() if word != "info"] == [
+        "inspect",
+        "build",
+        "push",
+    ] * 2
+
+
 @pytest.fixture
 def start(
     fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
@@ -92,7 +117,7 @@ def start(
     folder.mkdir()
     started: list[Dev] = []
 
-    def start(**more: bool) -> Dev:
+    def start(**more: Any) -> Dev:
         started.append(Dev(folder, helm, **more))
         return started[-1]
 
@@ -161,18 +186,50 @@ def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
     assert "uninstall" in helm.commands()
 
 
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_interrupted_first_deployment_leaves_nothing(
-    start: Callable[..., Dev], helm: StubProgram, is_installed: bool
+def test_dev_interrupted_while_helm_works_leaves_nothing(
+    start: Callable[..., Dev], helm: StubProgram, fake_cluster: FakeCluster
 ) -> None:
-    if not is_installed:
-        helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
+    """Helm ends with neither revision, and `helm uninstall` knows the objects of one."""
+    for kind in ("jobs", "configmaps"):
+        metadata = {"name": f"hvd-of-{kind}", "labels": LABELS, "creationTimestamp": "2026-01-01"}
+        notes = {"meta.helm.sh/release-name": "hvd"}
+        left = job() if kind == "jobs" else {}
+        fake_cluster.put(kind, {**left, "metadata": {**metadata, "annotations": notes}})
+    kept = {"name": "mine", "labels": LABELS}
+    fake_cluster.put("configmaps", {"metadata": kept})
+    helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
     with helm.hold("upgrade"):
         dev = start()
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
-        dev.interrupt()
-        dev.wait_for_error_line("run stopped; the workers wait for the next change")
-        dev.interrupt()
-        assert dev.process.wait(20) == 128 + signal.SIGINT
-    assert helm.commands()[-1] == "uninstall" or not is_installed
-    assert ("release hvd uninstalled" in dev.kill()) == is_installed
+
+        def is_over() -> bool:
+            dev.interrupt()
+            with suppress(subprocess.TimeoutExpired):
+                dev.process.wait(0.5)
+            return dev.process.returncode is not None
+
+        wait_until(is_over, 60, "dev ends, however often Ctrl-C is pressed")
+    assert dev.process.returncode == 128 + signal.SIGINT
+    assert helm.commands()[-1] == "uninstall"
+    assert fake_cluster.names("configmaps") == ["mine"]
+    assert "hvd-of-jobs" not in fake_cluster.names("jobs")
+    assert "release hvd uninstalled from namespace team" in dev.kill()
+
+
+def test_dev_shows_nothing_of_a_run_that_is_replaced(
+    start: Callable[..., Dev], helm: StubProgram, fake_cluster: FakeCluster
+) -> None:
+    """Its launcher complains about the master's end, and its master about the missing rights."""
+    dev = start()
+    dev.wait_for_log()
+    assert dev.process.stdout is not None
+    assert dev.process.stdout.readline() == "last\n"
+    with helm.hold("upgrade"):
+        dev.save("second")
+        dev.wait_for_deployed(2)
+        fake_cluster.log(f"{JOB}-x", "mpirun: unexpectedly disconnected", end=True)
+    newer = f"{JOB}2"
+    fake_cluster.log(f"{newer}-x", "of the second", end=True)
+    fake_cluster.put("pods", pod(f"{newer}-x", "master", RUNNING, job=newer))
+    fake_cluster.put("jobs", job(name=newer, created="2026-01-02T10:00:00Z"))
+    assert dev.process.stdout.readline() == "of the second\n"

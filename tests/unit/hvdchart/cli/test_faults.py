@@ -124,13 +124,11 @@ def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
     fake_cluster: FakeCluster, helm: StubProgram, command: str
 ) -> None:
     line = [sys.executable, "-m", "hvdchart", command, SPEC]
-    with (
-        helm.hold("upgrade"),
-        subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process,
-    ):
+    with helm.hold("upgrade"):
+        process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=ROOT)
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm works")
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=20)
     assert (process.returncode, "Traceback" in errors) == (130, False), errors
     if command == "deploy":
         # Somebody's run, perhaps, that was to be changed.
@@ -182,10 +180,18 @@ def test_server_that_says_nothing_is_given_up(
     assert "timed out" in said(done)
 
 
-@pytest.mark.parametrize("words", [("status", "hvd", "--watch"), ("wait", "hvd")])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("status", "hvd", "--watch"), ""),
+        (("wait", "hvd"), ""),
+        (("deploy", SPEC), "\nthe run continues: hvdchart logs hvd --namespace team\n"),
+    ],
+)
 def test_interrupted_watch_leaves_the_run(
-    hvdchart: Command, fake_cluster: FakeCluster, words: tuple[str, ...]
-) -> None:
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
+    says: str,
+) -> None:  # fmt: skip
     """Ctrl-C while the command waits for the API server."""
     play(fake_cluster, job(), MASTER)
 
@@ -198,4 +204,5 @@ def test_interrupted_watch_leaves_the_run(
         done = hvdchart(*words)
     assert done.code == 130
     assert "Traceback" not in done.errors
+    assert says in done.errors
     assert {request.method for request in fake_cluster.requests} == {"GET"}

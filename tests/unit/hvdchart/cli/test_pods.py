@@ -127,10 +127,19 @@ def test_tensorboard_prints_the_address(
     assert done.code == 7
     assert "run hvd has no TensorBoard: deploy it with --set values.tens" in done.errors
     running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
-    kubectl.answer("team", "Forwarding from 127.0.0.1:41234 -> 6006\n", "lost connection to pod")
-    done = hvdchart("tensorboard", "hvd", "--port", "0")
+    dump = "E1 portforward.go: connection refused\nerror: lost connection to pod"
+    kubectl.answer("team", "Forwarding from 127.0.0.1:41234 -> 6006\n", dump)
+    running.put("pods", pod("hvd-tensorboard-x", "tensorboard", CREATING))
+
+    def serve() -> None:
+        running.wait_for("pods", "watch")
+        assert kubectl.calls == [], "nobody serves yet"
+        running.put("pods", pod("hvd-tensorboard-x", "tensorboard", RUNNING, ready=True))
+
+    with meanwhile(serve):
+        done = hvdchart("tensorboard", "hvd", "--port", "0")
     assert done.output == "TensorBoard of hvd: http://127.0.0.1:41234/\n"
-    assert "the connection to service hvd-tensorboard ended: lost connection to pod" in done.errors
+    assert "the connection to service hvd-tensorboard ended: error: lost connection" in done.errors
     assert kubectl.calls[-1].arguments[-3:] == ["port-forward", "service/hvd-tensorboard", ":6006"]
     kubectl.answer("team", errors="unable to listen on port 6006: address in use", code=1)
     done = hvdchart("tensorboard", "hvd")
@@ -153,8 +162,11 @@ def test_timeline_is_fetched_and_explained(
     assert missing.code == 7
     assert "no pod of run hvd runs that has /output/horovod-timeline.json" in missing.errors
     worker = pod("hvd-worker-0", "worker", {"running": {}}, ready=True)
-    worker["spec"]["containers"] = [{"name": "worker", "volumeMounts": [{"mountPath": "/output"}]}]
-    running.put("pods", worker)
+    mounts = [{"mountPath": "/output"}]
+    worker["spec"]["containers"] = [{"name": "worker", "volumeMounts": mounts}]
+    # The folder is not of one volume: rank 0 writes the file, and the master has none.
+    master = {**MASTER, "spec": {"containers": [{"name": "master", "volumeMounts": mounts}]}}
+    running.put("pods", worker, master)
     kubectl.answer("team", OPEN)
     file = tmp_path / "timeline.json"
     done = hvdchart("timeline", "hvd", "-w", file)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hvdchart.chart_files import read_data
+from hvdchart.code import unpack
 from hvdchart.code.archive import pack_code
 from hvdchart.code.unpack import unpack_code
 from hvdchart.errors import FileError
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
-from tests.unit.hvdchart.runs import LABELS
+from tests.unit.hvdchart.runs import JOB, LABELS, STATEFUL_SET, job
 
 pytestmark = pytest.mark.timeout(120)
 MOST = int(read_data("resources.json")["codeCharacters"])
@@ -116,29 +122,143 @@ def test_folder_with_files_is_refused_and_stays(tmp_path: Path) -> None:
     assert (project / "train.py").read_text() == "train"
 
 
-@pytest.mark.parametrize("name", ["../out.py", "inner/../../out.py"])
-def test_archive_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
-    """Anyone who may change ConfigMaps of the namespace may have written it."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        archive.addfile(tarfile.TarInfo(name))
-    config_map = {"binaryData": {"archive.tgz": base64.b64encode(content.getvalue()).decode()}}
-    with pytest.raises(FileError, match="cannot write the code: "):
-        unpack_code(config_map, tmp_path / "inside" / "new")
-    assert list(tmp_path.rglob("*.py")) == []
+def archive_of(*members: tarfile.TarInfo, content: bytes = b"") -> dict[str, Any]:
+    """A ConfigMap with an archive of these members."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(content))
+    return packed(file.getvalue())
 
 
-def test_command_writes_the_newest_code(
+def packed(archive: bytes) -> dict[str, Any]:
+    return {"binaryData": {"archive.tgz": base64.b64encode(archive).decode()}}
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, **more: Any) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type = kind
+    for key, value in more.items():
+        setattr(made, key, value)
+    return made
+
+
+def links_beyond_the_longest_path() -> dict[str, Any]:
+    """An archive that leaves its folder through links which `realpath` gives up to follow.
+
+    The filter `data` of tarfile lets it pass before Python 3.11.13 (CVE-2025-4517): a chain of
+    links whose target is longer than a path may be, and a file that is written through it.
+    """
+    members, path = [], ""
+    folder = "d" * 247
+    for step in "abcdefghijklmnop":
+        members.append(member(f"{path}{folder}", tarfile.DIRTYPE, mode=0o755))
+        members.append(member(f"{path}{step}", tarfile.SYMTYPE, linkname=folder))
+        path += f"{folder}/"
+    short = "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p"
+    link = f"{short}/{'l' * 254}"
+    members += [
+        member(link, tarfile.SYMTYPE, linkname="../" * 16),
+        member("escape", tarfile.SYMTYPE, linkname=f"{link}/.."),
+        member("escape/out.py"),
+    ]
+    return archive_of(*members)
+
+
+def bomb() -> dict[str, Any]:
+    return packed(gzip.compress(bytes(unpack.MOST_BYTES + 1), 1))
+
+
+@pytest.mark.parametrize(
+    ("hostile", "message"),
+    [
+        (lambda: archive_of(member("../out.py")), r"'\.\./out\.py' leads out of the folder"),
+        (lambda: archive_of(member("inner/../../out.py")), "leads out of the folder"),
+        (lambda: archive_of(member("/tmp/out.py")), "leads out of the folder"),
+        (lambda: {"data": {"../out.py": "text"}}, "leads out of the folder"),
+        (links_beyond_the_longest_path, "'a' is neither a file nor a folder"),
+        (lambda: archive_of(member("out.py", tarfile.LNKTYPE, linkname="/etc/passwd")), "neither"),
+        (lambda: archive_of(member("out.py", tarfile.FIFOTYPE)), "neither a file nor a folder"),
+        (lambda: archive_of(member("a/" * 600 + "out.py")), "has more than 1000 bytes"),
+        (lambda: archive_of(*(member(f"{n}.py") for n in range(unpack.MOST_ENTRIES + 1))),
+         "has more than 20000 entries"),
+        (bomb, "has more than 256 MiB"),
+        (lambda: packed(b"no archive"), "it is no gzip archive"),
+        (lambda: {"data": {"out.py": 1}}, "no code that can be unpacked"),
+    ],
+)  # fmt: skip
+def test_hostile_code_is_refused_and_writes_nothing(
+    tmp_path: Path, hostile: Callable[[], dict[str, Any]], message: str
+) -> None:
+    """Anybody who may change ConfigMaps of the namespace may have written it."""
+    with pytest.raises(FileError, match=message):
+        unpack_code(hostile(), tmp_path / "inside" / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_code_has_no_folder_that_programs_run_on_sight(tmp_path: Path) -> None:
+    """A shell's prompt asks git, and git starts what .git/config names."""
+    hostile = archive_of(member(".git/config"), member("sub/.GIT/config"), member("train.py"))
+    assert unpack_code(hostile, tmp_path / "new") == ["train.py"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["new", "train.py"]
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> bytes:
+    """Archives of odd members, some of them damaged."""
+    parts = st.sampled_from(["a", "b", "..", ".", "", "/", "x" * 260, "\x1b[2J", "\udce9", ".git"])
+    names = st.lists(parts, max_size=6).map("/".join)
+    kinds = st.sampled_from([*tarfile.SUPPORTED_TYPES, b"V", b"\xff"])
+    content = draw(st.binary(max_size=2000))
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=draw(st.sampled_from([0, 1, 2]))) as archive:
+        for _ in range(draw(st.integers(0, 5))):
+            made = member(draw(names), draw(kinds), linkname=draw(names)[:90], size=len(content))
+            made.mode = draw(st.integers(0, 0o7777))
+            with suppress(ValueError):
+                archive.addfile(made, io.BytesIO(content))
+    data = bytearray(file.getvalue())
+    for place, byte in draw(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)))):
+        data[place % len(data)] = byte
+    return gzip.compress(bytes(data), 1)
+
+
+@pytest.mark.fuzz
+@given(data=archives() | st.binary(max_size=500))
+def test_any_archive_is_refused_or_stays_in_its_folder(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        (root / "beside").mkdir()
+        try:
+            written = unpack_code(packed(data), root / "new")
+        except FileError:
+            written = []
+        outside = {path.name for path in root.iterdir()} - {"new"}
+        assert outside == {"beside"}
+        assert list((root / "beside").iterdir()) == []
+        assert not any(path.is_symlink() for path in root.rglob("*"))
+        assert all((root / "new" / file).is_file() for file in written)
+
+
+def test_command_writes_the_code_that_the_run_mounts(
     hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path
 ) -> None:
-    script, out = write(tmp_path, {"train.py": "first"}) / "train.py", tmp_path / "out"
-    first = config_map(script)
-    script.write_text("changed")
-    second = config_map(script, "hvd-code-2", "2026-01-02")
-    record = {"metadata": {"name": "hvd-run", "labels": LABELS}, "data": {"state": "Finished"}}
-    fake_cluster.put("configmaps", record)
-    assert "no run hvd with code" in hvdchart("code", "hvd", "-w", out).errors
-    fake_cluster.put("configmaps", second, first)
+    """Anybody who may create ConfigMaps may give one the labels of the run."""
+    script, out = write(tmp_path, {"train.py": "mine"}) / "train.py", tmp_path / "out"
+    mine = config_map(script)
+    script.write_text("of somebody else")
+    fake_cluster.put("configmaps", mine, config_map(script, "hvd-code-2", "2026-01-02"))
+    run = job()
+    fake_cluster.put("jobs", run)
+    assert "run hvd has no code of its own" in hvdchart("code", "hvd", "-w", out).errors
+    run["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "code", "configMap": {"name": "hvd-code-1"}}
+    ]
+    fake_cluster.put("jobs", run)
     done = hvdchart("code", "hvd", "-w", out)
     assert (done.code, done.output) == (0, f"{out / 'train.py'}\n")
-    assert (out / "train.py").read_text() == "changed"
+    assert (out / "train.py").read_text() == "mine"
+    fake_cluster.remove("jobs", JOB)
+    fake_cluster.put("statefulsets", STATEFUL_SET)
+    gone = hvdchart("code", "hvd", "-w", tmp_path / "other")
+    assert (gone.code, "the Job of run hvd is gone" in gone.errors) == (7, True)

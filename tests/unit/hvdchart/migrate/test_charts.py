@@ -83,6 +83,9 @@ JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
          "<old>:1:8: {{ .Values.image }} is a template, which Helm"),
         ("{% for a in b %}\n- a\n{% endfor %}", "{% for a in b %} is a template of Jinja"),
         (f"{JOB}---\n{JOB}", "the file has MPIJob elastic, MPIJob elastic; expected one MPIJob"),
+        ("# nothing\n", "<old>: the file has no documents with a value; expected values of the"),
+        ("", "<old>: the file has no documents with a value; expected values of the old horovod"),
+        ("kind: List\napiVersion: v1\nitems: []", "the file has no documents with a value"),
         (f"kind: Secret\n---\n{JOB.replace('slotsPerWorker: 2', 'slotsPerWorker: two')}",
          f'<old>:{3 + JOB[: JOB.index("slotsPerWorker")].count(chr(10))}:19: spec.slotsPerWorker: '
          'got "two"'),
@@ -92,6 +95,20 @@ def test_file_with_a_template_or_several_jobs_is_refused(text: str, message: str
     with pytest.raises(SpecError) as error:
         migrate_text(text)
     assert message in str(error.value)
+
+
+def test_job_in_a_list_is_read() -> None:
+    items = "".join(f"  {line}\n" for line in JOB.splitlines()).replace("  apiV", "- apiV", 1)
+    migration = migrate_text(f"kind: List\nitems:\n- {{kind: Secret}}\n{items}")
+    assert migration.values == migrate_file("mpijob-v2beta1.yaml").values
+    assert "the file also has Secret: apply it yourself if the run needs it" in migration.checks
+
+
+@pytest.mark.parametrize(("text", "mode"), [("0700", 0o700), ("0o17", 15), ("1_000", 1000)])
+def test_numbers_are_those_of_the_yaml_that_kubectl_and_helm_read(text: str, mode: int) -> None:
+    volume = f"volumes: [{{name: a, secret: {{secretName: a, defaultMode: {text}}}}}]\n"
+    (volume,) = migrate_text(f"{OLD}{volume}").values["volumes"]
+    assert volume["secret"]["defaultMode"] == mode
 
 
 def test_documents_beside_the_job_are_named() -> None:
@@ -195,6 +212,8 @@ def test_value_of_the_old_chart_becomes_one_of_this_chart(
         (2, 1, 0, 2, "the old command line started 1 ranks; 2 workers x 1 slots start 2"),
         (2, 8, 4, 2, ""),
         (2, 9, 4, 3, "the old command line started 9 ranks; 3 workers x 4 slots start 12"),
+        # The old master was one host.
+        (3, 99, 0, 3, "the old command line started 99 ranks; 3 workers x 1 slots start 3"),
     ],
 )
 def test_workers_are_added_for_the_ranks_of_the_old_master(

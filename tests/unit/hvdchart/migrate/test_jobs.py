@@ -19,6 +19,8 @@ from tests.unit.hvdchart.migrate.old_files import (
 
 GPUS = {"limits": {"nvidia.com/gpu": 8}}
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
+DEVICES = [{"name": "d", "resourceClaimName": "c"}]
+CLAIMS = {"claims": [{"name": "d"}]}
 LABELS = {"labels": {"a": "1"}, "annotations": {"b": "2"}}
 
 
@@ -59,6 +61,13 @@ def test_workers_and_slots(fields: dict[str, Any], number: int, slots: int, chec
          "podSecurityContext", {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}),
         ({"worker_container__securityContext": {"capabilities": {"add": ["CAP_IPC_LOCK"]}}},
          "worker.capabilities", ["IPC_LOCK"]),
+        ({"worker_pod__serviceAccount": "a"}, "worker.serviceAccount.name", "a"),
+        ({"worker_pod__serviceAccount": "a", "worker_pod__serviceAccountName": "b"},
+         "worker.serviceAccount.name", "b"),
+        ({"worker_pod__resourceClaims": DEVICES, "worker_container__resources": CLAIMS},
+         "worker.podSpec.resourceClaims", DEVICES),
+        ({"launcher_pod__resourceClaims": DEVICES, "launcher_container__resources": CLAIMS},
+         "master.podSpec.resourceClaims", DEVICES),
         # Linux gives added capabilities to root only.
         ({"worker_container__securityContext": {
             "runAsUser": 1000, "capabilities": {"add": ["IPC_LOCK"]}}},
@@ -163,6 +172,69 @@ def test_volumes_of_launcher_and_workers_are_merged() -> None:
     ]  # fmt: skip
 
 
+ANTI_AFFINITY = {
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 1,
+                "podAffinityTerm": {
+                    "topologyKey": "zone",
+                    "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": "job"}},
+                },
+            }
+        ]
+    }
+}
+WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-name=job", "pod"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "check"),
+    [
+        ({"worker_container__command": ["sh", "-c", "pip install -r a.txt && sshd -De"]},
+         "the workers' own command is dropped (sh -c pip install -r a.txt && sshd -De): "),
+        ({"worker_container__args": ["python", "serve.py"]},
+         "the workers' own command is dropped (python serve.py): "),
+        ({"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
+         "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
+        ({"worker_pod__serviceAccount": "mine"}, "the workers have the service account mine, "),
+        ({"launcher_pod__serviceAccountName": "mine"}, "the launcher had the service account mine"),
+        ({"launcher_pod__serviceAccount": "mine"}, "the launcher had the service account mine"),
+        ({"worker_container__securityContext": {"privileged": True}}, "privileged is not carried"),
+        ({"launcher_container__securityContext": {"runAsUser": 0}},
+         "the launcher's securityContext is dropped: "),
+        ({"launcher_pod__securityContext": {"fsGroup": 1}},
+         "the launcher's securityContext is dropped: "),
+        ({"worker_pod__initContainers": [WAITER]},
+         "worker.initContainers names what only the operator sets (mpi-job-name)"),
+        ({"worker_pod__affinity": ANTI_AFFINITY},
+         "worker.affinity names what only the operator sets (training.kubeflow.org/job-name)"),
+        ({"launcher_container__command": ["/opt/x/bin/mpirun", "train"]},
+         "the launcher was /opt/x/bin/mpirun: "),
+        ({"launcher_container__command": ["mpirun", "-x", "A", "-x", "B", "-x", "PATH", "train"]},
+         "the launcher gives A, B to all ranks, and the file has no value"),
+        ({"launcher_container__command": ["mpirun", "-x", "PATH=/x:$PATH", "train"]},
+         "PATH in worker.env is /x:$PATH as it is written: "),
+    ],
+)  # fmt: skip
+def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: str) -> None:
+    checks = migrate_job(**fields).checks
+    assert [text for text in checks if text.startswith(check)], checks
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"],
+        ["sh", "-c", "mkdir -p /var/run/sshd; /usr/sbin/sshd -D;"],
+        ["sleep", "infinity"], ["tail", "-f", "/dev/null"],
+    ],
+)  # fmt: skip
+def test_workers_that_only_wait_need_no_check(command: list[str]) -> None:
+    checks = migrate_job(worker_container__command=command).checks
+    assert not [text for text in checks if "command is dropped" in text]
+
+
 INIT = {"name": "a", "image": "a", "volumeMounts": [{"name": "ssh", "mountPath": "/s"}]}
 TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
 
@@ -176,6 +248,8 @@ TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
          "containers[0].volumeMount: no such key; expected volumeMounts, if that is meant"),
         ({"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
          "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
+        ({"worker_container__resources": CLAIMS},
+         "resources.claims[0]: no resourceClaims of the pod is called d"),
         ({"worker_pod__initContainers": [INIT]},
          "volumeMounts[0]: the chart has a volume of that name"),
         ({"launcher_container__command": ["mpirun", "train", "$(T)"],

@@ -76,6 +76,13 @@ def test_command_writes_values_and_report_to_files(tmp_path: Path) -> None:
     assert f"{output.read_text()}---\n{report.read_text()}" == whole_report(path)
 
 
+def test_values_and_report_cannot_be_one_file(tmp_path: Path) -> None:
+    output = tmp_path / "values.yaml"
+    words = ["migrate", str(PATHS["mpijob-v1.yaml"]), "-w", str(output), "--report"]
+    done = CliRunner().invoke(app, [*words, f"{tmp_path}/./values.yaml"])
+    assert (done.exit_code, output.exists()) == (2, False)
+
+
 def test_command_reads_standard_input_and_prints_values_and_report() -> None:
     line = PATHS["docker.sh"].read_text()
     done = CliRunner().invoke(app, ["migrate", "--command-line", "-"], input=line)

@@ -22,7 +22,9 @@ SHELL = "the line needs a shell before the launcher starts"
         (["bash", "-c", "cd /work && mpirun a"], SHELL),
         (["mpirun", "--no-such-option", "1", "a"],
          "migrate does not understand option --no-such-option of mpirun"),
-        (["mpirun", "-np", "many", "a"], "migrate does not understand option -np of mpirun"),
+        (["mpirun", "-np", "many", "a"], "-np is many, and no whole number from 1 on"),
+        (["mpirun", "-np", "-2", "a"], "-np is -2, and no whole number from 1 on"),
+        (["mpirun", "-H", "a:1,b:x", "a"], "the host b:x of -H has no number of slots"),
         (["mpirun", "--mca=btl", "self", "a"],
          "migrate does not understand option --mca=btl of mpirun"),
         (["mpirun", "-np", "2"], "the line gives mpirun no command to run"),
@@ -76,6 +78,10 @@ def test_options_that_the_chart_sets_are_dropped(
         ("horovodrun -np 8 --slots-per-host 4 --min-np 4 --max-np 16 t", 2, 4),
         ("horovodrun --min-np 4 --slots 2 --host-discovery-script d.sh t", 2, 2),
         ("docker run team/a mpirun -np 2 -H a,b t", 2, 1),
+        ("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node 4\nmpirun t", 2, 4),
+        ("#SBATCH -N 4 -n 8\nmpirun t", 4, 2),
+        ("#SBATCH -N 4\nmpirun -np 8 t", 4, 2),
+        ("#SBATCH -N 4\nmpirun -np 4 -H a:2,b:2 t", 2, 2),
     ],
 )
 def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: int) -> None:
@@ -112,7 +118,9 @@ def test_arithmetic_of_known_whole_numbers_is_calculated(
         ("mpirun -np $SLURM_NTASKS t", "only a shell knows $SLURM_NTASKS"),
         ("A=1\n[ -n \"$X\" ] && A=2\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("A+=1\nmpirun -np 2 t $A", "only a shell knows $A"),
-        ("mpirun -np 2 python $1", "only a shell knows $1; expected 1=VALUE in a line above"),
+        ("mpirun -np 2 python $1", "only a shell knows $1; expected its value in its place"),
+        ("mpirun -np 2 python $(date)", "only a shell knows $(date); expected its value in its pl"),
+        ("A=$B\nmpirun -np 2 t ${A}x", "only a shell knows $A; expected A=VALUE in a line above"),
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
         ("for i in 1 2; do mpirun -np 2 t; done", "for begins more than a simple command"),
         ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
@@ -142,6 +150,7 @@ def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> No
         ("mpirun -np 1 t \\\n  --a \\\n  --b # c", ["t", "--a", "--b"]),
         ("# mpirun -np 9 z\nmpirun -np 1 t '#' a#b", ["t", "#", "a#b"]),
         ("mpirun -np 1 t ${LR:-0.1}", ["t", "0.1"]),
+        ("A=${1:-x}\nmpirun -np 1 t $A ${2-y}", ["t", "x", "y"]),
         ("A=3 B=4\nmpirun -np 1 t $((A * (B + 1) - 1)) $((B/3))", ["t", "14", "1"]),
         ('mpirun -np 1 t "a\\"b" \'c\\d\' e\\ f', ["t", 'a"b', "c\\d", "e f"]),
         ("mpirun -np 1 t '' \"\"", ["t", "", ""]),
@@ -196,6 +205,9 @@ def test_variable_of_the_ranks_that_only_a_shell_knows_is_to_be_checked_once(scr
     ("line", "env", "check"),
     [
         ("env -i A=1 mpirun -np 2 -x A t", {"A": "1"}, ""),
+        # A line of Hydra, whatever its launcher is called.
+        ("export A=1\nmpirun -ppn 1 -hosts a,b -n 2 t", {"A": "1"}, ""),
+        ("export A=1 B=2\nmpirun -ppn 1 -n 2 -genvnone -genv C=3 t", {"C": "3"}, "A, B went to"),
         ("env A=$B C=1 mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A: set it in"),
         ("export A=1 B=2\nmpiexec -n 2 -hosts a,b -genvlist A,C t", {"A": "1"},
          "B went to the ranks of one host only"),
@@ -207,3 +219,19 @@ def test_variables_that_a_launcher_gives_to_its_ranks(
     migration = migrate_line(line)
     assert {e["name"]: e["value"] for e in migration.values["worker"]["env"]} == env
     assert any(text.startswith(check) for text in migration.checks)
+
+
+@pytest.mark.parametrize(
+    ("line", "check"),
+    [
+        ("/opt/x/bin/mpirun -np 2 t", "the launcher was /opt/x/bin/mpirun: "),
+        ("mpirun -np 2 --rankfile r t", "--rankfile r names hosts and cores of the old cluster"),
+        ("horovodrun -np 2 --config-file c t", "--config-file c names a file, which the image"),
+        ("mpirun -np 2 -x A t", "the launcher gives A to all ranks, and the file has no value"),
+        ("#SBATCH --gres=gpu:8 # all\n#PBS -l a=1\nmpirun -np 2 t",
+         "the lines for a batch system are dropped (--gres=gpu:8 # all, -l a=1): "),
+    ],
+)  # fmt: skip
+def test_what_the_result_lacks_is_to_be_checked(line: str, check: str) -> None:
+    checks = migrate_line(line).checks
+    assert [text for text in checks if text.startswith(check)], checks

@@ -157,6 +157,11 @@ def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
     assert planned(nodes).launching.binding == binding
 
 
+def test_ranks_of_numa_nodes_are_not_said_to_have_a_socket() -> None:
+    plan = plan_group("coresPerSocket: 8, numaPerSocket: 2")
+    assert plan.launching.reason.because == "bind each rank to cores of its own"
+
+
 def test_binding_depends_on_launch_mode_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
     for mode, to in (("horovodrun", "core"), ("custom", "none"), ("elastic", "none")):
@@ -219,6 +224,23 @@ def test_output_of_several_workers_is_warned_to_be_shared(
     [
         ("coresPerSocket: 4, tuning: {slots: 2, ompThreads: 3}",
          "group x: OMP_NUM_THREADS starts 6 threads on 4 cores; lower it"),
+        # Each rank has one thread: none can have fewer.
+        ("coresPerSocket: 4, tuning: {slots: 8}",
+         "group x: 8 ranks on 4 cores: ranks that share a core wait for each other; lower "
+         "tuning.slots"),
+        ("gpus: 8, coresPerSocket: 4, memory: 64Gi",
+         "group x: 8 ranks on 4 cores: ranks that share a core wait for each other; check "
+         "coresPerSocket"),
+        ("gpus: 8", "group x: the spec does not give coresPerSocket and memory: workers request "
+         "neither, so other pods may take what their ranks need, and the kubelet evicts them "
+         "first"),
+        ("gpus: 8, coresPerSocket: 16", "group x: the spec does not give memory: workers do not "
+         "request it, so other pods may take what their ranks need, and the kubelet evicts them "
+         "first"),
+        ("gpus: 56, gpuResource: nvidia.com/mig-1g.5gb, coresPerSocket: 64, memory: 512Gi",
+         "group x: MIG slices: NCCL does not connect slices of one GPU"),
+        ("gpus: 2, gpuResource: nvidia.com/gpu.shared, coresPerSocket: 8, memory: 64Gi",
+         "group x: shared GPUs: shares of one GPU do not speed up training"),
         ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 999Mi}",
          "group x: 999Mi of memory for 4 ranks: they and the process that has imported their "
          "framework take up to 1000Mi before they train; raise memory or lower tuning.slots"),
@@ -248,10 +270,11 @@ def test_plan_has_this_one_warning(group: str, warning: str) -> None:
         ("coresPerSocket: 4", "launch: {mode: elastic}"),
         ("coresPerSocket: 4", "launch: {mode: custom}"),
         ("coresPerSocket: 4", "values: {worker: {number: 4}}"),
-        ("gpus: 1, coresPerSocket: 9, numaPerSocket: 2", ""),
+        ("gpus: 1, coresPerSocket: 9, memory: 64Gi, numaPerSocket: 2", ""),
+        ("gpus: 1, gpuResource: nvidia.com/mig-7g.40gb, coresPerSocket: 9, memory: 64Gi", ""),
         ("coresPerSocket: 28, sockets: 2, threadsPerCore: 2, memory: 384Gi", ""),
         (
-            "gpus: 1",
+            "coresPerSocket: 9",
             "volumes: {data: {pvc: a, readOnly: true}, output: {nfs: {server: a, path: /b}}}",
         ),
     ],

@@ -15,7 +15,7 @@ from hvdchart.code.archive import list_files
 from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.edit import get, items, set_values, unset_values
+from hvdchart.project.edit import get, set_values, unset_values
 from hvdchart.project.templates import TEMPLATES, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
@@ -79,13 +79,22 @@ def test_a_key_is_changed_and_all_else_stays(
     assert spec.read_text() == after
 
 
-def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
-    listed = dict(items(spec))
-    assert listed["nodes.0.memory"] == "384Gi"
-    assert listed["train.command.1"] == "train.py"
-    assert list(listed)[:2] == ["apiVersion", "name"]
-    for path, value in listed.items():
-        assert get(spec, path) == value
+def test_line_ends_and_anchors_stay(spec: Path) -> None:
+    mark = "\ufeff"
+    spec.write_bytes((mark + TEXT).replace("\n", "\r\n").encode())
+    set_values(spec, ["nodes.0.count=8"])
+    expected = (mark + TEXT).replace("count: 2", "count: 8").replace("\n", "\r\n")
+    assert spec.read_bytes().decode() == expected
+    anchored = TEXT.replace("a.b: x", "a.b: &x x\n    c: *x\n    d: &alone y")
+    spec.write_text(anchored)
+    for change, words in (
+        (set_values, r"values.podLabels.a\.b=z"),
+        (unset_values, r"values.podLabels.a\.b"),
+    ):
+        with pytest.raises(SpecError, match=r"other keys use its value \(\*x\)"):
+            change(spec, [words])
+    set_values(spec, ["nodes.0.count=8", "values.podLabels.c=z"])
+    assert spec.read_text() == anchored.replace("count: 2", "count: 8").replace("*x", "z")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +188,8 @@ def test_init_writes_a_project_that_renders(
     folder = tmp_path / "mine"
     done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
     assert (done.code, len(done.output.splitlines())) == (0, 5)
-    assert done.errors == f"next: cd {folder} && hvdchart deploy run.spec.yaml --code .\n"
+    assert "image is in no public registry" in done.errors
+    assert done.errors.endswith(f"next: cd {folder} && hvdchart deploy .\n")
     rendered = hvdchart("render", folder / "run.spec.yaml", "--code", folder)
     assert rendered.code == 0, rendered.errors
     assert "archive: " in rendered.output

@@ -57,6 +57,15 @@ def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
     assert list(cluster.log("hvd-1", "worker", follow=False)) == ["a", "no line end"]
 
 
+@pytest.mark.parametrize("place", ["http://127.0.0.1:1", "https://elsewhere.example"])
+def test_a_redirect_is_not_followed(fake_cluster: FakeCluster, place: str) -> None:
+    """It would take the answer of another server, without encryption perhaps, for the cluster's."""
+    fake_cluster.fail("GET", "core/pods", faults.status(307, "moved", Location=f"{place}/x"))
+    with pytest.raises(ClusterError, match=r"moved \(HTTP 307\)"):
+        Cluster.connect().release("hvd")
+    assert not any(request.path.endswith("/x") for request in fake_cluster.requests)
+
+
 def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
     """Run a pod that goes through these states, and return its output or the error."""
 

@@ -269,3 +269,25 @@ def test_file_that_is_no_kubeconfig_is_named_in_one_line(
     assert (done.code, done.output, len(done.errors.splitlines())) == (7, "", 1), done.errors
     assert f"the kubeconfig {kubeconfig_file} cannot be used: " in done.errors
     assert done.errors.endswith("correct it, or set KUBECONFIG to another file\n")
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        b"users: [{name: u, user: {username: me, password: 31337}}]",
+        b"users: [{name: u, user: {token: 31337}}]",
+        b"users: [{name: u, user: {token: 31337, a: ]}}]",
+        b"clusters: [{name: c, cluster: {server: 'ftp://me:31337@api.example'}}]",
+    ],
+)
+def test_messages_have_no_password(kubeconfig_file: Path, spoilt: bytes) -> None:
+    """Logs of CI jobs keep them."""
+    write_kubeconfig(kubeconfig_file, {"server": "https://127.0.0.1:1"}, {})
+    document = yaml.safe_load(kubeconfig_file.read_text())
+    key = spoilt.partition(b":")[0].decode()
+    text = yaml.safe_dump({name: value for name, value in document.items() if name != key})
+    kubeconfig_file.write_bytes(text.encode() + spoilt)
+    with pytest.raises(ClusterError) as refused:
+        Cluster.connect().nodes()
+    assert "31337" not in str(refused.value)
+    assert "cannot be used: " in str(refused.value)

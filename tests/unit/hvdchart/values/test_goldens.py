@@ -22,9 +22,3 @@ def golden_file(spec: Path) -> Path:
 def test_example_renders_its_committed_values(spec: Path) -> None:
     rendered = render_values(make_plan(load_spec(spec)), spec.name)
     assert rendered == golden_file(spec).read_text(), "run `make goldens`"
-
-
-def test_every_values_file_has_a_spec() -> None:
-    plain = {path for path in VALUES.glob("*.yaml") if not path.name.endswith(".spec.yaml")}
-    assert plain == {golden_file(spec) for spec in SPECS}
-    assert SPECS

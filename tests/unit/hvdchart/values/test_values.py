@@ -91,6 +91,35 @@ def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:
     assert plan.launching.binding.cores_per_rank == 2
 
 
+SPOT = (
+    "nodeSelector: {cloud.google.com/gke-spot: 'true', zone: a}, tolerations: [{key: "
+    "cloud.google.com/gke-spot, operator: Exists}, {key: own, value: a}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scheduling"),
+    [
+        (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}}}",
+         {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value": "a"}]}),
+        (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}}}, "
+         "{name: b, count: 1, coresPerSocket: 1, nodeSelector: {zone: b}}",
+         {"nodeSelector": {"zone": "b"}}),
+        ("{name: a, count: 1, coresPerSocket: 1, tolerations: [{key: "
+         "kubernetes.azure.com/scalesetpriority, value: spot, effect: NoSchedule}]}", {}),
+    ],
+)  # fmt: skip
+def test_master_does_not_go_to_nodes_that_are_taken_away(
+    nodes: str, scheduling: dict[str, Any]
+) -> None:
+    text = f"{HEAD}nodes: [{nodes}]\n"
+    master = checked_values(plan_text(text))["master"]
+    given = {key: master[key] for key in ("nodeSelector", "tolerations") if key in master}
+    assert given == scheduling
+    warned = [text for text in plan_text(text).warnings if "nodes that are taken away" in text]
+    assert len(warned) == ("name: b" not in nodes)
+
+
 def test_volume_of_some_groups_is_mounted_there_only() -> None:
     rendered = values(
         "nodes: [{name: a, count: 1, coresPerSocket: 1}, {name: b, count: 1, gpus: 1}]\n"

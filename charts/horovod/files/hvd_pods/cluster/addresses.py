@@ -23,6 +23,9 @@ Slice = Dict[str, Any]
 FIRST_RECONNECT, LONGEST_RECONNECT = 0.2, 10.0
 # A watch that lasted this many seconds worked: the next one begins without a long pause.
 WORKING_WATCH = 5.0
+# How it begins why hosts have no address where the Service was deleted. Its controller keeps an
+# empty slice of a Service without pods.
+NO_SERVICE = "there is no EndpointSlice of Service"
 # Seconds between two looks at all names in DNS: doubled while nothing changes.
 FIRST_LOOKUP, LONGEST_LOOKUP = 0.5, 2.0
 DNS_THREADS = 8
@@ -118,9 +121,14 @@ class SliceAddresses:
     def __init__(self, api: Api, run: Run, on_change: Callable[[], None]) -> None:
         self._api = api
         self._on_change = on_change
+        self._service = run.service
         self._query = {"labelSelector": f"kubernetes.io/service-name={run.service}"}
         # By name; None until they have been read. The thread replaces it and does not change it.
         self._slices: dict[str, Slice] | None = None
+        # Of the slices that were there last: that a Service is deleted says nothing about its pods.
+        self._endpoints: dict[str, Endpoint] = {}
+        # Why the slices could not be read the last time.
+        self._trouble = ""
         self._dns = DnsAddresses(run.hosts, on_change)
         self._uses_dns = False
         self._closed = threading.Event()
@@ -129,7 +137,9 @@ class SliceAddresses:
     @property
     def missing(self) -> str:
         """What it means that a host is not among the endpoints."""
-        return self._dns.missing if self._slices is None else "it has no address yet"
+        if self._slices is None:
+            return self._dns.missing
+        return "it has no address yet" if self._slices else f"{NO_SERVICE} {self._service}"
 
     def start(self) -> None:
         """Begin to follow the slices. DNS helps at once if the API server is away already."""
@@ -139,8 +149,7 @@ class SliceAddresses:
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Return what is known of each host, by its name."""
-        slices = self._slices
-        return self._dns.endpoints() if slices is None else pod_endpoints(slices.values())
+        return self._dns.endpoints() if self._slices is None else self._endpoints
 
     def close(self) -> None:
         """Stop following."""
@@ -170,8 +179,9 @@ class SliceAddresses:
         is_final = self._slices is None and problem.status in (403, 404)
         if is_final:
             log(f"cannot read EndpointSlices ({problem}): using DNS instead")
-        else:
+        elif str(problem) != self._trouble:
             log(f"cannot watch the hosts' addresses: {problem}; trying again")
+        self._trouble = str(problem)
         if self._slices is None:
             self._use_dns()
         return not is_final
@@ -187,6 +197,7 @@ class SliceAddresses:
             "discovery.k8s.io/endpointslices", self._query, retry_seconds=0.0
         )
         self._replace({item["metadata"]["name"]: item for item in slices})
+        self._trouble = ""
         self._dns.close()
         return version
 
@@ -226,6 +237,8 @@ class SliceAddresses:
 
     def _replace(self, slices: dict[str, Slice]) -> None:
         self._slices = slices
+        if slices:
+            self._endpoints = pod_endpoints(slices.values())
         self._on_change()
 
 

@@ -70,6 +70,8 @@ class Effects:
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
         self.is_stopped = False
+        # What the log says once in an attempt.
+        self._told: set[str] = set()
         self._preparation = Preparation()
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
@@ -100,7 +102,7 @@ class Effects:
             m.DeletePods: lambda effect: self._call(PODS, partial(self._delete_pods, effect)),
             m.ScaleUp: lambda effect: self._call(PODS, partial(self._scale_up, effect)),
             m.Deliver: lambda effect: self._call(DELIVER, partial(self._deliver, effect)),
-            m.WriteLiveHosts: lambda effect: write_live_hosts(self._of(effect.hosts)),
+            m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
             m.FindCause: lambda effect: self._call(JUDGE, partial(self._find_cause, effect)),
@@ -174,6 +176,7 @@ class Effects:
         return m.WorkersProvided()
 
     def _begin_attempt(self, effect: m.BeginAttempt) -> None:
+        self._told = set()
         os.environ[ATTEMPT] = str(effect.attempt)
         # The ssh of this pod sends it to the workers (common/fence.py).
         os.environ[EPOCH] = str(effect.epoch)
@@ -235,7 +238,7 @@ class Effects:
             except ApiError as problem:
                 # Somebody else deleted it, and perhaps there is a new one.
                 if problem.status not in (404, 409):
-                    log(f"cannot replace {name}: {problem}")
+                    self._log_once(f"cannot replace {name}: {problem}")
 
         if not self.is_stopped:
             with ThreadPoolExecutor(DELETE_THREADS) as pool:
@@ -247,7 +250,13 @@ class Effects:
             if not self.is_stopped:
                 set_number(self._access, name, number, retry_seconds=0.0, below=effect.below)
         except ApiError as problem:
-            log(f"cannot scale {name} to {number}: {problem}")
+            self._log_once(f"cannot scale {name} to {number}: {problem}")
+
+    def _log_once(self, text: str) -> None:
+        """Both are tried again every few seconds."""
+        if text not in self._told:
+            self._told.add(text)
+            log(text)
 
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
@@ -272,6 +281,12 @@ class Effects:
             )
         except RunError as problem:
             self._tell(m.LaunchFailed(effect.attempt, problem))
+
+    def _write_live_hosts(self, effect: m.WriteLiveHosts) -> None:
+        hosts = self._of(effect.hosts)
+        write_live_hosts(hosts)
+        if self._progress and hosts:
+            self._progress.hosts = hosts
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended

@@ -12,14 +12,15 @@ import re
 import signal
 import time
 from collections import deque
+from itertools import takewhile
 from typing import IO, Callable, NamedTuple, Sequence
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import hints
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
+from hvd_pods.common.tracebacks import TracebackReader
 
 # Lines of the launcher's end that are searched, and seconds before it in which the cause was
 # printed: a script may print tracebacks of errors that it has handled.
@@ -36,8 +37,18 @@ NOTES = re.compile(
     rb"[^\n]*\n",
     re.M,
 )
-FRAME = re.compile(r'^  File "([^"]+)", line (\d+)')
-EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$")
+# Where the words of launchers about the end begin, and lines of theirs before it.
+END = re.compile(
+    r"Primary job  terminated|^(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
+    r"|MPI_ABORT was invoked|BAD TERMINATION|^Process \d+ exit with"
+)
+OF_LAUNCHERS = re.compile(
+    r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
+)
+# Characters of a rank's last line that are told.
+LONGEST_WORDS = 300
+# Characters of an exception with its place and what to do about it.
+LONGEST_TEXT = 800
 # The first rank that failed, as the launchers name it.
 RANKS = (
     re.compile(
@@ -72,8 +83,8 @@ CONSEQUENCES = (
 USAGE = 2
 
 
-class Traceback(NamedTuple):
-    """An uncaught exception: when it was printed, its rank if that is known, and its line."""
+class Line(NamedTuple):
+    """A line of output, or an exception in it: when it was printed, its rank if that is known."""
 
     at: float
     rank: int | None
@@ -107,12 +118,10 @@ class ErrorOutput:
         self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None
     ) -> None:
         self._source, self._target, self._follow = source, target, follow
-        self._lines: deque[str] = deque(maxlen=LAST_LINES)
-        self._tracebacks: deque[Traceback] = deque(maxlen=LAST_LINES)
-        # The place of the last frame of each traceback that is being printed, by rank.
-        self._open: dict[int | None, str] = {}
-        # The line of the script at that place.
-        self._lines_at: dict[int | None, str] = {}
+        self._lines: deque[Line] = deque(maxlen=LAST_LINES)
+        self._tracebacks: deque[Line] = deque(maxlen=LAST_LINES)
+        # By rank; None of all whose lines have no tag.
+        self._readers: dict[int | None, TracebackReader] = {}
         self._thread = spawn("read-launcher", self._pass_on)
 
     def find_cause(
@@ -131,10 +140,10 @@ class ErrorOutput:
         since = time.monotonic() - LAST_SECONDS
         # Copies, because processes that outlive the launcher may still write.
         recent = [item for item in self._tracebacks.copy() if item.at > since]
-        lines = self._lines.copy()
-        if any(OTHER_KEYS.search(line) for line in lines):
+        lines = [line for line in self._lines.copy() if line.at > since]
+        if any(OTHER_KEYS.search(line.text) for line in lines if line.rank is None):
             return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
-        match = next((m for r in RANKS for line in lines if (m := r.search(line))), None)
+        match = next((m for r in RANKS for line in lines if (m := r.search(line.text))), None)
         rank = int(match["rank"]) if match else None
         # The rank that the launcher names ended first, perhaps because it lost its peer.
         named = rank
@@ -159,7 +168,8 @@ class ErrorOutput:
             return _judge(who, first.text)
         if rank is None:
             return None
-        what = f"exit code {code}" if number == "0" else _describe_signal(int(number))
+        words = find_last_words(lines, rank)
+        what = f"exit code {code}{words}" if number == "0" else _describe_signal(int(number))
         # An elastic run may have replaced the hosts with which it began.
         who = f"rank {rank} on {ended['host']}: " if ended else _describe_rank(rank, hosts)
         return Cause(who, what, number == "0" and code == USAGE)
@@ -175,30 +185,34 @@ class ErrorOutput:
             # A line without an end, such as a progress bar's, is kept in part only.
             rest = rest[-4096:]
             for line in lines:
-                self._look_at(line.decode(errors="replace").rstrip("\r"))
+                if not NOTES.match(line + b"\n"):
+                    self._look_at(line.decode(errors="replace").rstrip("\r"))
 
     def _look_at(self, line: str) -> None:
-        self._lines.append(line)
-        tag = TAG.match(line)
+        tag, now = TAG.match(line), time.monotonic()
         rank = int(tag[1]) if tag else None
-        line = line[tag.end() :] if tag else line
-        self._follow(line)
-        frame, exception = FRAME.match(line), EXCEPTION.match(line)
-        if len(self._open) > LAST_LINES:
-            # No run prints so many tracebacks at a time.
-            self._open, self._lines_at = {}, {}
-        if line.startswith("Traceback (most recent call last)"):
-            self._open[rank] = ""
-        elif frame:
-            # A SyntaxError has a frame without a traceback before it.
-            self._open[rank] = f"{os.path.basename(frame[1])}:{frame[2]}"  # noqa: PTH119
-            self._lines_at.pop(rank, None)
-        elif rank in self._open and exception:
-            place, source = self._open.pop(rank), self._lines_at.pop(rank, "")
-            text = one_line(f"{line}, {place}" if place else line) + hints.find(line, source)
-            self._tracebacks.append(Traceback(time.monotonic(), rank, text))
-        elif rank in self._open:
-            self._lines_at.setdefault(rank, line)
+        text = line[tag.end() :] if tag else line
+        self._lines.append(Line(now, rank, text))
+        self._follow(text)
+        if len(self._readers) > LAST_LINES:
+            # More ranks than raise something at a time, or made-up ones.
+            self._readers.clear()
+        raised = self._readers.setdefault(rank, TracebackReader()).take(text)
+        if raised:
+            self._tracebacks.append(Line(now, rank, one_line(raised, LONGEST_TEXT)))
+
+
+def find_last_words(lines: Sequence[Line], rank: int) -> str:
+    """What a rank wrote last, such as the message of `sys.exit` or of argparse; empty if unknown.
+
+    Where lines have no tags, it is what any rank wrote last.
+    """
+    own = rank if any(line.rank is not None for line in lines) else None
+    before = takewhile(lambda line: not END.search(line.text), lines)
+    texts = [x.text for x in before if x.rank == own and not OF_LAUNCHERS.match(x.text)]
+    if not texts or is_consequence(texts[-1]):
+        return ""
+    return f', after "{one_line(texts[-1], LONGEST_WORDS)}"'
 
 
 def is_consequence(text: str) -> bool:

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
+from hvd_pods.cluster.addresses import NO_SERVICE
 from hvd_pods.cluster.kube import Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
@@ -45,6 +46,8 @@ LIST_WITHIN = 15.0
 GIVE_UP_AFTER = 60.0
 # When all hosts are silent, it may be the master's own network: it waits so many times as long.
 MASTER_OFFLINE_FACTOR = 5
+# Seconds to wait for a Service that was deleted, whose pods have no addresses then.
+SERVICE_WITHIN = 60.0
 NO_ANSWER = "it has not responded yet"
 
 
@@ -235,20 +238,28 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
         and "deletionTimestamp" not in pods[name]["metadata"]
     }
     if stale:
-        step.log(f"replacing workers {STALE}: {format_hosts([hosts[name] for name in stale])}")
+        _log_once(step, f"replacing workers {STALE}: {format_hosts([hosts[n] for n in stale])}")
         step.do(m.DeletePods(stale))
     ending = {}
     for name, pod in pods.items():
         item = pod["metadata"]
         if name not in hosts or name in gathered.answering or "deletionTimestamp" not in item:
             continue
-        late = step.wall - parse_time(item["deletionTimestamp"])
-        if late > GIVE_UP_AFTER:
+        if step.wall - parse_time(item["deletionTimestamp"]) > GIVE_UP_AFTER:
             node = pod.get("spec", {}).get("nodeName")
-            step.log(f"{name} should have ended {late:.0f} s ago on {node}: replacing it")
+            since = item["deletionTimestamp"]
+            _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
             ending[name] = item["uid"]
     if ending:
         step.do(m.DeletePods(ending, grace=0))
+
+
+def _log_once(step: Step, text: str) -> None:
+    """A deletion that fails is tried again every few seconds."""
+    told = step.state.gathered.told
+    if text not in told:
+        step.log(text)
+        step.set_gathered(told=told | {text})
 
 
 def _is_stale(host: Host, pod: Object) -> bool:
@@ -290,6 +301,9 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
             # A container that does not run does not listen either: no need to say so.
             if diagnosis.wait_seconds is None:
                 diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {reason}")
+            if reason.startswith(NO_SERVICE):
+                remedy = "create the deleted Service again: helm upgrade, with the same values"
+                diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=SERVICE_WITHIN)
             found[host] = diagnosis
     return found
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+from pathlib import Path
 from typing import Mapping, Sequence
 
+from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
@@ -16,6 +20,10 @@ LAUNCH = "$(LAUNCH)"
 # What horovodrun calls each second in an elastic run, and the list that it prints.
 DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
+# What launchers find first on PATH as horovodrun.
+GUARD, GUARDED = PROGRAMS / "master" / "guard.py", GENERATED / "bin" / "horovodrun"
+# Bytes of a script's first line that Linux reads.
+LONGEST_INTERPRETER = 256
 
 
 def write_live_hosts(hosts: Sequence[Host]) -> None:
@@ -26,6 +34,29 @@ def write_live_hosts(hosts: Sequence[Host]) -> None:
     if not DISCOVERY.exists():
         DISCOVERY.write_text(f"#!/bin/sh\nexec cat {LIVE_HOSTS}\n")
         DISCOVERY.chmod(0o755)
+
+
+def guard_horovodrun(run: Run) -> None:
+    """Let the launcher find the image's horovodrun behind master/guard.py, in the same Python.
+
+    Raises ConfigurationError for an elastic run when its Python is not known.
+    """
+    program = shutil.which("horovodrun", path=os.environ.get("PATH"))
+    if run.mode not in ("horovodrun", "elastic") or program is None:
+        return
+    with Path(program).open("rb") as file:
+        first = file.readline(LONGEST_INTERPRETER)
+    words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+    if any(Path(word).name.startswith("python") for word in words):
+        line = shlex.join([*words, str(GUARD), run.mode, program])
+        GUARDED.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+        GUARDED.chmod(0o755)
+    elif run.elastic:
+        raise ConfigurationError(
+            f"launch.mode elastic: {program} is not a Python script, so that its servers cannot be "
+            "guarded, and they run code for any pod that reaches them: install Horovod with pip, "
+            "or use another launch.mode"
+        )
 
 
 def needs_mpirun(run: Run) -> bool:

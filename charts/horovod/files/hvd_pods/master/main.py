@@ -13,14 +13,13 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.reporting import log, report_end
+from hvd_pods.common.reporting import report_end
 from hvd_pods.common.run import parse_run
 from hvd_pods.master import launcher_memory, mesh, notice_server, recording, serve_metrics
 from hvd_pods.master.decide import decide
@@ -31,8 +30,6 @@ from hvd_pods.master.state import Facts, State
 
 # Another file for the events of this run than the one in memory, in master.env.
 RECORDING_VARIABLE = "HOROVOD_EVENTS_FILE"
-
-
 # Seconds that a timer waits for events that are on the queue already.
 MOST_LATE = 1.0
 
@@ -50,7 +47,8 @@ class Master:
         self.state = State(facts, retries=Retries(limit))
         notices = notice_server.serve(facts.run, self._queue.put)
         self.effects = Effects(facts, api, events, notices, self._queue.put)
-        self._recording = open_recording(facts)
+        path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
+        self._recorder = recording.Recorder(path, facts, os.environ["HVD_RUN"])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
         threading.excepthook = self._tell_defect
 
@@ -65,16 +63,21 @@ class Master:
     def run(self) -> RunError | None:
         """Run to the end; None when the training has finished. Raises DefectError."""
         self.tell(Started())
-        while self.effects.exit is None:
-            event = self._next()
-            if isinstance(event, Defect):
-                raise DefectError(event.traceback)
-            moment = Moment(time.monotonic(), time.time())
-            self._recording = recording.write(self._recording, moment, event)
-            self.state, effects = decide(self.state, event, moment)
-            for effect in effects:
-                self.effects.carry_out(effect)
-        return self.effects.exit.problem
+        try:
+            while self.effects.exit is None:
+                self._step(self._next())
+            return self.effects.exit.problem
+        finally:
+            self._recorder.close()
+
+    def _step(self, event: Event) -> None:
+        if isinstance(event, Defect):
+            raise DefectError(event.traceback)
+        moment = Moment(time.monotonic(), time.time())
+        self._recorder.put(moment, event)
+        self.state, effects = decide(self.state, event, moment)
+        for effect in effects:
+            self.effects.carry_out(effect)
 
     def _next(self) -> Event:
         """The next event: of the queue, or of the first timer."""
@@ -90,16 +93,6 @@ class Master:
             return self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
         except queue.Empty:
             return Timer(name)
-
-
-def open_recording(facts: Facts) -> TextIO | None:
-    """Open the file of this run's events; a failure is logged, and nothing is recorded."""
-    path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
-    try:
-        return recording.begin(path, facts, os.environ["HVD_RUN"])
-    except OSError as problem:
-        log(f"cannot record the events of this run: {problem}")
-        return None
 
 
 def describe_self() -> tuple[str, str, str]:

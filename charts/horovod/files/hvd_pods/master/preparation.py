@@ -14,7 +14,7 @@ from hvd_pods.cluster.kube import Api
 from hvd_pods.common import ssh
 from hvd_pods.common.run import Run
 from hvd_pods.master import launcher_memory
-from hvd_pods.master.launch import build_environment, select_mpi
+from hvd_pods.master.launch import build_environment, guard_horovodrun, select_mpi
 from hvd_pods.master.mpi import MpiImplementation, count_connections
 from hvd_pods.master.user_code import UserCode
 
@@ -38,6 +38,7 @@ class Preparation:
             within = run.hosts_timeout if run.requirements else 0.0
             self.code = UserCode(run.code, within, is_stopped)
             self.code.unpack()
+            guard_horovodrun(run)
         variables = self.code.prepare_launcher(run.mode, build_environment(run, os.environ))
         self._mpi = self._mpi or select_mpi(run, variables)
         launcher_memory.prepare(count_connections(run, self._mpi), len(run.hosts))

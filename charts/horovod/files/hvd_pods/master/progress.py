@@ -33,7 +33,9 @@ class ProgressFollower:
     """Tells what the ranks of an attempt report, until `close`. Made just before they start."""
 
     def __init__(self, hosts: Sequence[Host], tell: Tell, attempt: int) -> None:
-        self._hosts, self._tell, self._attempt = hosts, tell, attempt
+        # Replaced when hosts join or leave an elastic run.
+        self.hosts = hosts
+        self._tell, self._attempt = tell, attempt
         self._began = time.monotonic()
         self._process: subprocess.Popen[str] | None = None
         self._closed, self._guard = threading.Event(), threading.Lock()
@@ -55,7 +57,7 @@ class ProgressFollower:
     def _follow(self) -> None:
         number, pause = 0, FIRST_LOOK
         while not self._closed.wait(pause):
-            self._follow_host(self._hosts[number % len(self._hosts)])
+            self._follow_host(self.hosts[number % len(self.hosts)])
             number, pause = number + 1, AGAIN_AFTER
 
     def _follow_host(self, host: Host) -> None:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import queue
 import sys
 from pathlib import Path
 from typing import Any, Iterator, TextIO
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import errors
+from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Pod, parse_run
 from hvd_pods.master import messages
 from hvd_pods.master.decide import decide
@@ -25,6 +29,8 @@ from hvd_pods.master.state import Facts, Phase, State
 
 # Bytes after which nothing more is recorded: the file is in memory.
 LONGEST = 4 << 20
+# Events that may wait to be written, and seconds that the end of the master waits for them.
+MOST_WAITING, CLOSE_WITHIN = 10_000, 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause}
 
 
@@ -56,30 +62,66 @@ def decode(value: Any) -> Any:
     return [decode(item) for item in value] if isinstance(value, list) else value
 
 
-def begin(path: Path, facts: Facts, run: str) -> TextIO:
-    """Open a file for the events of a run, which `run` describes as HVD_RUN. Raises OSError."""
-    file = path.open("w", encoding="utf-8", errors="backslashreplace", buffering=1)
-    until = None if facts.until == float("inf") else facts.until
-    own = {"holder": facts.holder, "job": facts.job, "uid": facts.uid, "until": until}
-    file.write(json.dumps({"run": run, "is_test": facts.is_test, **own}) + "\n")
-    return file
+class Recorder:
+    """Records the events of a run, which `run` describes as HVD_RUN, in a thread of its own.
 
+    The file may be on a volume that hangs, and bookkeeping never delays or ends a training. Where
+    the file is too slow, the recording ends: with a gap it would mislead.
+    """
 
-def write(file: TextIO | None, moment: Moment, event: Event) -> TextIO | None:
-    """Record an event; the file, or None when nothing more can be recorded."""
-    if file is None:
-        return None
-    fields = {f.name: encode(getattr(event, f.name)) for f in dataclasses.fields(event)}  # type: ignore[arg-type]
-    line = json.dumps({"at": list(moment), "event": type(event).__name__, **fields})
-    try:
-        if file.tell() + len(line) < LONGEST:
+    def __init__(self, path: Path, facts: Facts, run: str) -> None:
+        self._path, self._facts, self._run = path, facts, run
+        self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(MOST_WAITING)
+        self._is_open = True
+        self._thread = spawn("record-events", self._follow)
+
+    def put(self, moment: Moment, event: Event) -> None:
+        """Record an event, unless the recording has ended."""
+        if self._is_open:
+            self._put((moment, event))
+
+    def close(self) -> None:
+        """Wait until the events are in the file, though not long."""
+        self._is_open = False
+        self._put(None)
+        self._thread.join(CLOSE_WITHIN)
+
+    def _put(self, item: tuple[Moment, Event] | None) -> None:
+        try:
+            self._waiting.put_nowait(item)
+        except queue.Full:
+            self._is_open = False
+
+    def _follow(self) -> None:
+        try:
+            # A rank may have put a link there, where the volume is the ranks', too.
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                self._write(file)
+        except Exception as problem:  # noqa: BLE001 - whatever a file or an event brings about
+            log(f"cannot record the events of this run: {problem}")
+        self._is_open = False
+
+    def _write(self, file: TextIO) -> None:
+        facts = self._facts
+        until = None if facts.until == float("inf") else facts.until
+        own = {"holder": facts.holder, "job": facts.job, "uid": facts.uid, "until": until}
+        line = json.dumps({"run": self._run, "is_test": facts.is_test, **own})
+        written = 0
+        while written + len(line) < LONGEST:
             file.write(line + "\n")
-            return file
-        file.close()
-    except (OSError, ValueError):
-        # The memory of the pod is full. Bookkeeping never ends a training.
-        return None
-    return None
+            # What a master that is killed has seen so far is of use.
+            file.flush()
+            written += len(line) + 1
+            try:
+                item = self._waiting.get(block=self._is_open)
+            except queue.Empty:
+                return
+            if item is None:
+                return
+            moment, event = item
+            fields = {f.name: encode(getattr(event, f.name)) for f in dataclasses.fields(event)}  # type: ignore[arg-type]
+            line = json.dumps({"at": list(moment), "event": type(event).__name__, **fields})
 
 
 def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:

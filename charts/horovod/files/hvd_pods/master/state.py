@@ -99,8 +99,9 @@ class Gathered:
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
     # Since when a host has had a problem that does not pass by itself.
     since: Mapping[str, float] = field(default_factory=dict)
-    # Reasons that were announced.
+    # Reasons that were announced, and what the log says only once.
     announced: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
 

@@ -326,9 +326,8 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     # another reason have not finished, whatever their handlers of signals make of it.
     if event.code == 0 and (problem is None or isinstance(problem, LostHostError)):
         if left:
-            step.log(
-                f"{', '.join(left)} was terminated, but the ranks ended with 0: the run is finished"
-            )
+            names = ", ".join(left)
+            step.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
         step.end_attempt(None)
     elif problem:
         step.end_attempt(problem)

@@ -8,30 +8,22 @@ does not say which rank wrote what.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import traceback
 from collections.abc import Mapping
 
-from hvd_pods.common import hints, notices
+from hvd_pods.common import notices
 from hvd_pods.common.fence import EPOCH
-
-# The longest line of an exception, counted in characters, so that the notice fits the limit.
-LONGEST = 500
+from hvd_pods.common.tracebacks import LONGEST, TracebackReader
 
 
 def describe(error: BaseException) -> str:
     """The exception's line, and where it was raised; as master/failure.py finds both in a log."""
-    lines = traceback.format_exception_only(type(error), error)
-    # A SyntaxError has lines of the script before its last line, and notes may follow.
-    last = next(line for line in lines if not line.startswith(" "))
-    frames = traceback.extract_tb(error.__traceback__)
-    file, line = (frames[-1].filename, frames[-1].lineno) if frames else ("", None)
-    if isinstance(error, SyntaxError) and error.filename:
-        file, line = error.filename, error.lineno
-    place = f", {os.path.basename(file)}:{line}" if file else ""
-    text = last.splitlines()[0][:LONGEST]
-    return text + place + hints.find(text, frames[-1].line or "" if frames else "")
+    reader = TracebackReader()
+    reader.take("Traceback (most recent call last)")
+    parts = traceback.format_exception(type(error), error, error.__traceback__, chain=False)
+    found = filter(None, map(reader.take, "".join(parts).splitlines()))
+    return next(found, traceback.format_exception_only(type(error), error)[0][:LONGEST].strip())
 
 
 def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> None:

@@ -16,11 +16,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start, memory_access, threads
+from hvd_pods.common import fast_start, memory_access, notices, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
+
+# Seconds in which the server of horovodrun has to answer, while all ranks introduce themselves.
+INTRODUCE_WITHIN = 60.0
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
@@ -89,6 +92,25 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
     return place, problem
 
 
+def introduce(variables: Mapping[str, str]) -> None:
+    """Show the run's secret to the server of horovodrun, which answers no others (master/guard.py).
+
+    To a server without the guard, the line is a request with an unknown method.
+    """
+    address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
+    secret = variables.get(notices.ADDRESS, "").rpartition(",")[2]
+    if not address or not secret:
+        return
+    try:
+        port = int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+        with socket.create_connection((address, port), INTRODUCE_WITHIN) as connection:
+            connection.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
+            connection.recv(1)
+    except OSError as problem:
+        # Horovod says so as well, in its own words.
+        print(f"[hvd] horovodrun does not answer at {address}:{port}: {problem}", flush=True)
+
+
 def begin_cold(rank: int, program: str, pid: int) -> None:
     """Prepare a script's process before the script begins; called in that process."""
     child_rank.prepare_python(program, rank, ranks.open_stack_file(rank))
@@ -114,6 +136,7 @@ def main() -> int:
         warning = memory_access.find_warning(place.local_size)
         if warning:
             print(f"[hvd] {warning}", flush=True)
+    introduce(os.environ)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
     command = arguments.command

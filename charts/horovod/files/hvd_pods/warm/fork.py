@@ -67,13 +67,15 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         signal.set_wakeup_fd(-1)
         die_with_parent(guard)
         COMM.write_bytes(name)
-        os.setpgid(0, 0)
         for descriptor in (alive, connection.fileno(), reader, writer):
             os.close(descriptor)
         connection.detach()
         return True
     for descriptor in received:
         os.close(descriptor)
+    # This process is in the group of the rank, as the parent of a rank that starts cold.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+        signal.signal(number, signal.SIG_IGN)
     # A client that was killed in this moment is noticed below.
     with contextlib.suppress(OSError):
         warm_wire.send(connection, {"pid": rank})
@@ -132,8 +134,8 @@ def _pass_on(connection: socket.socket, rank: int) -> bool:
     except OSError:
         return False
     for number in numbers:
-        if number in TO_THE_GROUP and os.getpgid(rank) == rank:
-            os.killpg(rank, number)
+        if number in TO_THE_GROUP and os.getpgid(rank) == os.getpid():
+            os.killpg(os.getpid(), number)
         else:
             os.kill(rank, number)
     return bool(numbers)

@@ -12,6 +12,7 @@ import resource
 import runpy
 import shutil
 import signal
+import struct
 import sys
 import traceback
 from importlib.machinery import BuiltinImporter, SourceFileLoader
@@ -23,6 +24,9 @@ from hvd_pods.common import fast_start
 
 # Python 3.9 and newer write standard error line by line in any case.
 LINES_TO_STDERR = sys.version_info >= (3, 9)
+# linux/prctl.h. The second one needs no capability.
+PR_SET_MM, PR_SET_MM_MAP = 35, 14
+_title: Any = None
 
 
 def first_path(program: dict[str, Any]) -> str | None:
@@ -161,14 +165,21 @@ def renew_randomness() -> None:
 
 
 def set_title(command: list[str]) -> None:
-    """Show the rank's command in /proc/self/cmdline and comm, in the room of the old one."""
-    fields = fast_start.read_stat("self")
-    # arg_start and arg_end, proc(5).
-    start, end = int(fields[45]), int(fields[46])
-    room = end - start
-    if room > 0:
-        text = b"\0".join(os.fsencode(word) for word in command)[: room - 1]
-        ctypes.memmove(start, text.ljust(room, b"\0"), room)
+    """Show the rank's command in /proc/self/cmdline, where the kernel admits it, and in comm."""
+    global _title  # noqa: PLW0603 - the kernel reads it until this process ends
+    _title = ctypes.create_string_buffer(b"\0".join(os.fsencode(word) for word in command))
+    start = ctypes.addressof(_title)
+    # From proc(5): startcode, endcode, startstack, start_data, end_data, start_brk, env_start and
+    # env_end. The structure prctl_mm_map of linux/prctl.h changes all of them at once.
+    fields = [int(field) for field in fast_start.read_stat("self")[1:]]
+    code, end_code, stack = fields[22:25]
+    data, end_data, heap, _, _, environment, end = fields[41:48]
+    libc = ctypes.CDLL(None)
+    libc.sbrk.restype = ctypes.c_void_p
+    numbers = (code, end_code, data, end_data, heap, libc.sbrk(0), stack, start)
+    numbers += (start + len(_title), environment, end, 0, 0, -1)
+    changed = ctypes.create_string_buffer(struct.pack("12QIi", *numbers))
+    libc.prctl(PR_SET_MM, PR_SET_MM_MAP, changed, ctypes.c_ulong(len(changed) - 1), 0)
     Path("/proc/self/comm").write_text(Path(command[0]).name[:15])
 
 

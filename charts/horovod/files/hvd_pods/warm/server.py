@@ -1,6 +1,6 @@
 """The warm process of a worker: imports the frameworks while hosts gather; a rank is a fork of it.
 
-`server.py SOCKET MODULE... PADDING`; SOCKET is the number of the listening socket. The process
+`server.py SOCKET MODULE...`; SOCKET is the number of the listening socket. The process
 that is started watches the one that imports, and starts it again when it was killed. The module
 `__main__` of each rank is this one, emptied: everything else is in modules of other names, which a
 rank's script cannot see.

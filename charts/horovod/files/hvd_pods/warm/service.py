@@ -33,7 +33,7 @@ def say(message: str) -> None:
 def main(main_namespace: dict[str, Any]) -> None:
     """Return in a rank only when its program has ended."""
     listener = socket.socket(fileno=int(sys.argv[1]))
-    modules = sys.argv[2:-1]
+    modules = sys.argv[2:]
     die_with_parent(os.getppid())
     rank = supervise(listener, modules)
     if rank is not None:
@@ -126,6 +126,7 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
     try:
         request, received = warm_wire.receive(connection)
         reason = _find_reason(state, request, received[-1])
+        state.add_variables(request["environment"])
         warm_wire.send(connection, {"cold": reason} if reason else {})
         connection.settimeout(None)
         if reason is None and fork.fork_rank(connection, listener, alive, received):

@@ -33,14 +33,22 @@ class WarmState:
         self.opened: dict[int, str] = {}
         self.tops: set[str] = set()
         self._files: dict[str, int] = {}
+        # Variables that imports have changed: before and after.
+        self._variables: dict[str, tuple[str | None, str | None]] = {}
 
     def load(self, modules: Sequence[str]) -> None:
         """Import the modules; a module that fails is the problem of all ranks to come."""
         # To look for garbage is a tenth of the work of an import; later, it would write to pages
         # that the forks share.
         gc.disable()
+        before = dict(os.environ)
         try:
             self._import(modules)
+            self._variables = {
+                name: (before.get(name), os.environ.get(name))
+                for name in {*before, *os.environ}
+                if before.get(name) != os.environ.get(name)
+            }
         finally:
             gc.freeze()
             gc.enable()
@@ -63,6 +71,14 @@ class WarmState:
         # Noted now, because during a request the files of the rank are open here, too.
         now = open_descriptors()
         self.opened = {n: path for n, path in now.items() if n not in self._before}
+
+    def add_variables(self, environment: dict[str, str]) -> None:
+        """Change a rank's variables as its own imports would have changed them."""
+        for name, (before, after) in self._variables.items():
+            if environment.get(name) == before:
+                environment.pop(name, None)
+                if after is not None:
+                    environment[name] = after
 
     def find_reason(self, request: dict[str, Any], path0: str | None) -> str | None:
         """Why this rank must start cold, or None. `path0` is the rank's sys.path[0]."""

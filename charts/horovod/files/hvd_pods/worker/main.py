@@ -37,8 +37,6 @@ LEFT = re.compile(
 )
 # Seconds to wait for the last messages of an sshd that has ended; its sessions may go on.
 DRAIN_WITHIN = 2.0
-# Room for the command line of a rank, which replaces that of the warm process in its forks.
-TITLE = " " * 2000
 
 
 def preloaded(environment: Mapping[str, str]) -> list[str]:
@@ -65,7 +63,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     number = listener.detach()
     # Not isolated, and without options: as a rank's Python starts.
     subprocess.Popen(
-        [python, str(PROGRAMS / "warm" / "server.py"), str(number), *modules, TITLE],
+        [python, str(PROGRAMS / "warm" / "server.py"), str(number), *modules],
         env=environment,
         stdin=subprocess.DEVNULL,
         pass_fds=[number],

@@ -1,0 +1,132 @@
+"""Becomes the image's horovodrun, with guards before its servers.
+
+Horovod unpickles what ranks of an elastic run tell the launcher, and what answers where they say
+that they listen. Anybody who reaches the launcher's port can so run code in it. Guarded, it takes
+data and Horovod's own messages, and only from addresses where a rank has shown the run's secret.
+
+The Python of the image's horovodrun runs this file, which imports nothing of the chart's.
+`guard.py MODE HOROVODRUN ARGUMENTS...` is written by master/launch.py.
+"""
+
+import os
+import sys
+
+# Modules beside this file must not be found in place of others. The script's folder follows below.
+sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+
+import base64
+import hmac
+import io
+import pickle
+import runpy
+import socket
+import struct
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Tuple
+
+# Connections of strangers at a time, the seconds that each has, and those that may wait for it.
+MOST_STRANGERS, STRANGER_WITHIN, MOST_WAITING = 1024, 3.0, 1024
+# Horovod's classes without any code: what its services and their clients send each other.
+MESSAGES = ("Request", "Response", "Signal")
+
+
+class Messages(pickle.Unpickler):
+    """Reads data and messages, which cannot run code."""
+
+    def find_class(self, module: str, name: str) -> "Any":
+        found: Any = getattr(sys.modules.get(module), name, None)
+        is_horovods = module.startswith("horovod.runner.") and name.endswith(MESSAGES)
+        if not is_horovods or getattr(found, "__module__", None) != module:
+            raise pickle.UnpicklingError(f"{module}.{name} is no message of Horovod")
+        # A class of its own, in case the rest of the pickle changes it.
+        return type(found)(name, (found,), {})
+
+
+def read_messages(content: bytes) -> "Any":
+    """What every pickle.loads of this process becomes."""
+    return Messages(io.BytesIO(content)).load()
+
+
+def take_messages_only() -> None:
+    """Raises ImportError, AttributeError or RuntimeError for a Horovod that unpickles otherwise."""
+    import cloudpickle
+
+    pickles: Tuple[Any, ...] = (cloudpickle, pickle)
+    for module in pickles:
+        module.loads = read_messages
+    from horovod.runner.common.util import codec, network, secret
+
+    code, key = pickle.dumps(os.getpid), b"key"
+    sent = secret.compute_digest(key, code) + struct.pack("i", len(code)) + code
+    readers: Tuple[Any, ...] = (
+        lambda: codec.loads_base64(base64.b64encode(code)),
+        lambda: network.Wire(key).read(io.BytesIO(sent)),
+    )
+    for read in readers:
+        try:
+            read()
+        except pickle.UnpicklingError:
+            continue
+        raise RuntimeError("it unpickles code")
+
+
+def know_addresses(secret: str) -> None:
+    """Answer addresses where a rank has sent the secret (rank/start.py); raises as above.
+
+    Nothing else of a stranger's connection is read.
+    """
+    if not secret:
+        raise RuntimeError("the master takes no notices, whose secret ranks show")
+    expected = f"HVD {secret} HTTP/1.0\r\n\r\n".encode()
+    from horovod.runner.http.http_server import RendezvousHTTPServer as Server
+
+    answer, known = Server.process_request, set()
+    strangers = threading.BoundedSemaphore(MOST_STRANGERS)
+
+    def process_request(server: "Any", request: "Any", address: "Tuple[Any, ...]") -> None:
+        if address[0] in known:
+            answer(server, request, address)
+        elif strangers.acquire(blocking=False):
+            threading.Thread(target=meet, args=(server, request, address[0]), daemon=True).start()
+        else:
+            server.shutdown_request(request)
+
+    def meet(server: "Any", request: "Any", address: str) -> None:
+        try:
+            request.settimeout(STRANGER_WITHIN)
+            if hmac.compare_digest(request.recv(len(expected)), expected):
+                known.add(address)
+                request.sendall(b"known")
+        except OSError:
+            # It has gone, or has sent nothing.
+            pass
+        finally:
+            strangers.release()
+            server.shutdown_request(request)
+
+    Server.process_request, Server.request_queue_size = process_request, MOST_WAITING
+
+
+def main() -> None:
+    """Guard horovodrun and become it; without guards, only a run that is not elastic starts."""
+    mode, program = sys.argv[1:3]
+    try:
+        take_messages_only()
+        know_addresses(os.environ.get("HVD_NOTICES", "").rpartition(",")[2])
+    except (AttributeError, ImportError, RuntimeError) as problem:
+        text = f"the servers of {program} cannot be guarded: {problem}"
+        if mode == "elastic":
+            own = socket.gethostname()
+            print(f"[hvd] error: {own}: launch.mode elastic: {text}", file=sys.stderr)
+            sys.exit(os.EX_CONFIG)
+        print(f"[hvd] {text}", flush=True)
+    del sys.argv[:2]
+    sys.path.insert(0, os.path.dirname(program))
+    runpy.run_path(program, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""What a cluster says may be a stranger's: escapes that control a terminal, records, garbage."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvdchart.errors import ClusterError, FileError
+from hvdchart.run.progress import read_progress
+from hvdchart.run.ranks import pod_of, run_of
+from hvdchart.run.release import Release
+from hvdchart.run.report import list_report, status_report
+from hvdchart.run.status import run_status
+from hvdchart.run.timeline import read_waits, waits_report
+from tests.fakes import faults
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
+from tests.unit.hvdchart.runs import (
+    CREATING,
+    FAILED,
+    JOB,
+    MASTER,
+    STATEFUL_SET,
+    event,
+    job,
+    play,
+    pod,
+    terminated,
+)
+
+pytestmark = pytest.mark.timeout(120)
+# It sets the terminal's title, clears the screen, and writes a line of its own.
+EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\nteam  other  finished"
+# Texts of a record, as anybody may write them who may edit ConfigMaps.
+NUMBERS = [
+    "x",
+    "",
+    "-1",
+    "9" * 5000,
+    "1e999",
+    "\u0661",
+    "0-99999999999",
+    "5-",
+    "0x10",
+    "1" * 400_000,
+]
+HOSTS = ["[", "[" * 100_000, "3", '"0"', "[1]", '{"hvd-worker": 3}', '{"hvd-worker": "x"}']
+
+
+def is_clean(text: str) -> bool:
+    return all(character.isprintable() or character in "\n\t" for character in text)
+
+
+def test_no_command_prints_what_controls_a_terminal(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    failed = pod(f"{JOB}-x", "master", terminated(1, EVIL), phase="Failed")
+    play(fake_cluster, FAILED, failed)
+    fake_cluster.log(f"{JOB}-x", "the log has \x1b[2J")
+    stuck = pod("hvd-worker-0", "worker", {"waiting": {"reason": "ErrImagePull", "message": EVIL}})
+    stuck["spec"]["nodeName"] = f"node{EVIL}"
+    fake_cluster.put("pods", stuck)
+    fake_cluster.put("events", event("hvd-worker-0", f"Pod{EVIL}", f"Failed{EVIL}", EVIL))
+    for words in (["status", "hvd"], ["list"], ["events", "hvd"], ["wait", "hvd"], ["status", "x"]):
+        done = hvdchart(*words)
+        assert is_clean(done.output + done.errors), (words, done)
+        lines = (done.output + done.errors).splitlines()
+        assert not any(line.startswith("team  other") for line in lines), words
+    fake_cluster.refusals["pods list"] = (500, f"no{EVIL}")
+    assert is_clean(hvdchart("status", "hvd").errors)
+
+
+def test_warnings_beside_logs_are_escaped_and_logs_are_not(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    """A rank's own output is what a person asks for, with its colours and its progress bars."""
+    play(fake_cluster, FAILED, MASTER)
+    fake_cluster.log(f"{JOB}-x", "\x1b[32mgreen\x1b[0m")
+    assert "\x1b[32mgreen\x1b[0m\n" in hvdchart("logs", "hvd", "--master", "--no-follow").output
+
+
+@pytest.mark.parametrize("key", ["attempts", "hosts", "progress", "renewed", "state", "reason"])
+@pytest.mark.parametrize("text", [*NUMBERS, *HOSTS, EVIL])
+def test_a_record_that_somebody_has_edited_stops_no_command(key: str, text: str) -> None:
+    record = {"job": JOB, "state": "Running", key: text}
+    document = {"step": 3, "time": text, "loss": text}
+    for run, more in ((job(), {}), (job(groups=2), {"progress": json.dumps(document)})):
+        check_record(run, {**record, **more})
+    check_record(job(), {**record, "hosts": json.dumps({"hvd-worker": text})})
+
+
+def check_record(run: Any, record: dict[str, str]) -> None:
+    """Nothing fails, and what is shown is short."""
+    release = Release("hvd", [run], [STATEFUL_SET], [MASTER], [], record)
+    current = run_status(release)
+    shown = [*status_report(current, "team"), *list_report([("team", current)])]
+    assert max(map(len, shown)) < 5000
+    assert pod_of(run_of(run), "0", record).startswith("hvd-worker-")
+    run_status(Release("hvd", [], [STATEFUL_SET], [], [], record))
+
+
+def test_a_run_with_more_workers_than_can_be_listed_is_refused() -> None:
+    run = job()
+    variable = run["spec"]["template"]["spec"]["containers"][0]["env"][0]
+    described = json.loads(variable["value"])
+    for key in ("maximum", "slots"):
+        groups = [{**described["groups"][0], key: 10**12}]
+        variable["value"] = json.dumps({**described, "groups": groups})
+        with pytest.raises(ClusterError, match="is of another version of the chart"):
+            run_of(run)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    | st.sampled_from([10**400, "9" * 5000, EVIL]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)  # fmt: skip
+KEYS = ["step", "steps", "loss", "imagesPerSecond", "secondsLeft", "time"]
+
+
+@pytest.mark.fuzz
+@given(progress=anything | st.dictionaries(st.sampled_from(KEYS), anything), hosts=anything)
+def test_any_record_is_read(progress: object, hosts: object) -> None:
+    record = {"job": JOB, "progress": json.dumps(progress), "hosts": json.dumps(hosts)}
+    check_record(job(groups=2), record)
+    read = read_progress(record)
+    assert read is None or len(read.text()) < 200
+
+
+@pytest.mark.fuzz
+@given(
+    text=st.text()
+    | anything.map(json.dumps)
+    | st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "pid": anything,
+                "ph": st.sampled_from("MBXE"),
+                "name": anything | st.sampled_from(["process_name", "NEGOTIATE_A", "1"]),
+                "args": anything,
+                "ts": anything,
+            },
+        ),
+        max_size=6,
+    ).map(json.dumps)
+)
+def test_any_timeline_is_read_or_refused(text: str) -> None:  # fmt: skip
+    with suppress(FileError):
+        waits_report(read_waits(text))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '[{"pid": [], "ph": "B", "name": "NEGOTIATE_A"}]'])
+def test_a_deep_or_odd_timeline_is_refused(text: str) -> None:
+    with pytest.raises(FileError, match="not one of Horovod"):
+        read_waits(text)
+
+
+@pytest.mark.parametrize("answer", ["[" * 100_000, "[]", "{}", '{"items": [3]}', '{"items": 3}'])
+def test_garbage_of_the_api_server_is_one_message(
+    hvdchart: Command, fake_cluster: FakeCluster, answer: str
+) -> None:
+    fake_cluster.fail("GET", "core/pods", faults.text(200, answer))
+    done = hvdchart("status", "hvd")
+    assert (done.code, "the answer is not Kubernetes' own" in done.errors) == (7, True)
+
+
+def test_a_full_disk_is_told_in_one_line(fake_cluster: FakeCluster) -> None:
+    play(fake_cluster, job(), pod(f"{JOB}-x", "master", CREATING))
+    for words in (["list"], ["--help"], ["schema"]):
+        with Path("/dev/full").open("w") as full:
+            command = [sys.executable, "-m", "hvdchart", *words]
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        expected = "hvdchart: cannot write the output: No space left on device\n"
+        assert (done.returncode, done.stderr) == (5, expected), words
