@@ -13,13 +13,14 @@ import random
 import socket
 import ssl
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator
 from urllib.parse import urlencode
 
+from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -41,6 +42,8 @@ STOP_RETRY_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 # After a call was given up, calls are not repeated for this many seconds.
 GIVEN_UP_FOR = 60.0
+# Characters of an error: a proxy before the API server may answer with a page.
+LONGEST_MESSAGE = 1500
 # Items that a list returns at once.
 PAGE = 500
 # The `status` of an ApiError that has no HTTP status.
@@ -272,8 +275,9 @@ class Api:
                 seconds = float(after) if after.isdecimal() else 0.0
                 raise ApiError(response.status, _status_message(text), seconds)
             yield response
-        # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
-        except (OSError, HTTPException, ValueError) as problem:
+        # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError, and nested
+        # brackets that nobody's object has are a RecursionError.
+        except (OSError, HTTPException, ValueError, RecursionError) as problem:
             what = f"{type(problem).__name__}: {problem}"
             message = f"no complete response from the API server to {method} {path} ({what})"
             raise ApiError(NO_ANSWER, message) from problem
@@ -292,11 +296,10 @@ def _has(value: Any, *keys: str) -> bool:
 
 
 def _status_message(text: str) -> str:
-    """The message of a Status object, or the text itself when it is not a Status."""
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text
+    """The message of a Status object, or the text itself when it is not a Status: one line."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        text = str(json.loads(text)["message"])
+    return one_line(text, LONGEST_MESSAGE)
 
 
 def parse_time(text: str) -> float:
