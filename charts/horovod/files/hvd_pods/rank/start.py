@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start, memory_access, notices, threads
+from hvd_pods.common import fast_start, notices, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
@@ -137,11 +137,6 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
-    # Only Open MPI: the chart turns this access off in MPICH, and Gloo's ranks use sockets.
-    if place.rank == 0 and "OMPI_COMM_WORLD_RANK" in os.environ:
-        warning = memory_access.find_warning(place.local_size)
-        if warning:
-            print(f"[hvd] {warning}", flush=True)
     introduce(os.environ)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
@@ -149,12 +144,7 @@ def main() -> int:
     status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    # Sent before the launcher ends the other ranks, which fail then, too.
-    rank_end.report_failure(place.rank, status)
-    if arguments.ranks == 0:
-        status = rank_end.exit_code_to_report(place.rank, status)
-    rank_end.report_end(place.rank, status)
-    return rank_end.finish(status)
+    return rank_end.finish(rank_end.report(place.rank, status, is_elastic=arguments.ranks == 0))
 
 
 if __name__ == "__main__":
