@@ -10,11 +10,10 @@ from hvdchart.cli.terminal import note, say, show
 from hvdchart.errors import HvdchartError, ImageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
-    from hvdchart.spec.yaml_tree import Plain
 
 EPILOG = """\b
 Examples:
@@ -108,12 +107,12 @@ def with_own_image(
     builder: str | None,
     load_with: str,
     verbose: bool,
-    report: "Callable[[str], None]" = say,
+    provided: "Collection[str]" = (),
 ) -> "Plan":
     """The plan with the image of a folder's Dockerfile, which is built and brought to the cluster.
 
     Without a folder: that of the first spec, if it has a Dockerfile and the plan's image neither a
-    tag nor a digest. With `is_preview` nothing is built.
+    tag nor a digest. With `is_preview` nothing is built, nor for a tag that is `provided` already.
     """
     from dataclasses import replace
 
@@ -138,14 +137,15 @@ def with_own_image(
         raise ImageError("image.repository is missing: set it to the name of the image to build")
     source = Source(folder, str(image["repository"]))
     reference = source.reference()
+    tag = reference.rpartition(":")[2]
     if is_preview:
-        report(f"would build {reference}, unless it exists")
-    else:
+        say(f"would build {reference}, unless it exists")
+    elif tag not in provided:
         target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
         output = note if verbose else None
-        provide(source, target, cluster.has_image, report, builder=builder, output=output)
-    tag: dict[str, Plain] = {"image": {"tag": reference.rpartition(":")[2]}}
-    return make_plan(replace(plan.spec, values=merge_values(plan.spec.values, tag)), plan.tree)
+        provide(source, target, cluster.has_image, say, builder=builder, output=output)
+    values = merge_values(plan.spec.values, {"image": {"tag": tag}})
+    return make_plan(replace(plan.spec, values=values), plan.tree)
 
 
 def _try(once: "Callable[[], None]") -> None:

@@ -4,7 +4,7 @@ import signal
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -99,20 +99,18 @@ def dev(
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
     cluster = Cluster.connect(context, namespace)
-    printed: set[str] = set()
-
-    def say_once(text: str) -> None:
-        """Only at the first save, say that the image exists already."""
-        if text not in printed:
-            printed.add(text)
-            say(text)
+    provided: set[str] = set()
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         _, plan = plan_specs(paths, None, settings, {**_VALUES, "code": version})
-        return with_own_image(
-            plan, paths, cluster, builder=builder, load_with=load_with, report=say_once,
-            verbose=verbose,
+        made = with_own_image(
+            plan, paths, cluster, builder=builder, load_with=load_with, verbose=verbose,
+            provided=provided,
         )  # fmt: skip
+        if made is not plan:
+            image: Any = made.spec.values["image"]
+            provided.add(image["tag"])
+        return made
 
     changes = CodeChanges(code)
     program = Program(helm, context, revisions=_REVISIONS)

@@ -40,4 +40,6 @@ def init(
     target = folder or Path(name)
     files = make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile)
     show(*map(str, files))
+    if not image:
+        note("the template's image is in no public registry: push yours, and name it with --image")
     note(f"next: cd {target} && hvdchart deploy .")

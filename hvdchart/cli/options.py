@@ -123,15 +123,6 @@ def split_words(option: str, text: str) -> list[str]:
         raise typer.BadParameter(f"--{option} {text!r}: {str(error).lower()}") from error
 
 
-def code_values(code: Path | None) -> Mapping[str, Plain] | None:
-    """The chart's values for the path of --code; raises FileError."""
-    if code is None:
-        return None
-    from hvdchart.code.archive import pack_code
-
-    return {"code": pack_code(code)}
-
-
 def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Plain] | None:
     """The chart's values in the files of --values, and those of --code; raises FileError."""
     from hvdchart.spec.load import load_tree
@@ -143,7 +134,11 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
         if not isinstance(values, dict):
             raise typer.BadParameter(f"--values {file}: must be a map of the chart's values")
         merged = merge_values(merged, values)
-    return merge_values(merged, code_values(code) or {}) or None
+    if code is not None:
+        from hvdchart.code.archive import pack_code
+
+        merged = merge_values(merged, {"code": pack_code(code)})
+    return merged or None
 
 
 def spec_files(

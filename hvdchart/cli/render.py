@@ -10,10 +10,10 @@ from hvdchart.cli.options import (
     Output,
     Settings,
     Specs,
-    code_values,
     console,
     plan_specs,
     print_warnings,
+    read_values,
     write_output,
 )
 from hvdchart.cli.terminal import note
@@ -58,7 +58,7 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    paths, plan = plan_specs(specs, files, settings, code_values(code), code)
+    paths, plan = plan_specs(specs, files, settings, read_values(None, code), code)
     print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hvd_pods.common.hostile import one_line
 from hvdchart.discover.fit import check_groups, fit_ranks, keep_spares, summarize
 from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts
@@ -64,6 +65,7 @@ def _plan(discovery: Discovery, name: str) -> Plan:
 
 
 def _text(discovery: Discovery, name: str, notes: Sequence[str]) -> str:
-    comments = {path: Reason(text, "") for path, text in discovery.comments().items()}
+    # What nodes say of themselves stays in its line: a condition's message could be keys of a spec.
+    comments = {path: Reason(one_line(text), "") for path, text in discovery.comments().items()}
     head = ["Discovered by `hvdchart discover`: groups of equal nodes.", *notes]
-    return "".join(f"# {line}\n" for line in head) + dump(discovery.spec(name), comments)
+    return "".join(f"# {one_line(line)}\n" for line in head) + dump(discovery.spec(name), comments)

@@ -12,6 +12,7 @@ from hvdchart.doctor.room import (
     examine_claims,
     examine_classes,
     examine_gpus,
+    examine_image,
     examine_quotas,
     examine_security,
 )
@@ -96,3 +97,5 @@ def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
         yield Finding("GPUs", "unknown", "you are not allowed to list nodes")
     else:
         yield from examine_gpus(nodes, needs)
+        if values and values.get("image"):
+            yield examine_image(nodes, values["image"])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import LEVELS, PodNeeds
 from hvdchart.quantity import cpu_text, memory_text, parse_quantity
+from hvdchart.run.release import Object, lacks_image
 from hvdchart.text import join_names
 
-Object: TypeAlias = dict[str, Any]
 _MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
 
 
@@ -94,6 +94,22 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
         return Finding("storage", "ok", f"{join_names(names)}; default: {default[0]}")
     text = f"no default StorageClass among: {join_names(names) or 'none'}"
     return Finding("storage", "unknown", text, "name a class in each new claim")
+
+
+def examine_image(nodes: Sequence[Object], image: Mapping[str, Any]) -> Finding:
+    """Whether nodes can have the image: they do, or its name says which registry has it."""
+    ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
+    name = str(image.get("repository") or "")
+    missing = [node for node in nodes if lacks_image(node, f"{name}{ending}")]
+    if not missing:
+        return Finding("image", "ok", f"all nodes have {name}{ending}")
+    if "/" in name:
+        text = f"{len(missing)} of {len(nodes)} nodes do not have {name}{ending}"
+        return Finding("image", "unknown", text, "its registry must have it, and admit the nodes")
+    return Finding(
+        "image", "problem", f"{name}{ending} names no registry, and {len(missing)} nodes lack it",
+        "push it to a registry and name that in image.repository, or load it into all nodes",
+    )  # fmt: skip
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from hvdchart.errors import ImageError
 from hvdchart.image.build import Report, Source, build, choose_engine, stream
-from hvdchart.image.push_history import keep_pushed, was_pushed
 
 # kind names the contexts of its clusters so.
 _KIND = "kind-"
@@ -46,7 +45,8 @@ def provide(
 ) -> str:
     """Build the image of a folder's content and bring it to the target; returns its reference.
 
-    What an earlier call did for the same content is not done again. Raises ImageError, FileError.
+    What the builder or the nodes have for the same content is not made again. Raises ImageError and
+    FileError.
     """
     reference = source.reference()
     if target.pushes and "/" not in source.repository:
@@ -54,9 +54,6 @@ def provide(
             f"image.repository is {source.repository}, which names no registry to push to: put "
             "REGISTRY/TEAM/ before it, or use --load-with or --no-push"
         )
-    if target.pushes and was_pushed(reference):
-        report(f"{reference} was pushed already")
-        return reference
     if (target.loader or target.kind) and is_on_nodes(reference):
         report(f"{reference} is on all nodes already")
         return reference
@@ -92,7 +89,6 @@ def push(reference: str, engine: str, output: Report | None = None) -> None:
             f"cannot push {reference}: {lines[-1] if lines else 'it printed no reason'}; log in "
             f"with `{engine} login {host}`, or correct the repository"
         )
-    keep_pushed(reference)
 
 
 def load_with(reference: str, loader: Sequence[str], output: Report | None = None) -> None:

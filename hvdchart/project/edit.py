@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -41,7 +42,9 @@ def set_values(file: Path, settings: Sequence[str]) -> None:
             value = parse(text.encode() or b'""', f"the value of {path}").plain
             steps = _steps(path)
             target = _walk(root, steps[:-1], path, creates=True)
-            target[_key(target, steps[-1], path)] = value
+            key = _key(target, steps[-1], path)
+            _check_not_used(root, target, key, path)
+            target[key] = value
 
     _edit(file, change)
 
@@ -54,7 +57,9 @@ def unset_values(file: Path, paths: Sequence[str]) -> None:
             steps = _steps(path)
             _walk(root, steps, path)
             target = _walk(root, steps[:-1], path)
-            del target[_key(target, steps[-1], path)]
+            key = _key(target, steps[-1], path)
+            _check_not_used(root, target, key, path)
+            del target[key]
             if not target and len(steps) > 1:
                 # Comments of what was in it would stand between its key and [].
                 parent = _walk(root, steps[:-2], path)
@@ -65,15 +70,42 @@ def unset_values(file: Path, paths: Sequence[str]) -> None:
 
 
 def _edit(file: Path, change: Callable[[Any], None]) -> None:
-    text = _read(file)
+    original = _read(file)
+    text = original.replace(b"\r\n", b"\n")
     # First, because it says where something is wrong, and refuses what ruamel.yaml would change.
     yaml = _round_trip(parse(text, str(file)))
     root = yaml.load(text)
     change(root)
-    written = io.StringIO()
-    yaml.dump(root, written)
-    parse_spec(written.getvalue(), str(file))
-    write_atomically(file, written.getvalue())
+    stream = io.StringIO()
+    yaml.dump(root, stream)
+    written = stream.getvalue()
+    parse_spec(written, str(file))
+    if b"\r\n" in original:
+        written = written.replace("\n", "\r\n")
+    mark = codecs.BOM_UTF8 if original.startswith(codecs.BOM_UTF8) else b""
+    write_atomically(file, mark + written.encode())
+
+
+def _check_not_used(root: Any, target: Any, key: str | int, path: str) -> None:
+    """Raise SpecError for a value with an anchor that aliases use: they would get another one."""
+    present = isinstance(key, int) or key in target
+    anchor = getattr(getattr(target[key], "anchor", None), "value", None) if present else None
+    places = list(_places(root, target[key])) if anchor else []
+    if len(places) > 1 and places[0][0] is target and places[0][1] == key:
+        raise SpecError(
+            "config", path, f"other keys use its value (*{anchor})",
+            "a key whose value has no anchor; change this one in the file",
+        )  # fmt: skip
+
+
+def _places(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Where an object is in a tree: each map or list, and the key in it."""
+    children = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, child in children:
+        if child is value:
+            yield node, key
+        elif isinstance(child, dict | list):
+            yield from _places(child, value)
 
 
 def _round_trip(tree: Node) -> YAML:

@@ -16,6 +16,7 @@ from hvdchart.run.release import (
     Release,
     event_order,
     is_about,
+    lacks_image,
     record_name,
     selector,
 )
@@ -60,16 +61,7 @@ class Cluster:
             if error.status == 403:
                 return False
             raise
-        # Nodes have docker.io/library/resnet:1 for resnet:1.
-        ending = f"/{reference}"
-        return bool(nodes) and all(
-            any(
-                f"/{name}".endswith(ending)
-                for image in node["status"].get("images") or []
-                for name in image.get("names") or []
-            )
-            for node in nodes
-        )
+        return bool(nodes) and not any(lacks_image(node, reference) for node in nodes)
 
     def all_pods(self) -> list[Object]:
         """The pods of all namespaces."""

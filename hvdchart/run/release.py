@@ -30,6 +30,13 @@ class Release:
         return bool(self.jobs or self.stateful_sets or self.pods)
 
 
+def lacks_image(node: Object, reference: str) -> bool:
+    """Whether a node does not report an image, which it lists as docker.io/library/resnet:1."""
+    ending = f"/{reference}"
+    names = [n for image in node["status"].get("images") or [] for n in image.get("names") or []]
+    return not any(f"/{name}".endswith(ending) for name in names)
+
+
 def component_of(pod: Object) -> str:
     """The pod's component, which names its main container too: master, worker, tensorboard."""
     labels = pod["metadata"].get("labels") or {}

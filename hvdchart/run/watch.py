@@ -1,11 +1,17 @@
-"""Follows the state of a release: its objects now, and again each time that they have changed."""
+"""Follows the state of a release: its objects now, and again each time that they have changed.
+
+Threads carry what the API server sends to one queue; who reads it decides.
+"""
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.api import RefusedError
@@ -31,15 +37,19 @@ def watch_release(cluster: Cluster, name: str, timeout: float | None = None) -> 
     Raises ClusterError when the API server refuses a request, or does not answer for minutes.
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
-    follower = _Follower(cluster, name)
-    try:
+    with Follower[None]() as follower:
+        for watch in (cluster.watch_pods, cluster.watch_jobs):
+            follower.watch(partial(watch, name), lambda *_: None)
         while True:
-            follower.changed.clear()
             yield _call_with_retries(lambda: cluster.release(name))
-            if not follower.wait(deadline):
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return
-    finally:
-        follower.closed.set()
+            with suppress(queue.Empty):
+                follower.get(min(left, READ_EVERY))
+                time.sleep(min(SETTLE, left))
+                while True:
+                    follower.get(0)
 
 
 def wait_for_end(cluster: Cluster, name: str, timeout: float | None = None) -> Status:
@@ -66,40 +76,64 @@ def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]
         last = text
 
 
-class _Follower:
-    """Sets `changed` at each change; a thread for the pods and one for the Jobs."""
+class Follower(Generic[T]):
+    """Threads that put what they find on one queue, until the end of its `with` block."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self.changed, self.closed = threading.Event(), threading.Event()
-        self._error: ClusterError | None = None
-        for watch in (cluster.watch_pods, cluster.watch_jobs):
-            threading.Thread(target=self._run, args=(watch, name), daemon=True).start()
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+        self._items: queue.Queue[T | ClusterError] = queue.Queue(maxsize=10_000)
 
-    def wait(self, deadline: float) -> bool:
-        """Wait until it is time to read again; False at the deadline."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        if self.changed.wait(min(left, READ_EVERY)):
-            time.sleep(min(SETTLE, left))
-        if self._error is not None:
-            raise self._error
-        return True
+    def __enter__(self) -> Self:
+        return self
 
-    def _run(self, watch: Callable[[str, int], Iterator[tuple[str, Object]]], name: str) -> None:
-        try:
-            while not self.closed.is_set():
-                _call_with_retries(lambda: self._follow(watch(name, WATCH_SECONDS)))
-                self.closed.wait(PAUSE)
-        except ClusterError as error:
-            self._error = error
-            self.changed.set()
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
 
-    def _follow(self, changes: Iterator[tuple[str, Object]]) -> None:
-        for _ in changes:
-            self.changed.set()
-            if self.closed.is_set():
-                return
+    def put(self, item: T) -> None:
+        """Give an item to the reader."""
+        self._items.put(item)
+
+    def get(self, seconds: float | None = None) -> T:
+        """The next item. Raises queue.Empty at the time-out, and a thread's ClusterError."""
+        item = self._items.get(timeout=seconds)
+        if isinstance(item, ClusterError):
+            raise item
+        return item
+
+    def start(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do something in a thread of its own."""
+
+        def run() -> None:
+            try:
+                work(*arguments)
+            except ClusterError as error:
+                self._items.put(error)
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def watch(
+        self,
+        changes: Callable[[int], Iterator[tuple[str, Object]]],
+        item: Callable[[str, Object], T],
+    ) -> None:
+        """Put an item for each present object and for each change, from a thread of its own.
+
+        `changes` opens a watch for some seconds. Nothing is lost between two of them: each begins
+        with the objects that exist.
+        """
+
+        def follow() -> None:
+            for kind, changed in changes(WATCH_SECONDS):
+                self.put(item(kind, changed))
+                if self._closed.is_set():
+                    return
+
+        def run() -> None:
+            while not self._closed.is_set():
+                _call_with_retries(follow)
+                self._closed.wait(PAUSE)
+
+        self.start(run)
 
 
 def _call_with_retries(call: Callable[[], T]) -> T:

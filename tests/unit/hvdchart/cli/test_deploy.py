@@ -117,7 +117,10 @@ def test_deploy_upgrades_only_what_is_a_release_of_this_chart(
     helm.answer("get", json.dumps({"name": "hvd", "chart": "horovod", "version": "0.2.0"}))
     assert hvdchart("deploy", spec, "--detach").code == 0
     (call,) = upgrades(helm)
-    assert not {"--atomic", "--rollback-on-failure", "--wait"} & set(call.arguments)
+    options = {"--atomic", "--rollback-on-failure", "--wait", "--create-namespace"}
+    assert not options & set(call.arguments)
+    assert hvdchart("deploy", spec, "--detach", "--create-namespace").code == 0
+    assert "--create-namespace" in upgrades(helm)[-1].arguments
 
 
 def test_values_files_are_merged_in_order_and_code_last(

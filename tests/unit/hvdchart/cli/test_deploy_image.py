@@ -28,7 +28,6 @@ def project(
     tmp_path: Path, fake_cluster: FakeCluster, helm: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """A spec in a folder with a Dockerfile; its image has no tag. Helm installs it as `hvd`."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HVDCHART_LOAD_WITH", raising=False)
     answer_as(helm, "hvd")
     for name in ("project", "other"):
@@ -71,11 +70,11 @@ def test_the_image_is_built_pushed_and_deployed_by_its_content(
     assert docker.calls[-1].arguments == ["push", reference]
     image = {"repository": REPOSITORY, "tag": tag_of(project.parent)}
     assert installed_values(helm)["image"] == image
-    # Other nodes, the same image: not even the builder is asked.
-    before = len(docker.calls)
+    # The registry may have lost it, and has most layers otherwise.
+    docker.answer("inspect")
     again = hvdchart("deploy", project, "--detach", "--set", "nodes.0.count=4")
-    assert (again.code, len(docker.calls)) == (0, before)
-    assert f"{reference} was pushed already\n" in again.errors
+    assert (again.code, words(docker)[-2:]) == (0, ["inspect", "push"])
+    docker.answer("inspect", code=1)
     assert installed_values(helm)["image"] == image
     (project.parent / "train.py").write_text("pass")
     assert hvdchart("deploy", project, "--detach").code == 0
@@ -159,6 +158,36 @@ def test_a_failure_leaves_the_run_alone_and_is_not_remembered(
         docker.answer(failing)
     assert hvdchart("deploy", project, "--detach").code == 0
     assert words(docker)[-1] == "push"
+
+
+@pytest.mark.slow
+def test_build_watch_builds_at_each_change_also_after_a_failure(
+    project: Path, docker: StubProgram
+) -> None:
+    command = [sys.executable, "-m", "hvdchart", "build", str(project.parent), "--image", "r"]
+    docker.answer("build", errors="no space left", code=1)
+    with subprocess.Popen(
+        [*command, "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=Path(__file__).parents[4],
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "waiting for the next change" in line:
+                assert "no space left" in line
+                break
+        docker.answer("build")
+        # The watch may begin a moment later.
+        names = iter(range(1000))
+
+        def change() -> bool:
+            (project.parent / f"{next(names)}.py").write_text("pass")
+            return docker.commands().count("build") > 1
+
+        wait_until(change, 20, "the image is built again")
+        assert process.stdout.readline().startswith("r:")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
 
 
 @pytest.mark.slow

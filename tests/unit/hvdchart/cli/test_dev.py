@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ WARNED = {**SPEC, "volumes": {"output": {"pvc": "results"}}}
 class Dev:
     """A running `hvdchart dev` and the script that it watches."""
 
-    def __init__(self, folder: Path, helm: StubProgram, *, is_project: bool = False) -> None:
+    def __init__(
+        self, folder: Path, helm: StubProgram, *, is_project: bool = False, **more: Any
+    ) -> None:
         self.script = folder / "train.py"
         self.script.write_text("first")
         self.spec = folder / "run.spec.yaml"
-        self.spec.write_text(json.dumps(WARNED))
+        self.spec.write_text(json.dumps({**WARNED, **more}))
         answer_as(helm, "hvd")
         self._helm = helm
         self.errors = ""
@@ -82,6 +85,28 @@ class Dev:
         raise AssertionError(f"no line with {text!r}")
 
 
+def test_dev_builds_the_projects_image_once_for_each_content(
+    start: Callable[..., Dev], programs: Path, tmp_path: Path
+) -> None:
+    """What .dockerignore names is code, and no new image."""
+    docker = StubProgram(programs, "docker")
+    docker.answer("inspect", code=1)
+    folder = tmp_path / "project"
+    (folder / "Dockerfile").write_text("FROM a\n")
+    (folder / ".dockerignore").write_text("*\n!requirements.txt\n")
+    dev = start(is_project=True, image={"repository": "host:5000/team/r"})
+    tag = dev.wait_for_deployed(1)["image"]["tag"]
+    dev.save("second")
+    assert dev.wait_for_deployed(2)["image"]["tag"] == tag
+    (folder / "requirements.txt").write_text("six\n")
+    assert dev.wait_for_deployed(3)["image"]["tag"] != tag
+    assert [word for word in docker.commands() if word != "info"] == [
+        "inspect",
+        "build",
+        "push",
+    ] * 2
+
+
 @pytest.fixture
 def start(
     fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
@@ -92,7 +117,7 @@ def start(
     folder.mkdir()
     started: list[Dev] = []
 
-    def start(**more: bool) -> Dev:
+    def start(**more: Any) -> Dev:
         started.append(Dev(folder, helm, **more))
         return started[-1]
 
@@ -179,7 +204,9 @@ def test_dev_interrupted_while_helm_works_leaves_nothing(
 
         def is_over() -> bool:
             dev.interrupt()
-            return dev.process.poll() is not None
+            with suppress(subprocess.TimeoutExpired):
+                dev.process.wait(0.5)
+            return dev.process.returncode is not None
 
         wait_until(is_over, 60, "dev ends, however often Ctrl-C is pressed")
     assert dev.process.returncode == 128 + signal.SIGINT

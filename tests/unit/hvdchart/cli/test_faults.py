@@ -180,10 +180,18 @@ def test_server_that_says_nothing_is_given_up(
     assert "timed out" in said(done)
 
 
-@pytest.mark.parametrize("words", [("status", "hvd", "--watch"), ("wait", "hvd")])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("status", "hvd", "--watch"), ""),
+        (("wait", "hvd"), ""),
+        (("deploy", SPEC), "\nthe run continues: hvdchart logs hvd --namespace team\n"),
+    ],
+)
 def test_interrupted_watch_leaves_the_run(
-    hvdchart: Command, fake_cluster: FakeCluster, words: tuple[str, ...]
-) -> None:
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
+    says: str,
+) -> None:  # fmt: skip
     """Ctrl-C while the command waits for the API server."""
     play(fake_cluster, job(), MASTER)
 
@@ -196,4 +204,5 @@ def test_interrupted_watch_leaves_the_run(
         done = hvdchart(*words)
     assert done.code == 130
     assert "Traceback" not in done.errors
+    assert says in done.errors
     assert {request.method for request in fake_cluster.requests} == {"GET"}

@@ -252,3 +252,14 @@ def test_discover_needs_the_pods_for_fit_only(hvdchart: Command, fake_cluster: F
     assert "requests of DaemonSets are estimated" in done.output
     refused = hvdchart("discover", "--fit", "1")
     assert (refused.code, refused.output) == (7, "")
+
+
+def test_what_a_node_says_of_itself_stays_a_comment() -> None:
+    """The spec is written to a file that a person deploys."""
+    evil = xeon("x2", ready="False")
+    message = "runtime is down\nimage: {repository: evil}\n\x1b[2J"
+    evil["status"]["conditions"][1]["message"] = message
+    text, spec = discovered([xeon("x1"), evil])
+    assert spec.values == {}
+    assert "\n# excluded: node x2: not ready: runtime is down image: {repository" in text
+    assert "\x1b" not in text

@@ -13,7 +13,13 @@ from ruamel.yaml import YAML
 from hvdchart.chart_files import chart_dir
 from hvdchart.doctor.needs import pod_needs, security_level
 from hvdchart.doctor.rights import Right, is_granted, needed_rights
-from hvdchart.doctor.room import examine_claims, examine_gpus, examine_quotas, examine_security
+from hvdchart.doctor.room import (
+    examine_claims,
+    examine_gpus,
+    examine_image,
+    examine_quotas,
+    examine_security,
+)
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
@@ -113,6 +119,22 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
     classes = [{"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}]
     (finding,) = examine_claims({"data": found}, classes, workers)
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
+
+
+@pytest.mark.parametrize(
+    ("image", "state"),
+    [
+        ({"repository": "horovod-cpu", "tag": "1"}, "problem"),
+        ({"repository": "loaded", "tag": "1"}, "ok"),
+        ({"repository": "loaded"}, "problem"),
+        ({"repository": "host/a", "digest": "sha256:0"}, "ok"),
+        ({"repository": "host/a", "tag": "1"}, "unknown"),
+    ],
+)
+def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> None:
+    names = ["docker.io/library/loaded:1", "host/a@sha256:0"]
+    node = {"status": {"images": [{"names": names}]}}
+    assert examine_image([node, node], image).state == state
 
 
 def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
@@ -229,10 +251,10 @@ def test_each_problem_is_counted_and_has_a_fix(
     problems = [item for item in findings.values() if item["state"] == "problem"]
     assert {item["subject"] for item in problems} == {
         "Helm", "rights to deploy", "rights to follow a run", "Pod Security", "quotas",
-        "claim results",
+        "claim results", "image",
     }  # fmt: skip
     assert all(item["fix"] for item in problems)
-    assert done.errors == "hvdchart: 6 problems found\n"
+    assert done.errors == "hvdchart: 7 problems found\n"
     assert "the hostPath volume data needs privileged" in findings["Pod Security"]["text"]
 
 

@@ -79,6 +79,24 @@ def test_a_key_is_changed_and_all_else_stays(
     assert spec.read_text() == after
 
 
+def test_line_ends_and_anchors_stay(spec: Path) -> None:
+    mark = "\ufeff"
+    spec.write_bytes((mark + TEXT).replace("\n", "\r\n").encode())
+    set_values(spec, ["nodes.0.count=8"])
+    expected = (mark + TEXT).replace("count: 2", "count: 8").replace("\n", "\r\n")
+    assert spec.read_bytes().decode() == expected
+    anchored = TEXT.replace("a.b: x", "a.b: &x x\n    c: *x\n    d: &alone y")
+    spec.write_text(anchored)
+    for change, words in (
+        (set_values, r"values.podLabels.a\.b=z"),
+        (unset_values, r"values.podLabels.a\.b"),
+    ):
+        with pytest.raises(SpecError, match=r"other keys use its value \(\*x\)"):
+            change(spec, [words])
+    set_values(spec, ["nodes.0.count=8", "values.podLabels.c=z"])
+    assert spec.read_text() == anchored.replace("count: 2", "count: 8").replace("*x", "z")
+
+
 @pytest.mark.parametrize(
     ("change", "words", "problem"),
     [
@@ -170,7 +188,8 @@ def test_init_writes_a_project_that_renders(
     folder = tmp_path / "mine"
     done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
     assert (done.code, len(done.output.splitlines())) == (0, 5)
-    assert done.errors == f"next: cd {folder} && hvdchart deploy .\n"
+    assert "image is in no public registry" in done.errors
+    assert done.errors.endswith(f"next: cd {folder} && hvdchart deploy .\n")
     rendered = hvdchart("render", folder / "run.spec.yaml", "--code", folder)
     assert rendered.code == 0, rendered.errors
     assert "archive: " in rendered.output

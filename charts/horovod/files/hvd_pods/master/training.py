@@ -326,7 +326,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     if event.code == 0 and (problem is None or isinstance(problem, LostHostError)):
         if left:
             names = ", ".join(left)
-            step.log(f"{names} was terminated, but the ranks ended with 0: the run has finished")
+            step.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
         step.end_attempt(None)
     elif problem:
         step.end_attempt(problem)
