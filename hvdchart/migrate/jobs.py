@@ -265,8 +265,7 @@ def _carry_over_workers(
     elif slots:
         ledger.carry_over(slots, ("worker", "slots"), "", wanted)
     ledger.put(("worker", "slots"), gpus or given, slots or replicas)
-    launch.check_ranks(ledger, line, number, gpus or given)
-    launch.check_elastic(ledger, line, number, gpus or given, replicas)
+    launch.check_size(ledger, line, number, gpus or given, replicas)
 
 
 def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
