@@ -402,7 +402,7 @@ def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup
     world.answers.clear()
     world.tell(m.Terminated())
     world.settle()
-    assert bool(world.of(m.ScaleDown)) is (cleanup != "Never")
+    assert bool(world.of(m.ScaleDown)) is (cleanup != "Never" or job is SUSPENDED)
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running", "it may go on later"
     assert world.exit
     assert world.exit.problem
