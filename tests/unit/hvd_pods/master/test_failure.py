@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hvd_pods.common.notices import Notice
 from hvd_pods.master.failure import Cause, ErrorOutput
@@ -213,6 +215,28 @@ def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: s
     result = cause(f"{tagged}{other}Process 1 exit with status code 1.\n")
     assert result
     assert result.text == f'rank 1 on hvd-cpu-0: exit code 1, after "{expected}"'
+
+
+PIECES = st.sampled_from(
+    ["Traceback (most recent call last):", '  File "/a.py", line 9', "    x()", "KeyError: 'x'", "",
+     "TypeError: in user code:", '    File "<string>", line 1, in f  *', "\x1b[1m", "[1]<stderr>:",
+     "Process name: [[1,1],3]", "-" * 74, "  | A: b", "rank 1 with PID 1 on node a exited on"]
+)  # fmt: skip
+
+
+@pytest.mark.fuzz
+@given(st.lists(PIECES | st.text(alphabet=st.characters(codec="utf-8"), max_size=40)))
+def test_any_output_is_passed_on_and_has_a_cause_of_one_line_or_none(pieces: list[str]) -> None:
+    text = "\n".join(pieces)[:4000]
+    reader, writer = os.pipe()
+    target = os.open("/dev/null", os.O_WRONLY)
+    with os.fdopen(reader, "rb") as source:
+        output = ErrorOutput(source, target)
+        os.write(writer, text.encode())
+        os.close(writer)
+        found = output.find_cause(HOSTS, 1)
+        assert found is None or "\n" not in found.text
+    os.close(target)
 
 
 class Words(NamedTuple):

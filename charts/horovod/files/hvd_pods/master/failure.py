@@ -44,7 +44,8 @@ END = re.compile(
 OF_LAUNCHERS = re.compile(
     r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
 )
-# Characters of a rank's last line that are told.
+# Ranks whose tracebacks are read at a time, and characters of a rank's last line that are told.
+MOST_RANKS = 20_000
 LONGEST_WORDS = 300
 # The first rank that failed, as the launchers name it.
 RANKS = (
@@ -183,6 +184,9 @@ class ErrorOutput:
         text = line[tag.end() :] if tag else line
         self._lines.append(Line(now, rank, text))
         self._follow(text)
+        if len(self._readers) > MOST_RANKS:
+            # A script has made up tags of ranks.
+            self._readers.clear()
         raised = self._readers.setdefault(rank, TracebackReader()).take(text)
         if raised:
             self._tracebacks.append(Line(now, rank, raised))

@@ -302,7 +302,12 @@ def _by_host(step: Step, stalls: list[Stall]) -> Mapping[str, list[int]]:
     return ranks
 
 
-def end_stalled(step: Step) -> None:
+def on_launch_failed(step: Step, event: m.LaunchFailed) -> None:
+    """The launcher could not be started."""
+    step.end_attempt(event.problem)
+
+
+def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
     launched = step.state.attempt.launched
     if launched and launched.stalls.late:
