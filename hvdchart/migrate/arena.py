@@ -46,9 +46,8 @@ def migrate_arena(ledger: Ledger) -> None:
     if workers is None:
         raise ledger.error((), "the key workers is missing", "the number of workers")
     ledger.carry_over(("workers",), ("worker", "number"), "", workers)
-    launch.check_ranks(ledger, line, workers, slots)
     _carry_over_elastic(ledger, slots)
-    launch.check_elastic(ledger, line, workers, slots, ("workers",))
+    launch.check_size(ledger, line, workers, slots, ("workers",))
     _carry_over_volumes(ledger)
     _carry_over_pods(ledger)
     _carry_over_run(ledger)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.paths import KeyPath, child_at, dotted, nearest_node, place_of, value_at
+from hvdchart.spec.paths import KeyPath, dotted, nearest_node, place_of, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
 from hvdchart.values.merge import without_nulls
@@ -56,7 +56,7 @@ class Ledger:
         self._schema = schema
         self._handled: set[KeyPath] = set()
         # What `close` compares: a path of the input, where it went, and whether unchanged.
-        self._moves: list[tuple[KeyPath, NewPath, bool]] = []
+        self._moves: list[tuple[KeyPath, KeyPath, bool]] = []
         # The keys that rules asked for, by the path of their map: a key like one of them, which
         # the input lacks, is misspelt.
         self._known: dict[KeyPath, set[str]] = {}
@@ -118,12 +118,6 @@ class Ledger:
     def type_error(self, path: KeyPath, expected: str) -> SpecError:
         """The error for a value of the input that is not what its key takes."""
         return self.error(path, f"got {shown(self.value_at(*path))}", expected)
-
-    def unknown_key(self, path: KeyPath, allowed: Sequence[str]) -> SpecError:
-        """The error for a key that its map may not have; it names the one of `allowed` like it."""
-        close = difflib.get_close_matches(str(path[-1]), allowed, 1, 0.7)
-        one = f"{close[0]}, if that is meant" if close else f"one of {', '.join(sorted(allowed))}"
-        return self.error(path, "no such key", one)
 
     def _typed(self, path: KeyPath, kind: type, expected: str) -> Any:
         value = self.value_at(*path)
@@ -292,12 +286,13 @@ class Ledger:
                 continue
             close = difflib.get_close_matches(str(key), sorted(known - set(present)), 1, 0.8)
             if close:
-                raise self.unknown_key(keys[: length + 1], close)
+                expected = f"{close[0]}, if that is meant"
+                raise self.error(keys[: length + 1], "no such key", expected)
 
     def _compare(self) -> None:
         """Raise SpecError when a value that an entry calls carried over is not in the result."""
         for old, new, is_same in self._moves:
-            result, given = value_at_text(self.values, new), without_nulls(self.value_at(*old))
+            result, given = value_at(self.values, new), without_nulls(self.value_at(*old))
             if (result is None and given is not None) or (is_same and result != given):
                 problem = f"migrate would lose it on the way to {dotted(new)}: a defect of migrate"
                 raise self.error(old, problem, "a report of this defect, with the file")
@@ -312,20 +307,13 @@ class Ledger:
         # A changed value has no place of its own within the new one.
         is_same = outcome in ("renamed", "carried over")
         self._moves += [
-            (leaf, (*new, *map(str, leaf[len(old) :] if is_same else ())), is_same)
+            (leaf, (*new, *(leaf[len(old) :] if is_same else ())), is_same)
             for leaf in fresh
             if new and " " not in new[0]
         ]
         for path in [old] if fresh == every else fresh:
             to = dotted((*new, *path[len(old) :])) if is_same else dotted(new)
             self.entries.append(Entry(outcome, dotted(path), to, reason))
-
-
-def value_at_text(values: Plain, path: Sequence[str]) -> Plain:
-    """The value at a path in which indices of lists are text."""
-    for step in path:
-        values = child_at(values, int(step) if isinstance(values, list) else step)
-    return values
 
 
 def shown(value: Plain) -> str:

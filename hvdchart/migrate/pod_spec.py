@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hvdchart.chart_files import is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.spec.model import CHARTS_MOUNTS, CHARTS_VOLUMES
-from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.paths import KeyPath, child_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
 from hvdchart.values.merge import without_nulls
@@ -162,20 +160,16 @@ def carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
     ledger.change(old, new, f"split into {' and '.join(parts)}")
 
 
-def count_gpus(resources: Plain) -> int | None:
-    """The GPUs that a container limits or requests; None without any."""
-    for part in ("limits", "requests"):
-        amounts = resources.get(part) if isinstance(resources, Mapping) else None
-        for name, count in amounts.items() if isinstance(amounts, Mapping) else ():
-            if is_gpu(name) and str(count).isdecimal() and 0 < int(count) < 10**6:
-                return int(count)
-    return None
-
-
 def carry_over_resources(ledger: Ledger, old: KeyPath) -> int | None:
     """The workers' resources; returns their number of GPUs, None without any."""
     ledger.carry_over(old, ("worker", "resources"))
-    return count_gpus(ledger.value_at(*old))
+    resources = ledger.value_at(*old)
+    for part in ("limits", "requests"):
+        amounts = child_at(resources, part)
+        for name, count in amounts.items() if isinstance(amounts, dict) else ():
+            if is_gpu(name) and str(count).isdecimal() and 0 < int(count) < 10**6:
+                return int(count)
+    return None
 
 
 class Volumes:

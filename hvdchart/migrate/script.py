@@ -21,7 +21,7 @@ from hvdchart.migrate.command_line import (
     workers_and_slots,
 )
 from hvdchart.migrate.docker import PROGRAMS, DockerRun
-from hvdchart.migrate.launch import Variable, carry_over_line, check_elastic, exported
+from hvdchart.migrate.launch import Variable, carry_over_line, check_size, exported
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
@@ -267,7 +267,7 @@ class Script:
         ledger.put(("worker", "slots"), slots, path)
         ledger.add_part(path, "the number of ranks", "worker.number and worker.slots",
                         f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}")  # fmt: skip
-        check_elastic(ledger, line, number, slots, path)
+        check_size(ledger, line, number, slots, path)
         self._carry_over_resources(path, docker, slots)
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 

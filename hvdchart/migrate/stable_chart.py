@@ -142,8 +142,7 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
         reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)
-    launch.check_ranks(ledger, line, number, slots)
-    launch.check_elastic(ledger, line, number, slots, path)
+    launch.check_size(ledger, line, number, slots, path)
 
 
 def _carry_over_network(ledger: Ledger) -> None:

@@ -56,6 +56,16 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
     assert end_with(training(), 0) == ""
 
 
+def test_cause_that_only_a_person_can_mend_is_followed_by_no_attempt() -> None:
+    world = training()
+    end_with(world, 255, CAUSE._replace(is_final=True))
+    world.settle()
+    assert world.exit
+    assert world.exit.problem
+    assert world.exit.problem.exit_code == 78
+    assert len(world.of(m.Launch)) == 1
+
+
 def test_lost_host_ends_the_launch_and_explains_its_end() -> None:
     world = training()
     lose(world)

@@ -13,13 +13,14 @@ import random
 import socket
 import ssl
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator
 from urllib.parse import urlencode
 
 from hvd_pods.cluster.shapes import ITEM, LIST, OBJECT, fit
+from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -41,6 +42,8 @@ STOP_RETRY_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 # After a call was given up, calls are not repeated for this many seconds.
 GIVEN_UP_FOR = 60.0
+# Characters of an error: a proxy before the API server may answer with a page.
+LONGEST_MESSAGE = 1500
 # Items that a list returns at once.
 PAGE = 500
 # The `status` of an ApiError that has no HTTP status.
@@ -287,8 +290,7 @@ class Api:
 
 
 def _status_message(text: str) -> str:
-    """The message of a Status object, or the text itself when it is not a Status."""
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text
+    """The message of a Status object, or the text itself when it is not a Status: one line."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        text = str(json.loads(text)["message"])
+    return one_line(text, LONGEST_MESSAGE)
