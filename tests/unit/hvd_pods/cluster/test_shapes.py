@@ -16,12 +16,14 @@ from hvd_pods.cluster.shapes import ITEM, fit
 from hvd_pods.cluster.statefulsets import newest_message
 from hvd_pods.common.pod_problems import diagnose
 from hvd_pods.master import ending, record_io
+from hvd_pods.master import messages as m
 from hvd_pods.master.effects import shorten_pod
 from hvd_pods.master.messages import JobRead, ReadJob, RecordFailed
 from hvd_pods.master.retries import Retries
 from hvd_pods.master.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
+from tests.unit.hvd_pods.master.world import World, one_group
 from tests.unit.hvd_pods.runs import make_run
 
 TIME = "2026-01-01T10:00:00Z"
@@ -98,7 +100,11 @@ def use(item: dict[str, Any]) -> None:
     ending.will_retry(job, 1, 0.0)
     ending.interruption(job)
     Retries().note_job(job)
-    diagnose(shorten_pod(item))
+    diagnose(item)
+    world = World(one_group())
+    world.tell(m.Started())
+    world.settle(until=m.Prepare)
+    world.tell(m.PodsListed(world.state.attempt.number, {"w-0": shorten_pod(item)}))
     pod_endpoints([item])
     newest_message([item], "w-0")
 

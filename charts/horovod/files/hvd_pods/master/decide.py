@@ -17,8 +17,7 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.master import ending, gathering, holding, training
 from hvd_pods.master import messages as m
-from hvd_pods.master.reported_progress import Progress
-from hvd_pods.master.state import END, RUNNING, Attempt, Phase, State, Step
+from hvd_pods.master.state import RUNNING, Attempt, Phase, Progress, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
@@ -207,26 +206,6 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
     ending.leave(step)
 
 
-def on_record_written(step: Step, event: m.RecordWritten) -> None:
-    """The record has the news."""
-    if event.purpose == END:
-        _end_is_recorded(step)
-    else:
-        holding.on_written(step, event)
-
-
-def on_record_failed(step: Step, event: m.RecordFailed) -> None:
-    """The record does not have the news."""
-    holding.on_failed(step, event)
-    if event.purpose == END:
-        _end_is_recorded(step)
-
-
-def _end_is_recorded(step: Step) -> None:
-    if step.state.phase == Phase.FINISHING:
-        ending.scale_down(step)
-
-
 def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
     """The workers are gone, or those of a test are there, or as it has found them."""
     if event.problem:
@@ -264,7 +243,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         return
     step.log("this pod is terminating")
     if step.state.phase == Phase.GATHERING:
-        gathering.interrupt(step)
+        step.end_attempt(InterruptedRunError("terminated while waiting for hosts"))
     elif step.state.phase == Phase.HOLDING and "look" in step.state.timers:
         # The next look ends this master.
         step.clear_timers("look")
@@ -301,9 +280,9 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
 HANDLERS: Mapping[type, Handler] = {
     m.Started: holding.begin,
     m.RecordRead: holding.look,
-    m.RecordWritten: on_record_written,
+    m.RecordWritten: holding.on_written,
     m.RecordChanged: holding.on_changed,
-    m.RecordFailed: on_record_failed,
+    m.RecordFailed: holding.on_failed,
     m.RecordReleased: on_record_released,
     m.JobRead: on_job,
     m.AttemptBegins: on_attempt_begins,

@@ -85,7 +85,7 @@ def interruption(job: Object | None) -> RunError:
     if job is None:
         why = "the master was terminated: an upgrade or an uninstall removed its Job"
     elif failure_reason(job) == "DeadlineExceeded":
-        limit = job["spec"]["activeDeadlineSeconds"]
+        limit = job["spec"].get("activeDeadlineSeconds")
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     elif job.get("spec", {}).get("suspend"):
         why = "the master was terminated: its Job was suspended"

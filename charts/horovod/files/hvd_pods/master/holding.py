@@ -120,6 +120,8 @@ def on_written(step: Step, event: m.RecordWritten) -> None:
         hold(step, step.state.hold.data)
     elif event.purpose == RENEW:
         step.set_hold(is_renewing=False)
+    elif event.purpose == END and step.state.phase == Phase.FINISHING:
+        ending.scale_down(step)
 
 
 def on_changed(step: Step, event: m.RecordChanged) -> None:
@@ -187,6 +189,8 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
         if event.message != step.state.hold.trouble:
             step.log(f"cannot write the record of this run: {event.message}")
         step.set_hold(is_renewing=False, trouble=event.message)
+        if event.purpose == END and step.state.phase == Phase.FINISHING:
+            ending.scale_down(step)
 
 
 def renew(step: Step) -> None:

@@ -83,7 +83,7 @@ def _look_for_loss(step: Step) -> None:
     The launcher may not notice for minutes: nothing closes the connections of a node without power.
     """
     attempt = step.state.attempt
-    lost = gathering.find_lost(step, attempt)
+    lost = gathering.find_lost(step)
     if not lost or not attempt.launched or attempt.launched.problem:
         return
     leaving = attempt.launched.leaving
