@@ -94,8 +94,14 @@ def end_older(epoch: int) -> None:
 def older_processes(epoch: int) -> Iterator[int]:
     """Yield the processes that sessions of older epochs have started, and their descendants."""
     parents, older = {}, set()
+    main, started = _read_worker()
     for pid, state, parent, _ in fast_start.processes():
         folder = f"/proc/{pid}"
+        if parent == main and pid not in started:
+            # Left by a session, perhaps without its environment, and inherited by the main program.
+            parents[pid] = parent
+            older.update([pid] if state != "Z" else [])
+            continue
         try:
             is_older = _is_guard(folder) or _is_other(fast_start.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
@@ -108,6 +114,15 @@ def older_processes(epoch: int) -> Iterator[int]:
                 older.add(pid)
     # A process may have overwritten its environment, as setproctitle does: its ancestors count.
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
+
+
+def _read_worker() -> tuple[int, list[int]]:
+    """The number of the worker's main program, and of those that it has started; 0 if unknown."""
+    try:
+        main, *started = map(int, fast_start.read(fast_start.WORKER).split())
+    except (OSError, ValueError):
+        return 0, []
+    return main, started
 
 
 def _is_other(environment: bytes, epoch: int) -> bool:

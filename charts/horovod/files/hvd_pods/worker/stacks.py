@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start
+from hvd_pods.common import fast_start, hostile
 from hvd_pods.rank import ranks
 from hvd_pods.rank.ranks import STACK_SIGNAL
 
@@ -52,7 +52,8 @@ def ask(script: ranks.Script) -> str | None:
 
 def has_open(pid: int, file: str) -> bool:
     """Whether a process still has this file open: a script may have closed what it did not open."""
-    folder, path = f"/proc/{pid}/fd", os.path.realpath(file)
+    # Not where a link leads to.
+    folder, path = f"/proc/{pid}/fd", str(Path(file).parent.resolve() / Path(file).name)
     for name in fast_start.list_names(folder):
         try:
             if os.readlink(f"{folder}/{name}") == path:
@@ -90,7 +91,7 @@ def read(rank: int, pid: int, until: float) -> str:
         time.sleep(SETTLED)
         # In this order: what was written until then is read.
         is_late, has_ended = time.monotonic() > until, not is_writing(pid)
-        now = fast_start.read(ranks.stack_file(rank))
+        now = hostile.read_file(Path(ranks.stack_file(rank)))
         # A script may block the signal for ever.
         if now and (is_late or (now == before and has_ended)):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
