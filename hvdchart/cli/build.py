@@ -96,8 +96,10 @@ def build(
     if not watch:
         once()
         return
+    from watchfiles import watch as changes
+
     _try(once)
-    for _ in building.changes(folder):
+    for _ in changes(folder, raise_interrupt=True):
         _try(once)
 
 
