@@ -97,7 +97,7 @@ def older_processes(epoch: int) -> Iterator[int]:
     main, started = _read_worker()
     for pid, state, parent, _ in fast_start.processes():
         folder = f"/proc/{pid}"
-        if parent == main and pid not in started:
+        if main and parent == main and pid not in started:
             # Left by a session, perhaps without its environment, and inherited by the main program.
             parents[pid] = parent
             older.update([pid] if state != "Z" else [])
