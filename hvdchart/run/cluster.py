@@ -56,7 +56,7 @@ class Cluster:
 
     def has_image(self, reference: str) -> bool:
         """Whether all nodes have an image; False where one may not read nodes."""
-        nodes = unless_refused(self.nodes, [])
+        nodes: list[Object] = unless_refused(self.nodes, [])
         return bool(nodes) and not any(lacks_image(node, reference) for node in nodes)
 
     def all_pods(self) -> list[Object]:
@@ -171,7 +171,7 @@ class Cluster:
         """
         found = False
         for kind in _GROUPS:
-            items = unless_refused(partial(self._list, kind, selector(release)), [])
+            items: list[Object] = unless_refused(partial(self._list, kind, selector(release)), [])
             for metadata in (item["metadata"] for item in items):
                 notes = metadata.get("annotations") or {}
                 is_own = notes.get("meta.helm.sh/release-name") == release
