@@ -176,8 +176,8 @@ def set_title(command: list[str]) -> None:
     data, end_data, heap, _, _, environment, end = fields[41:48]
     libc = ctypes.CDLL(None)
     libc.sbrk.restype = ctypes.c_void_p
-    numbers = (code, end_code, data, end_data, heap, libc.sbrk(0), stack, start)
-    numbers += (start + len(_title), environment, end, 0, 0, -1)
+    numbers = [code, end_code, data, end_data, heap, libc.sbrk(0), stack, start]
+    numbers += [start + len(_title), environment, end, 0, 0, -1]
     changed = ctypes.create_string_buffer(struct.pack("12QIi", *numbers))
     libc.prctl(PR_SET_MM, PR_SET_MM_MAP, changed, ctypes.c_ulong(len(changed) - 1), 0)
     Path("/proc/self/comm").write_text(Path(command[0]).name[:15])
