@@ -13,7 +13,7 @@ from pathlib import Path
 from devtools.common.errors import ImageError
 from devtools.docs_gen.generated import replace_sections
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
-from devtools.images.proof import AGED, PRESENT, proof_state, read
+from devtools.images.proof import read
 
 PAGE = ROOT / "docs" / "images.md"
 
@@ -58,11 +58,10 @@ def proof_table(images: Mapping[str, Image]) -> str:
             lines.append(f"| `{name}` | in every run of the tests | all | | |")
             continue
         proof = read(image)
-        when = proof_state(proof, image, images)
         skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
         lines.append(
-            f"| `{name}` | separately, on {proof.day}, {when} | {proof.passed} "
-            f"| {proof.gpu}{skipped} | {proof.bytes / 1e9:.2f} GB |"
+            f"| `{name}` | separately, on {proof.day} | {proof.passed} | "
+            f"{proof.gpu}{skipped} | {proof.bytes / 1e9:.2f} GB |"
         )
     return "\n".join(lines)
 
@@ -84,11 +83,3 @@ def generated_texts() -> dict[Path, str]:
     except ImageError as error:
         sys.exit(f"image_docs: {error}")
     return readmes | {PAGE: replace_sections(PAGE, {"tests": proofs})}
-
-
-def differs_only_in_age(page: Path, text: str) -> bool:
-    """Whether the page differs from `text` only in which proofs are older than their content, which
-    any change of an image's files causes.
-    """
-    current = page.read_text() if page.exists() else ""
-    return current != text and current.replace(AGED, PRESENT) == text.replace(AGED, PRESENT)

@@ -1,8 +1,9 @@
 """What the site of the documentation adds to docs/: mkdocs.yaml names this file as a hook.
 
-Some pages outside docs/ become pages of the site. Links to them are made to fit, and links to other
-files of the repository lead to the repository (REPOSITORY_URL) or, without one, to a copy in the
-site. It runs in the environment of requirements/docs.txt.
+Some pages outside docs/ become pages of the site, whose first page begins with the first screen of
+the README. Links to them are made to fit, and links to other files of the repository lead to the
+repository (REPOSITORY_URL) or, without one, to a copy in the site. The search leaves decisions out:
+it would show them before the tutorial. It runs in the environment of requirements/docs.txt.
 """
 
 from __future__ import annotations
@@ -69,8 +70,16 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Make the links of a page fit its place in the site."""
-    origin = place_in_repository(page.file.src_uri)
+    page.meta["search"] = {"exclude": page.file.src_uri.startswith("adr/")}
+    adapted = _adapt_links(markdown, place_in_repository(page.file.src_uri), page, config, files)
+    if page.file.src_uri != "README.md":
+        return adapted
+    first_screen = (ROOT / "README.md").read_text("utf-8").partition("\n## ")[0]
+    title, _, pages = adapted.partition("\n")
+    return f"{_adapt_links(first_screen, 'README.md', page, config, files)}\n#{title}\n{pages}"
 
+
+def _adapt_links(markdown: str, origin: str, page: Any, config: Any, files: Any) -> str:
     def adapt(match: re.Match[str]) -> str:
         if _URL.match(match[2]):
             return match[0]

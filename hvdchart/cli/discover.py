@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Output, write_output
+from hvdchart.cli.options import Context, Output, connect, write_output
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
 
@@ -51,9 +51,8 @@ def discover(
     """
     from hvdchart.discover.nodes import read_nodes
     from hvdchart.discover.spec_text import spec_text
-    from hvdchart.run.cluster import Cluster
 
-    cluster = Cluster.connect(context)
+    cluster = connect(context)
     nodes = cluster.nodes(selector)
     if not nodes:
         labels = f" with labels {selector}" if selector else ""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdchart.cli import options
 from hvdchart.cli.deploy import Followed, Wait, launch
-from hvdchart.cli.options import Code, Context, CreateNamespace, Helm, Namespace, print_warnings
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError
 
@@ -32,7 +32,7 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENT...", help="Its arguments, after --.")
     ] = None,
-    code: Code = None,
+    code: options.Code = None,
     workers: Annotated[
         int, typer.Option(min=1, max=10_000, metavar="N", help="Number of workers.")
     ] = 2,
@@ -55,10 +55,10 @@ def run(
             help="Name of the run, also to replace an active one (default: that of the script).",
         ),
     ] = "",
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    create_namespace: CreateNamespace = False,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
+    create_namespace: options.CreateNamespace = False,
     is_followed: Followed = True,
     wait: Wait = False,
 ) -> None:
@@ -67,12 +67,11 @@ def run(
     The master copies the script to the workers, or with --code the folder that it is in. Where the
     nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
     """
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
     plan = _plan(script, arguments or (), code, name, image, workers, gpus)
-    print_warnings(plan)
-    cluster = Cluster.connect(context, namespace)
+    options.print_warnings(plan)
+    cluster = options.connect(context, namespace)
     if not name:
         _check_replaces_nothing(cluster, plan.spec.name)
     launch(

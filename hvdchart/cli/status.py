@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Format, Name, Namespace, check_format, print_document
+from hvdchart.cli import options
 from hvdchart.cli.terminal import clear_screen, show
 from hvdchart.errors import NoRunError, RunFailedError
 
@@ -27,21 +27,20 @@ _LAST_LINES = 25
 
 
 def status(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    output: Format = "text",
+    name: options.Name,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    output: options.Format = "text",
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Print the state again when it changes, until the run ends."),
     ] = False,
 ) -> None:
     """Print the state of a run, its progress, the reason and what to do."""
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.status import run_status
 
-    check_format(output)
-    cluster = Cluster.connect(context, namespace)
+    options.check_format(output)
+    cluster = options.connect(context, namespace)
     if watch:
         current = _watch(cluster, name, output)
     else:
@@ -59,7 +58,7 @@ def _print_status(cluster: "Cluster", current: "Status", output: str) -> None:
     from hvdchart.run.report import status_report
 
     if output != "text":
-        print_document(current.document(), output)
+        options.print_document(current.document(), output)
     else:
         show(*status_report(current, cluster.namespace))
 

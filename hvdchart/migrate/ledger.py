@@ -170,8 +170,6 @@ class Ledger:
         already and differs.
         """
         key = f"the chart's {dotted(new)}"
-        if list(nulls_in_lists(value)):
-            raise self.error(old, "an item of a list is null", "items that are not null")
         problem = schema_error(self._schema, new, value)
         if problem:
             problem = f"{key} does not accept it: {shorten(problem, 160)}"
@@ -213,10 +211,6 @@ class Ledger:
         """Add something that a person has to check by hand."""
         if text not in self.checks:
             self.checks.append(text)
-
-    def is_handled(self, old: KeyPath) -> bool:
-        """Whether the value at `old`, which is no map and no list, has an entry."""
-        return old in self._handled
 
     def chart_has(self, new: NewPath) -> bool:
         """Whether the chart has a key at `new`."""
@@ -332,15 +326,6 @@ def value_at_text(values: Plain, path: Sequence[str]) -> Plain:
     for step in path:
         values = child_at(values, int(step) if isinstance(values, list) else step)
     return values
-
-
-def nulls_in_lists(value: Plain) -> Iterator[Plain]:
-    """The nulls among the items of the lists in a tree."""
-    if isinstance(value, list):
-        yield from (item for item in value if item is None)
-    children: Any = value.values() if isinstance(value, dict) else value
-    for child in children if isinstance(value, dict | list) else ():
-        yield from nulls_in_lists(child)
 
 
 def shown(value: Plain) -> str:

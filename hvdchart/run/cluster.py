@@ -141,20 +141,18 @@ class Cluster:
         """The release's Services."""
         return self._list("services", selector(release))
 
-    def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The release's present pods, then their changes, for `seconds`.
+    def watch(
+        self, kind: str, seconds: int, release: str = "", field: str = ""
+    ) -> Iterator[tuple[str, Object]]:
+        """The present objects of a kind, then their changes, for `seconds`.
 
-        Yields the type of the change (ADDED, MODIFIED or DELETED) and the pod.
+        Only those of a release, or that a field selector names. Yields the type of the change
+        (ADDED, MODIFIED or DELETED) and the object.
         """
-        return self._watch("pods", seconds, labelSelector=selector(release))
-
-    def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """Like `watch_pods`, for Jobs."""
-        return self._watch("jobs", seconds, labelSelector=selector(release))
-
-    def watch_events(self, seconds: int) -> Iterator[tuple[str, Object]]:
-        """Like `watch_pods`, for all events of the namespace."""
-        return self._watch("events", seconds)
+        what = f"watch {kind} in namespace {self.namespace}"
+        labels = selector(release) if release else ""
+        query = {"labelSelector": labels, "fieldSelector": field}
+        return self._api.watch(what, self._path(kind), seconds, query)
 
     def log(
         self,
@@ -234,7 +232,7 @@ class Cluster:
 
     def _wait_for_end(self, name: str) -> None:
         """Return when a pod has ended; raise ClusterError when it cannot start."""
-        for _, pod in self._watch("pods", POD_SECONDS, fieldSelector=f"metadata.name={name}"):
+        for _, pod in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
             if pod["status"].get("phase") in ("Succeeded", "Failed"):
                 return
             problem = problem_of(pod, [])
@@ -249,7 +247,3 @@ class Cluster:
     def _list(self, kind: str, labels: str = "") -> list[Object]:
         what = f"list {kind} in namespace {self.namespace}"
         return self._api.list(what, self._path(kind), labels)
-
-    def _watch(self, kind: str, seconds: int, **query: str) -> Iterator[tuple[str, Object]]:
-        what = f"watch {kind} in namespace {self.namespace}"
-        return self._api.watch(what, self._path(kind), seconds, query)

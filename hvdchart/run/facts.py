@@ -11,6 +11,7 @@ from hvdchart.run.release import Object
 T = TypeVar("T")
 _AUTHORIZATION = "apis/authorization.k8s.io/v1"
 _DNS = "k8s-app=kube-dns"
+_PLACES = {"nodes": "api/v1", "storageclasses": "apis/storage.k8s.io/v1"}
 
 
 class Facts:
@@ -52,26 +53,15 @@ class Facts:
         review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})
         return bool(review["status"].get("allowed"))
 
-    def quotas(self) -> list[Object] | None:
-        """The namespace's ResourceQuotas."""
-        return self._list("resourcequotas", f"api/v1/namespaces/{self.namespace}/resourcequotas")
-
-    def limit_ranges(self) -> list[Object] | None:
-        """The namespace's LimitRanges."""
-        return self._list("limitranges", f"api/v1/namespaces/{self.namespace}/limitranges")
+    def all_of(self, kind: str) -> list[Object] | None:
+        """The namespace's objects of a kind of the core API, or those of the cluster (_PLACES)."""
+        place = _PLACES.get(kind, f"api/v1/namespaces/{self.namespace}")
+        return self._list(kind, f"{place}/{kind}")
 
     def claim(self, name: str) -> Object | None:
         """A PersistentVolumeClaim of the namespace."""
         path = f"api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{name}"
         return self._read(lambda: self._api.get(f"read claim {name}", path))
-
-    def storage_classes(self) -> list[Object] | None:
-        """The cluster's StorageClasses."""
-        return self._list("storageclasses", "apis/storage.k8s.io/v1/storageclasses")
-
-    def nodes(self) -> list[Object] | None:
-        """The cluster's nodes."""
-        return self._list("nodes", "api/v1/nodes")
 
     def dns_endpoints(self) -> int | None:
         """How many servers of the cluster's DNS are ready; None where none can be seen."""

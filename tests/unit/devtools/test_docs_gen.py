@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,9 @@ def test_site_has_every_page_and_needs_nothing_from_elsewhere(tmp_path: Path) ->
     security = (site / "security" / "index.html").read_text("utf-8")
     assert 'href="../source/tests/chart/test_security.py.txt"' in security
     assert (site / "source" / "tests" / "chart" / "test_security.py.txt").is_file()
+    searched = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    assert not [entry for entry in searched if entry["location"].startswith("adr/")]
     page = (site / "index.html").read_text("utf-8")
+    assert "Three commands train it" in page, "the first screen of the README"
     assert '<script src="http' not in page
     assert "fonts.googleapis.com" not in page

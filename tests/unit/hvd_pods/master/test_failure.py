@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from hvd_pods.common.notices import Notice
 from hvd_pods.master.failure import Cause, ErrorOutput
+from hvd_pods.master.stalls import StallReader
 from tests.unit.hvd_pods.runs import make_run
 
 # Two hosts of two slots, then one of four.
@@ -353,3 +355,66 @@ def test_lines_may_come_in_parts() -> None:
     os.close(out)
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
+
+
+# As OpenSSH prints it, for each host.
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+Offending ECDSA key in /horovod/generated/known_hosts:1
+Host key for horovod-worker has changed and you have requested strict checking.\r
+Host key verification failed.\r
+"""
+UNKNOWN = (
+    "No ED25519 host key is known for horovod-worker and you have requested strict checking.\n"
+)
+DENIED = "horovod@10.0.0.7: Permission denied (publickey).\n"
+
+
+@pytest.mark.parametrize("output", [CHANGED, UNKNOWN, DENIED])
+def test_keys_that_were_changed_are_told_in_one_line_with_the_remedy(output: str) -> None:
+    result = cause(output + TYPE_ERROR, 255)
+    assert result
+    assert result.is_final
+    assert "\n" not in result.text
+    assert "ssh.generation" in result.text
+    own = cause("[1]<stderr>:git@github.com: Permission denied (publickey).\n" + TYPE_ERROR)
+    assert own
+    assert not own.is_final, "a script's own"
+
+
+def test_numbers_without_end_do_not_end_the_reader() -> None:
+    """The launcher would wait for ever until somebody reads what it writes."""
+    long = "9" * 5000
+    lines = [f"[{long}]<stderr>:x", f"Process {long} exit with status code {long}.", "x" * 20_000]
+    lines += [f"rank {long} with PID {long} on node n exited on signal {long} (Killed)."]
+    result = cause("\n".join([*lines, TYPE_ERROR]))
+    assert result
+    assert result.text.endswith("train.py:94")
+
+
+PARTS = [
+    *(TYPE_ERROR, PEER, SYNTAX, NOTES, OPEN_MPI_4, KILLED, "\n", "[", "[1]<stderr>:", "9" * 5000),
+    *(
+        "Process 1 exit with status code ",
+        "Traceback (most recent call last):\n",
+        "E: ",
+        "\x1b[31m",
+    ),
+    *("x are waiting for remainder of ranks for more than 60 seconds.\n", "3: [x]", "\udcff"),
+]
+OUTPUT = st.lists(st.sampled_from(PARTS) | st.text(), max_size=20).map("".join)
+
+
+@pytest.mark.fuzz
+@given(OUTPUT, st.integers(0, 255))
+def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, code: int) -> None:
+    reader, writer = os.pipe()
+    stalls = StallReader()
+    with Path(os.devnull).open("wb") as passed, os.fdopen(reader, "rb") as source:
+        errors = ErrorOutput(source, passed.fileno(), lambda line: stalls.read(line) and None)
+        with os.fdopen(writer, "wb") as launcher:
+            launcher.write(output.encode(errors="surrogatepass"))
+        found = errors.find_cause(HOSTS, code)
+    assert found is None or (found.text.isprintable() and len(found.text) < 1000)

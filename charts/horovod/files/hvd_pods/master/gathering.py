@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
 from hvd_pods.cluster.addresses import NO_SERVICE
-from hvd_pods.cluster.kube import Object, parse_time
+from hvd_pods.cluster.kube import Object
+from hvd_pods.cluster.shapes import parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
     ConfigurationError,
@@ -324,7 +325,7 @@ def report(step: Step, event: m.PodsListed) -> None:
     if any(item.queued for item in found.values()):
         # launch.hostsTimeoutSeconds begins when they are admitted, and have their data.
         extend_deadline(step)
-    text = f"waiting for {_count_missing(step, missing)}: {'; '.join(describe(found))}"
+    text = f"waiting for {_count_missing(step, missing)}: {'; '.join(_describe(found))}"
     if text != gathered.report or step.now - gathered.reported_at > REPEAT_REPORT_AFTER:
         step.log(f"{text} ({step.state.gathered.deadline - step.now:.0f} s left)")
         step.set_gathered(report=text, reported_at=step.now)
@@ -332,7 +333,9 @@ def report(step: Step, event: m.PodsListed) -> None:
     reasons = {item.reason for item in stuck.values()}
     if reasons - gathered.announced:
         step.set_gathered(announced=gathered.announced | reasons)
-        step.do(m.Emit("HostsMissing", "; ".join([*describe(stuck), *_remedies(stuck)]), "warning"))
+        step.do(
+            m.Emit("HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning")
+        )
     lasting = [
         host
         for host, item in stuck.items()
@@ -398,11 +401,15 @@ def _missing_error(
 ) -> RunError:
     lines = [
         f"{_count_missing(step, list(found))} {what}:",
-        *(f"  {line}" for line in describe(found)),
+        *(f"  {line}" for line in _describe(found)),
         *_remedies(found),
     ]
     is_permanent = any(item.permanent for item in found.values())
     return (ConfigurationError if is_permanent else kind)("\n".join(lines))
+
+
+def _describe(found: Mapping[Host, Diagnosis]) -> list[str]:
+    return describe({host: item.reason for host, item in found.items()})
 
 
 def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
@@ -445,7 +452,7 @@ def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
 def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
     """Say which hosts were lost, and what is known of their pods."""
     hosts = [step.state.facts.hosts[name] for name in lost]
-    text = f"lost {'; '.join(describe(diagnose(step, hosts, event)))}"
+    text = f"lost {'; '.join(_describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")
     step.do(m.Emit("HostLost", text, "warning"))
     step.set_launched(lost=())

@@ -8,12 +8,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Sequence
 
+from hvd_pods.common.errors import BAD_CONFIGURATION
+from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
+from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
 
 # Clients at a time: each is a process of the master's container.
 CLIENTS = 32
+# Ranks of one host.
+MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end.
 ASK_WITHIN = 10.0
 # Seconds between two looks at whether the master was asked to end.
@@ -70,6 +75,8 @@ def _follow(
                 process.kill()
                 return 1, "asked to end" if is_stopped() else f"no answer within {seconds:.0f} s"
     text = (errors + output).decode(errors="replace").strip()
+    if process.returncode and OTHER_KEYS.search(text):
+        return BAD_CONFIGURATION, KEYS_DIFFER
     return process.returncode, text or f"exit code {process.returncode}"
 
 
@@ -77,9 +84,8 @@ def ask_ranks(hosts: Sequence[Host]) -> int:
     """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
     asked = 0
     for host, (code, output) in call(hosts, ["worker/draining.py"], seconds=ASK_WITHIN).items():
-        number = output.rpartition("\n")[2]
-        if code or not number.isdigit():
-            log(f"cannot ask the ranks on {host.name} to end: {output}")
-        else:
-            asked += int(number)
+        number = parse_count(output.rpartition("\n")[2], MOST_RANKS)
+        if code or number is None:
+            log(f"cannot ask the ranks on {host.name} to end: {one_line(output)}")
+        asked += 0 if code else number or 0
     return asked

@@ -20,6 +20,8 @@ from hvd_pods.master.stalls import Stalls
 
 # The states of a run in the record.
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
+# The purpose of the write that records the end.
+END = "end"
 
 
 class Phase(enum.Enum):
