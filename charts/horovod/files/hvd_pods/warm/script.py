@@ -75,7 +75,8 @@ def set_up_python(request: dict[str, Any]) -> None:
     sys.executable = shutil.which(python) or python
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[:] = request["command"]
-    sys.argv[:] = [_argv0(program), *program["arguments"]]
+    first = {"file": str(program["target"]), "code": "-c", "module": "-m"}[program["kind"]]
+    sys.argv[:] = [first, *program["arguments"]]
     path0 = first_path(program)
     if path0 is not None:
         sys.path.insert(0, path0)
@@ -83,10 +84,6 @@ def set_up_python(request: dict[str, Any]) -> None:
     _open_streams(program["unbuffered"])
     _correct_multiprocessing()
     renew_randomness()
-
-
-def _argv0(program: dict[str, Any]) -> str:
-    return {"file": str(program["target"]), "code": "-c", "module": "-m"}[program["kind"]]
 
 
 def _open_streams(unbuffered: bool) -> None:
