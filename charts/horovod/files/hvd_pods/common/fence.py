@@ -60,6 +60,10 @@ def admit(requested: str | None) -> str:
             file.truncate(0)
             file.write(str(epoch))
             file.flush()
+            main, _ = _read_worker()
+            if newest == 0 and main:
+                # A hook of the container may have started more than the main program has.
+                note_worker(main)
             end_older(epoch)
     return str(epoch)
 
@@ -97,7 +101,7 @@ def older_processes(epoch: int) -> Iterator[int]:
     main, started = _read_worker()
     for pid, state, parent, _ in fast_start.processes():
         folder = f"/proc/{pid}"
-        if parent == main and pid not in started:
+        if main and parent == main and pid not in started:
             # Left by a session, perhaps without its environment, and inherited by the main program.
             parents[pid] = parent
             older.update([pid] if state != "Z" else [])
@@ -116,8 +120,19 @@ def older_processes(epoch: int) -> Iterator[int]:
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
 
 
+def note_worker(main: int) -> None:
+    """Write down the worker's main program and its children, which no session has left."""
+    own = [pid for pid, _, parent, _ in fast_start.processes() if parent == main]
+    try:
+        with open(fast_start.WORKER, "w", encoding="ascii") as file:
+            file.write(" ".join(map(str, [main, *own])))
+    except OSError:
+        # The memory volume is full: what sessions have left is known by its environment alone.
+        return
+
+
 def _read_worker() -> tuple[int, list[int]]:
-    """The number of the worker's main program, and of those that it has started; 0 if unknown."""
+    """What `note_worker` has written; 0 for an unknown main program."""
     try:
         main, *started = map(int, fast_start.read(fast_start.WORKER).split())
     except (OSError, ValueError):
