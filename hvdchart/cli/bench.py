@@ -75,9 +75,14 @@ def bench(
     All numbers of workers are measured in turns in one temporary run, with the same image and on
     the same pods. Results of different sessions are not compared.
     """
+    from hvdchart.bench.plot import plot
+    from hvdchart.bench.result import check_comparable, machine_text, read_document
+
     options.check_format(output)
     if read:
-        result = _read(read)
+        results = [read_document(file) for file in read]
+        check_comparable(read, results)
+        result = results[0]
     else:
         chosen = options.parse_numbers("workers", workers)
         words = options.split_words("command", command) or [
@@ -92,27 +97,12 @@ def bench(
 
         options.write_output(written, json.dumps(result, indent=1) + "\n")
     if picture is not None:
-        options.write_output(picture, _draw(result))
+        title = f"{result['name']}: {' '.join(result['command'][1:])}"
+        options.write_output(picture, plot(title, machine_text(result), result["rows"]))
     if output != "text":
         options.print_document(result, output)
     else:
         _print_table(result)
-
-
-def _read(files: list[Path]) -> "Object":
-    from hvdchart.bench.result import check_comparable, read_document
-
-    results = [read_document(file) for file in files]
-    check_comparable(files, results)
-    return results[0]
-
-
-def _draw(result: "Object") -> str:
-    from hvdchart.bench.plot import plot
-    from hvdchart.bench.result import machine_text
-
-    title = f"{result['name']}: {' '.join(result['command'][1:])}"
-    return plot(title, machine_text(result), result["rows"])
 
 
 def _measure(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
-    from hvdchart.run.helm import Preview
     from hvdchart.run.release import Release
     from hvdchart.run.status import Status
 
@@ -88,6 +87,7 @@ def deploy(
     builds its image and pushes it, or loads it into a kind cluster, unless that was done for the
     same content. Interrupting the command does not stop the run.
     """
+    from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module
 
     if build and no_build:
@@ -100,7 +100,7 @@ def deploy(
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)
-    before = _check_name(cluster, plan.spec.name, program)
+    present = _check_name(cluster, plan.spec.name, program)
     if not no_build:
         try:
             plan = with_own_image(
@@ -111,10 +111,15 @@ def deploy(
             note("", "nothing was deployed")
             raise
     if dry_run or diff:
-        _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
+        preview = helm_module.preview(plan, cluster.namespace, program)
+        if not diff:
+            write_document(preview.after)
+            return
+        before, after = map(helm_module.without_archives, (preview.before, preview.after))
+        show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
     launch(
-        plan, cluster, program, before,
+        plan, cluster, program, present,
         create_namespace=create_namespace, is_followed=is_followed, wait=wait,
     )  # fmt: skip
 
@@ -193,17 +198,6 @@ def _install(plan: "Plan", namespace: str, helm: "Program", *, create_namespace:
     )
 
 
-def _print_preview(preview: "Preview", *, is_diff: bool) -> None:
-    from hvdchart.files import text_difference
-    from hvdchart.run.helm import without_archives
-
-    if not is_diff:
-        write_document(preview.after)
-        return
-    before, after = (without_archives(text) for text in (preview.before, preview.after))
-    show(*text_difference(before, after, "installed", "deploy").splitlines())
-
-
 def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
@@ -232,7 +226,7 @@ def _report_change(before: "Status", now: "Status", where: str) -> None:
     """Print that an active run was replaced, which may be someone else's, or that none began."""
     if now.job == before.job and before.over:
         say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
-    elif before.job and not before.over and now.job != before.job:
+    elif before.is_active and now.job != before.job:
         step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
         say(f"replaces the run that was {before.state}{step}")
 

@@ -153,12 +153,12 @@ class _Session:
             # An interrupted Helm may have created some of the release.
             self._name = plan.spec.name
             # A launcher whose run is replaced complains about that.
-            self._log.mute()
+            self._log.mute(self._log.printed)
             self._upgrade(plan)
         except HvdchartError as error:
             if not self._is_deployed:
                 raise
-            self._log.unmute()
+            self._log.mute(set())
             say(f"{error}; waiting for the next change")
             return
         self._is_deployed = True
@@ -208,7 +208,7 @@ class _Session:
     def stop_if_asked(self) -> None:
         """Stop the run after an interrupt."""
         if self._interrupts and not self._is_stopped:
-            self._log.mute()
+            self._log.mute(self._log.printed)
             self._cluster.suspend_jobs(self._name)
             self._is_stopped = True
             say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
@@ -238,7 +238,7 @@ class _Log:
         self._cluster = cluster
         self._name = ""
         self._wanted = threading.Event()
-        self._printed: set[str] = set()
+        self.printed: set[str] = set()
         # The pods whose lines are not printed any more: their run is replaced, or stopped.
         self._muted: frozenset[str] = frozenset()
         self._reported = ""
@@ -249,13 +249,9 @@ class _Log:
         self._name = name
         self._wanted.set()
 
-    def mute(self) -> None:
-        """Print no further lines of the pods so far."""
-        self._muted = frozenset(self._printed)
-
-    def unmute(self) -> None:
-        """Go on with them: they were not replaced."""
-        self._muted = frozenset()
+    def mute(self, pods: set[str]) -> None:
+        """Print no further lines of these pods."""
+        self._muted = frozenset(pods)
 
     def _print(self) -> None:
         while self._wanted.wait():
@@ -280,9 +276,9 @@ class _Log:
     def _lines(self) -> "Iterator[LogLine]":
         from hvdchart.run.logs import follow
 
-        earlier = frozenset(self._printed)
+        earlier = frozenset(self.printed)
         for line in follow(self._cluster, self._name, component="master"):
             # The pods of the runs before are deleted a moment later.
             if line.pod not in earlier | self._muted:
-                self._printed.add(line.pod)
+                self.printed.add(line.pod)
                 yield line

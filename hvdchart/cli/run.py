@@ -14,7 +14,6 @@ from hvdchart.errors import ClusterError, FileError
 
 if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
-    from hvdchart.run.cluster import Cluster
 
 EPILOG = """\b
 Examples:
@@ -68,31 +67,21 @@ def run(
     nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
     """
     from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.status import run_status
 
     plan = _plan(script, arguments or (), code, name, image, workers, gpus)
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)
-    if not name:
-        _check_replaces_nothing(cluster, plan.spec.name)
+    # Many scripts have the same name, and the present run may be of somebody else's.
+    if not name and (current := run_status(cluster.release(plan.spec.name))).is_active:
+        raise ClusterError(
+            f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
+            f"{current.name} replaces it, any other --name starts another run beside it"
+        )
     launch(
         plan, cluster, Program(helm, context),
         create_namespace=create_namespace, is_followed=is_followed, wait=wait,
     )  # fmt: skip
-
-
-def _check_replaces_nothing(cluster: "Cluster", name: str) -> None:
-    """Raise ClusterError for a run that has not ended: it may be of somebody else's script.
-
-    Many scripts have the same name.
-    """
-    from hvdchart.run.status import run_status
-
-    current = run_status(cluster.release(name))
-    if current.job and not current.over:
-        raise ClusterError(
-            f"run {name} in namespace {cluster.namespace} is {current.state}: --name {name} "
-            "replaces it, any other --name starts another run beside it"
-        )
 
 
 def _plan(

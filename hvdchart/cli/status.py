@@ -47,7 +47,11 @@ def status(
         current = run_status(cluster.release(name))
         _print_status(cluster, current, output)
     if output == "text" and current.state == "failed":
-        _print_last_lines(cluster, current)
+        # The end of the last attempt's log explains more than its exit code.
+        masters = [pod.name for pod in current.pods if pod.name.startswith(f"{current.job}-")]
+        for master in masters[-1:]:
+            for line in cluster.log(master, "master", follow=False, tail=_LAST_LINES):
+                show(f"[{master}] {line}")
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":
@@ -79,11 +83,3 @@ def _watch(cluster: "Cluster", name: str, output: str) -> "Status":
         if current.over or current.state == "not found":
             break
     return current
-
-
-def _print_last_lines(cluster: "Cluster", failed: "Status") -> None:
-    """The end of the last attempt's log, which explains more than its exit code."""
-    masters = [pod.name for pod in failed.pods if pod.name.startswith(f"{failed.job}-")]
-    for name in masters[-1:]:
-        for line in cluster.log(name, "master", follow=False, tail=_LAST_LINES):
-            show(f"[{name}] {line}")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
@@ -194,8 +195,8 @@ def _run(command: list[str], values: bytes) -> tuple[int, bytes, str]:
         try:
             output, errors = process.communicate(values)
         except KeyboardInterrupt:
-            for end in (lambda: None, process.terminate, process.kill):
-                end()
+            for sent in (0, signal.SIGTERM, signal.SIGKILL):
+                process.send_signal(sent)
                 with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
                     process.communicate(timeout=_GRACE)
                     break

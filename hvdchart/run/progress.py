@@ -86,8 +86,9 @@ def _three_digits(number: float) -> str:
 
 def _number(content: Mapping[str, Any], name: str) -> float | None:
     value = content.get(name)
-    is_number = isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
-    return float(value) if is_number else None
+    if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST:
+        return float(value)
+    return None
 
 
 def _whole(content: Mapping[str, Any], name: str) -> int | None:

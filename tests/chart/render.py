@@ -148,6 +148,22 @@ def pod_spec(workload: Manifest) -> Manifest:
     return spec
 
 
+def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
+    """Return the pod spec of each pod and workload, by its kind and name."""
+    templates = {
+        (item["kind"], item["metadata"]["name"]): item["spec"].get("template", item)
+        for item in manifests
+        if item["kind"] in ("StatefulSet", "Job", "Deployment", "Pod")
+    }
+    return {" ".join(names): template["spec"] for names, template in templates.items()}
+
+
+def containers_of(manifests: list[Manifest]) -> list[Manifest]:
+    """Return all containers and init containers."""
+    specs = pod_specs(manifests).values()
+    return [c for spec in specs for c in (*spec.get("initContainers", ()), *spec["containers"])]
+
+
 def main_container(manifests: list[Manifest], kind: str) -> Manifest:
     """Return the main container of the only workload of a kind."""
     container: Manifest = pod_spec(one(manifests, kind))["containers"][0]

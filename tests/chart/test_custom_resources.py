@@ -18,7 +18,7 @@ def documented(kind: str) -> dict[str, Any]:
     """Return the page's object of a kind."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     documents = (document for block in blocks for document in YAML(typ="safe").load_all(block))
-    (document,) = (document for document in documents if document["kind"] == kind)
+    (document,) = (document for document in documents if document.get("kind") == kind)
     result: dict[str, Any] = document
     return result
 

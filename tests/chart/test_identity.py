@@ -134,24 +134,24 @@ def test_id_of_a_run_is_the_one_that_was_published() -> None:
     )
 
 
-# Before and after an upgrade: what the user writes counts, also where it is empty or false.
-CHANGED: dict[str, tuple[Values, Values]] = {
+# What the user writes counts, also where it is empty or false, and whether it decides the training.
+COMPARED: dict[str, tuple[bool, Values, Values]] = {
     "variable": (
+        True,
         {"worker": {"env": [{"name": "DEBUG", "value": "false"}]}},
         {"worker": {"env": [{"name": "DEBUG", "value": ""}]}},
     ),
-    "label of a node": ({}, {"worker": {"nodeSelector": {"spot": "false"}}}),
-    "empty file": ({"code": {"files": {"a.py": "1"}}}, {"code": {"files": {"b": "", "a.py": "1"}}}),
-    "empty affinity, which removes the chart's": (
+    "label of a node": (True, {}, {"worker": {"nodeSelector": {"spot": "false"}}}),
+    "file": (True, {"code": {"files": {"a": "1"}}}, {"code": {"files": {"a": "1", "b": ""}}}),
+    "affinity in place of the chart's": (
+        True,
         {},
         {"worker": {"affinity": {"podAntiAffinity": {}}}},
     ),
-}
-STARTED_AGAIN: dict[str, tuple[Values, Values]] = {
-    "annotation": ({}, {"podAnnotations": {"sidecar.istio.io/inject": "false"}}),
-    "field of the pods": ({}, {"worker": {"podSpec": {"hostUsers": False}}}),
-    "field of the containers": ({}, {"securityContext": {"allowPrivilegeEscalation": None}}),
-    "no modules in advance": ({}, {"launch": {"preload": []}}),
+    "annotation": (False, {}, {"podAnnotations": {"sidecar.istio.io/inject": "false"}}),
+    "field of the pods": (False, {}, {"worker": {"podSpec": {"hostUsers": False}}}),
+    "field of containers": (False, {}, {"securityContext": {"allowPrivilegeEscalation": None}}),
+    "no modules in advance": (False, {}, {"launch": {"preload": []}}),
 }
 SAME: dict[str, Values] = {
     "empty defaults": {"image": {"digest": ""}, "network": {"interface": ""}, "volumes": []},
@@ -160,17 +160,11 @@ SAME: dict[str, Values] = {
 }
 
 
-@pytest.mark.parametrize("case", CHANGED)
-def test_what_decides_the_training_is_compared_as_it_is(case: str) -> None:
-    before, after = (hashes(render(merge_values(BASE, values))) for values in CHANGED[case])
-    assert before[0] != after[0]
-
-
-@pytest.mark.parametrize("case", STARTED_AGAIN)
-def test_a_setting_is_compared_as_it_is(case: str) -> None:
-    before, after = (hashes(render(merge_values(BASE, values))) for values in STARTED_AGAIN[case])
-    assert before[0] == after[0]
-    assert before[1] != after[1]
+@pytest.mark.parametrize("case", COMPARED)
+def test_what_the_user_writes_is_compared_as_it_is(case: str) -> None:
+    decides, *values = COMPARED[case]
+    before, after = (hashes(render(merge_values(BASE, each))) for each in values)
+    assert (before[0] != after[0], before[1] != after[1]) == (decides, True)
 
 
 @pytest.mark.parametrize("case", SAME)

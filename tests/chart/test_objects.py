@@ -12,10 +12,12 @@ from tests.chart.render import (
     CHART,
     Manifest,
     Values,
+    containers_of,
     main_container,
     of_kind,
     one,
     pod_spec,
+    pod_specs,
     ready_cases,
     ready_manifests,
     render,
@@ -175,12 +177,9 @@ def programs_of(container: Manifest) -> dict[str, str]:
 
 def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
     manifests = render(EVERY_POD)
-    pods = {kind: pod_spec(one(manifests, kind)) for kind in ("StatefulSet", "Job", "Deployment")}
-    pods["Pod"] = one(manifests, "Pod")["spec"]
     mounted = {
         container["name"]: {path.rpartition("/")[2] for path in programs_of(container)}
-        for spec in pods.values()
-        for container in [*spec.get("initContainers", []), *spec["containers"]]
+        for container in containers_of(manifests)
     }
     assert mounted == {
         "master": {"cluster", "common", "master"},
@@ -191,7 +190,7 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
         "worker": {"common", "rank", "warm", "worker"},
     }
     config_maps = {item["metadata"]["name"]: item for item in of_kind(manifests, "ConfigMap")}
-    for spec in pods.values():
+    for spec in pod_specs(manifests).values():
         containers = [*spec.get("initContainers", []), *spec["containers"]]
         names = {name for container in containers for name in programs_of(container).values()}
         volumes = {v["name"]: v for v in spec["volumes"] if v["name"].startswith("programs-")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.chart.render import (
     Manifest,
     Values,
+    containers_of,
     main_container,
     of_kind,
     one,
@@ -247,22 +247,6 @@ def test_every_field_that_the_chart_renders_is_refused(kind: str) -> None:
 Entry = dict[str, str]
 
 
-def pods(manifests: list[Manifest]) -> Iterator[Manifest]:
-    """Return the pod spec of each pod and workload."""
-    for manifest in manifests:
-        if manifest["kind"] == "Pod":
-            yield manifest["spec"]
-        elif "template" in manifest.get("spec", {}):
-            yield pod_spec(manifest)
-
-
-def containers(manifests: list[Manifest]) -> Iterator[Manifest]:
-    """Return all containers and init containers."""
-    for spec in pods(manifests):
-        yield from spec.get("initContainers", [])
-        yield from spec["containers"]
-
-
 def variable(name: str, value: str) -> Entry:
     return {"name": name, "value": value}
 
@@ -303,7 +287,7 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
     )
     winners = [
         (container["name"], entry["value"])
-        for container in containers(manifests)
+        for container in containers_of(manifests)
         for entry in container.get("env", [])
         if entry["name"] == "TWICE"
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -14,11 +13,13 @@ from tests.chart.render import (
     CHART,
     Manifest,
     Values,
+    containers_of,
     main_container,
     of_kind,
     one,
     parse_manifests,
     pod_spec,
+    pod_specs,
     render,
     render_uncached,
     run_settings,
@@ -40,36 +41,7 @@ PAGE = CHART.parents[1] / "docs" / "security.md"
 @cache
 def pods() -> dict[str, Manifest]:
     """Return the pod spec of each workload, by the kind of the workload."""
-    manifests = render(EVERY_POD)
-    kinds = ("StatefulSet", "Job", "Deployment")
-    workloads = {kind: pod_spec(one(manifests, kind)) for kind in kinds}
-    return {**workloads, "Pod": one(manifests, "Pod")["spec"]}
-
-
-def containers() -> Iterator[Manifest]:
-    """Return all containers and init containers."""
-    for spec in pods().values():
-        yield from spec.get("initContainers", [])
-        yield from spec["containers"]
-
-
-def test_containers_of_other_images_share_no_writable_folder_of_the_charts_but_their_exchange() -> (
-    None
-):
-    """The master's /tmp has the code that it runs, and /horovod/generated has the keys."""
-    found = {
-        container["name"]: {
-            (mount["name"], mount.get("subPath"))
-            for mount in container["volumeMounts"]
-            if mount["name"] in ("tmp", "generated") and not mount.get("readOnly")
-        }
-        for container in containers()
-        if container["name"] in ("staging", "results")
-    }
-    assert found == {
-        "staging": {("tmp", "staging")},
-        "results": {("tmp", "results"), ("generated", "results")},
-    }
+    return {kind.split()[0]: spec for kind, spec in pod_specs(render(EVERY_POD)).items()}
 
 
 def test_pods_refuse_root_and_share_nothing_with_their_node() -> None:
@@ -83,7 +55,7 @@ def test_pods_refuse_root_and_share_nothing_with_their_node() -> None:
 
 def test_containers_have_no_capability_and_write_to_volumes_only() -> None:
     writable = {}
-    for container in containers():
+    for container in containers_of(render(EVERY_POD)):
         context = container["securityContext"]
         assert context["capabilities"] == {"drop": ["ALL"]}, container["name"]
         assert context["allowPrivilegeEscalation"] is False, container["name"]
@@ -112,7 +84,10 @@ def test_only_the_master_and_helm_test_have_a_token() -> None:
     # Kubernetes mounts the token where a container mounts nothing.
     hidden = "/var/run/secrets/kubernetes.io/serviceaccount"
     hiding = {
-        c["name"] for c in containers() for m in c["volumeMounts"] if m["mountPath"] == hidden
+        c["name"]
+        for c in containers_of(render(EVERY_POD))
+        for m in c["volumeMounts"]
+        if m["mountPath"] == hidden
     }
     assert hiding == {"results"}, "the user's command gets none of the master's rights"
     without = render({"serviceAccount": {"create": False}})
@@ -181,7 +156,12 @@ def test_rendering_without_the_cluster_makes_no_keys_and_is_repeatable(helm: str
 
 
 def test_only_the_worker_and_the_master_have_the_keys() -> None:
-    holders = {c["name"] for c in containers() for m in c["volumeMounts"] if m["name"] == "ssh"}
+    holders = {
+        c["name"]
+        for c in containers_of(render(EVERY_POD))
+        for m in c["volumeMounts"]
+        if m["name"] == "ssh"
+    }
     assert holders == {"worker", "master"}
     modes = [
         v["secret"]["defaultMode"] for p in pods().values() for v in p["volumes"] if "secret" in v

@@ -27,6 +27,9 @@ It also keeps the result of horovod.findRun.
 {{- end -}}
 {{- include "horovod.checks" . -}}
 {{- include "horovod.findRun" . -}}
+{{- range prepend .horovod.groups .Values.master -}}
+{{- include "horovod.addMetadata" (dict "root" $root "of" .) -}}
+{{- end -}}
 {{- range .horovod.groups -}}
 {{- include "horovod.placeGroup" (dict "root" $root "group" .) -}}
 {{- end -}}
@@ -101,6 +104,18 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{ toYaml $all }}
 {{- end }}
 
+{{/* Adds to a group or the master the labels and annotations of all pods. Call with (dict "root" $ "of" $group). */}}
+{{- define "horovod.addMetadata" -}}
+{{- $of := .of -}}
+{{- $values := .root.Values -}}
+{{- $labels := include "horovod.podLabels" .root | fromYaml -}}
+{{- $annotations := include "horovod.podAnnotations" .root | fromYaml -}}
+{{- range $key, $ofChart := dict "podLabels" $labels "podAnnotations" $annotations -}}
+{{- $all := list $ofChart (get $values $key) (get $of $key) | include "horovod.layered" | fromYaml -}}
+{{- $_ := set $of $key $all -}}
+{{- end -}}
+{{- end }}
+
 {{/* Adds to a group the name of its StatefulSet, and the most hosts that it may have: with spares, or elastic. */}}
 {{- define "horovod.nameGroup" -}}
 {{- $values := .root.Values -}}
@@ -121,11 +136,6 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- $_ := set $group.affinity "podAntiAffinity" (include "horovod.spread" . | fromYaml) -}}
 {{- end -}}
 {{- $_ := set $group "env" (concat $group.env (include "horovod.switches" . | fromJsonArray)) -}}
-{{- $labels := include "horovod.podLabels" .root | fromYaml -}}
-{{- $annotations := include "horovod.podAnnotations" .root | fromYaml -}}
-{{- $labels = list $labels .root.Values.podLabels $group.podLabels | include "horovod.layered" | fromYaml -}}
-{{- $annotations = list $annotations .root.Values.podAnnotations $group.podAnnotations | include "horovod.layered" | fromYaml -}}
-{{- $_ := set (set $group "podLabels" $labels) "podAnnotations" $annotations -}}
 {{- $_ := set $group "pod" (include "horovod.workerPodBody" .) -}}
 {{- $_ := set $group "revision" (include "horovod.revision" .) -}}
 {{- $_ := set $group "staged" (include "horovod.stagedRecord" .) -}}

@@ -10,12 +10,10 @@
 metadata:
   labels:
     {{- include "horovod.selector" (dict "root" . "component" "master") | nindent 4 }}
-    {{- $labels := include "horovod.podLabels" . | fromYaml }}
-    {{- with list $labels .Values.podLabels $master.podLabels | include "horovod.layered" | fromYaml }}
+    {{- with $master.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- $annotations := include "horovod.podAnnotations" . | fromYaml }}
-  {{- with list $annotations .Values.podAnnotations $master.podAnnotations | include "horovod.layered" | fromYaml }}
+  {{- with $master.podAnnotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -108,10 +108,7 @@ def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
 def test_record_has_no_character_that_controls_a_terminal_or_cannot_be_encoded(
     record: Record,
 ) -> None:
-    record.held()
-    client = record.client()
-    client.read()
-    client.write(take(reason="E: \x1b[31m\ud800"))
+    record.held().write(WriteRecord("end", {"reason": "E: \x1b[31m\ud800"}, 7, holds=True))
     assert record.data["reason"] == r"E: \x1b[31m\ud800"
 
 

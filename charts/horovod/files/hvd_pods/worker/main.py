@@ -22,7 +22,7 @@ from types import FrameType
 from typing import IO, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, packages, ssh, threads
+from hvd_pods.common import fast_start, fence, packages, ssh, threads
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import CODE, PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
@@ -131,8 +131,7 @@ def pass_on(errors: IO[bytes]) -> None:
 def serve(command: list[str], signals: Signals) -> int:
     """Run sshd until this pod is asked to end; its exit code when it ends before."""
     server = subprocess.Popen(command, stderr=subprocess.PIPE)
-    own = [pid for pid, _, parent, _ in fast_start.processes() if parent == os.getpid()]
-    Path(fast_start.WORKER).write_text(" ".join(map(str, [os.getpid(), *own])))
+    fence.note_worker(os.getpid())
     assert server.stderr  # noqa: S101
     messages = threading.Thread(target=pass_on, args=[server.stderr], daemon=True)
     messages.start()
