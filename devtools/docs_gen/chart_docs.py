@@ -14,7 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
-from devtools.docs_gen.generated import replace_sections
+from devtools.docs_gen.generated import replace_sections, table
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
@@ -136,12 +136,11 @@ def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def render_table(source: Node) -> str:
     """The README's table of keys."""
-    rows = ["| Key | Type | Default | What it does |", "| --- | --- | --- | --- |"]
-    rows += [
-        f"| `{key}` | {_type(node)} | {_default(node)} | {_cell(node['description'])} |"
+    rows = (
+        (f"`{key}`", _type(node), _default(node), node["description"])
         for key, node in _leaves(source, "")
-    ]
-    return "\n".join(rows)
+    )
+    return table(("Key", "Type", "Default", "What it does"), rows)
 
 
 def _leaves(node: Node, prefix: str) -> Iterator[tuple[str, Node]]:
@@ -150,10 +149,6 @@ def _leaves(node: Node, prefix: str) -> Iterator[tuple[str, Node]]:
             yield from _leaves(child, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", child
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _type(node: Node) -> str:

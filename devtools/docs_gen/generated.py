@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hvdchart.files import difference, write_atomically
@@ -23,6 +23,12 @@ def replace_sections(page: Path, sections: Mapping[str, str]) -> str:
             sys.exit(f"{page}: the marker lines {start} and {end} are missing: add them")
         text = f"{before}{start}\n{section}\n{end}{after}"
     return text
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of Markdown. Bars in cells are escaped."""
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells))
 
 
 def write_or_compare(texts: Mapping[Path, str], arguments: list[str]) -> int:

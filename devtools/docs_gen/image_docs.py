@@ -11,32 +11,31 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.common.errors import ImageError
-from devtools.docs_gen.generated import replace_sections
+from devtools.docs_gen.generated import replace_sections, table
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
-from devtools.images.proof import AGED, PRESENT, proof_state, read
+from devtools.images.proof import read
 
 PAGE = ROOT / "docs" / "images.md"
 
 
 def parameter_tables(image: Image) -> str:
     """The parameters of an image with their values, and the combinations that are supported."""
-    lines = ["| Parameter | Default | Others |", "| --- | --- | --- |"]
+    rows = []
     for key, default in image.defaults.items():
-        rows = [value for row in image.combinations for value in row.get(key, ())]
+        found = [value for row in image.combinations for value in row.get(key, ())]
         option = image.choices.get(key)
+        others = dict.fromkeys([*found, *(option.words if option else ())])
         if option and option.several:
-            lines.append(f"| `{key}` | {default} | any of {', '.join(option.words)} |")
-            continue
-        others = dict.fromkeys([*rows, *(option.words if option else ())])
-        others.pop(default, None)
-        lines.append(f"| `{key}` | {default} | {', '.join(others) or 'none'} |")
+            shown = f"any of {', '.join(option.words)}"
+        else:
+            shown = ", ".join(word for word in others if word != default)
+        rows.append((f"`{key}`", default, shown or "none"))
+    lines = [table(("Parameter", "Default", "Others"), rows)]
     keys = [key for key in image.defaults if len(values_in_rows(image, key)) > 1]
     if keys:
         lines += ["", "What goes together, a row each; the defaults are built and tested:", ""]
-        lines += [f"| {' | '.join(keys)} |", "| --- " * len(keys) + "|"]
-        for row in image.combinations:
-            cells = [", ".join(row[key]) if key in row else "any" for key in keys]
-            lines.append(f"| {' | '.join(cells)} |")
+        cells = [[", ".join(row.get(key, ["any"])) for key in keys] for row in image.combinations]
+        lines.append(table(keys, cells))
     return "\n".join(lines)
 
 
@@ -49,22 +48,16 @@ def proof_table(images: Mapping[str, Image]) -> str:
     """How each image is tested, with the results from its proof. Raises ImageError for a proof that
     is missing or malformed.
     """
-    lines = [
-        "| Image | Tested | Tests passed | On a GPU | Unpacked |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for name, image in images.items():
         if image.tested is When.ALWAYS:
-            lines.append(f"| `{name}` | in every run of the tests | all | | |")
+            rows.append((f"`{name}`", "in every run of the tests", "all", "", ""))
             continue
         proof = read(image)
-        when = proof_state(proof, image, images)
         skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
-        lines.append(
-            f"| `{name}` | separately, on {proof.day}, {when} | {proof.passed} "
-            f"| {proof.gpu}{skipped} | {proof.bytes / 1e9:.2f} GB |"
-        )
-    return "\n".join(lines)
+        tested, size = f"separately, on {proof.day}", f"{proof.bytes / 1e9:.2f} GB"
+        rows.append((f"`{name}`", tested, str(proof.passed), f"{proof.gpu}{skipped}", size))
+    return table(("Image", "Tested", "Tests passed", "On a GPU", "Unpacked"), rows)
 
 
 def generated_texts() -> dict[Path, str]:
@@ -84,11 +77,3 @@ def generated_texts() -> dict[Path, str]:
     except ImageError as error:
         sys.exit(f"image_docs: {error}")
     return readmes | {PAGE: replace_sections(PAGE, {"tests": proofs})}
-
-
-def differs_only_in_age(page: Path, text: str) -> bool:
-    """Whether the page differs from `text` only in which proofs are older than their content, which
-    any change of an image's files causes.
-    """
-    current = page.read_text() if page.exists() else ""
-    return current != text and current.replace(AGED, PRESENT) == text.replace(AGED, PRESENT)

@@ -9,7 +9,7 @@ import inspect
 import re
 from pathlib import Path
 
-from devtools.docs_gen.generated import replace_sections
+from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.master import decide, ending, gathering, holding, messages, training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,10 +100,10 @@ def reached() -> dict[str, set[str]]:
     return asked
 
 
-def table() -> str:
+def events() -> str:
     """Each event, what it says, and the effects that may follow at once."""
     effects = reached()
-    rows = ["| Event | What has happened | May follow at once |", "| --- | --- | --- |"]
+    rows = []
     for title, names in groups().items():
         for name in names if title.startswith("Events") else []:
             handler = decide.HANDLERS.get(getattr(messages, name))
@@ -112,10 +112,10 @@ def table() -> str:
             where = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}"
             said = (inspect.getdoc(getattr(messages, name)) or "").split("\n\n")[0]
             follow = ", ".join(sorted(effects[where])) or "nothing"
-            rows.append(f"| `{name}` | {' '.join(said.split())} | {follow} |")
-    return "\n".join(rows)
+            rows.append((f"`{name}`", " ".join(said.split()), follow))
+    return table(("Event", "What has happened", "May follow at once"), rows)
 
 
 def generated_texts() -> dict[Path, str]:
     """The picture, and the page with its table."""
-    return {PICTURE: picture(), PAGE: replace_sections(PAGE, {"events of the master": table()})}
+    return {PICTURE: picture(), PAGE: replace_sections(PAGE, {"events of the master": events()})}

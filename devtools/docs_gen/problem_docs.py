@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from devtools.docs_gen.generated import replace_sections
+from devtools.docs_gen.generated import replace_sections, table
 from hvdchart.run.helm_errors import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,12 +21,12 @@ def pod_table() -> str:
     seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
     for entry in problems["image"].values():
         entry["waitSeconds"] = seconds
-    rows = [
-        f"| `{sign}` | {_cell(entry['remedy'])} | {_what_follows(entry)} |"
+    rows = (
+        (f"`{sign}`", entry["remedy"], _what_follows(entry))
         for entries in problems.values()
         for sign, entry in entries.items()
-    ]
-    return "\n".join(["| Message | What to do | The run |", "| --- | --- | --- |", *rows])
+    )
+    return table(("Message", "What to do", "The run"), rows)
 
 
 def _what_follows(entry: dict[str, object]) -> str:
@@ -39,17 +39,8 @@ def _what_follows(entry: dict[str, object]) -> str:
 
 def helm_table() -> str:
     """What Helm says, and the remedy."""
-    rows = [
-        f"| `{sign}` | {_cell(remedy)} |".replace("{namespace}", "NAMESPACE").replace(
-            "{name}", "NAME"
-        )
-        for sign, remedy in REMEDIES.items()
-    ]
-    return "\n".join(["| Message | What to do |", "| --- | --- |", *rows])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    text = table(("Message", "What to do"), ((f"`{sign}`", to) for sign, to in REMEDIES.items()))
+    return text.replace("{namespace}", "NAMESPACE").replace("{name}", "NAME")
 
 
 def generated_texts() -> dict[Path, str]:

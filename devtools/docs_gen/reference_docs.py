@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from devtools.docs_gen.generated import replace_sections
+from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common.metrics import METRICS
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
@@ -54,10 +54,8 @@ def _sections(group: Any, name: str) -> Iterator[str]:
             sys.exit(f"{name} {word}: no help for {', '.join(undescribed) or 'the command'}")
         yield f"{_text(command.help)}\n"
         if arguments or options:
-            yield "| Argument or option | Meaning |\n| --- | --- |"
-            for parameter in (*arguments, *options):
-                yield f"| {_names(parameter, command)} | {_cell(parameter)} |"
-            yield ""
+            rows = [(_names(one, command), _meaning(one)) for one in (*arguments, *options)]
+            yield f"{table(('Argument or option', 'Meaning'), rows)}\n"
 
 
 def _context(command: Any) -> Any:
@@ -66,15 +64,15 @@ def _context(command: Any) -> Any:
 
 def _names(parameter: Any, command: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"`{parameter.make_metavar(_context(command))}`".replace("|", "\\|")
+        return f"`{parameter.make_metavar(_context(command))}`"
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.is_flag or parameter.count:
         return names
-    return f"{names} {parameter.make_metavar(_context(command))}".replace("|", "\\|")
+    return f"{names} {parameter.make_metavar(_context(command))}"
 
 
-def _cell(parameter: Any) -> str:
-    text = _text(getattr(parameter, "help", None)).replace("\n", " ").replace("|", "\\|")
+def _meaning(parameter: Any) -> str:
+    text = _text(getattr(parameter, "help", None)).replace("\n", " ")
     low, high = (getattr(parameter.type, name, None) for name in ("min", "max"))
     limits = [] if low is None else [f"at least {low}" if high is None else f"{low} to {high}"]
     default = parameter.opts[0] if parameter.default is True else parameter.default
@@ -97,8 +95,7 @@ def exit_codes() -> str:
         first = " ".join((error.__doc__ or "").split(". ")[0].split()).rstrip(".")
         # Of several errors with one code, the general one comes first.
         rows.setdefault(error.exit_code, first)
-    lines = [f"| {code} | {rows[code].replace('|', chr(92) + '|')} |" for code in sorted(rows)]
-    return "\n".join(["| Exit code | Meaning |", "| --- | --- |", *lines])
+    return table(("Exit code", "Meaning"), sorted(rows.items()))
 
 
 def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
@@ -111,8 +108,8 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
 def metrics_table() -> str:
     """The metrics that master and workers serve."""
     kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in METRICS}
-    rows = [f"| `{name}` | {kinds[name]} | {text} |" for name, text in METRICS.items()]
-    return "\n".join(["| Metric | Type | Meaning |", "| --- | --- | --- |", *rows])
+    rows = ((f"`{name}`", kinds[name], text) for name, text in METRICS.items())
+    return table(("Metric", "Type", "Meaning"), rows)
 
 
 def emitted_events() -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from devtools.docs_gen.generated import replace_sections
+from devtools.docs_gen.generated import replace_sections, table
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.model import Spec, json_schema
 from hvdchart.spec.yaml_tree import Plain
@@ -22,12 +22,10 @@ def tables() -> str:
 
 def _tables(path: str, schema: dict[str, Any]) -> Iterator[str]:
     yield f"### {'`' + path + '`' if path else 'Top level'}\n"
-    yield "| key | type | default | meaning |\n|---|---|---|---|"
-    nested_tables = []
+    rows, nested_tables = [], []
     for name, child in schema["properties"].items():
         default = "required" if name in schema.get("required", ()) else _default(child)
-        meaning = child["description"].replace("|", "\\|")
-        yield f"| `{name}` | {_kind(child)} | {default} | {meaning} |"
+        rows.append((f"`{name}`", _kind(child), default, child["description"]))
         nested, place = child, f"{path}.{name}" if path else name
         if child.get("type") == "array":
             nested, place = child["items"], f"{place}[]"
@@ -35,7 +33,7 @@ def _tables(path: str, schema: dict[str, Any]) -> Iterator[str]:
             nested, place = child["additionalProperties"], f"{place}.NAME"
         if "properties" in nested:
             nested_tables.append((place, nested))
-    yield ""
+    yield f"{table(('key', 'type', 'default', 'meaning'), rows)}\n"
     for place, nested in nested_tables:
         yield from _tables(place, nested)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 import hvdchart
-from devtools.docs_gen.generated import replace_sections
+from devtools.docs_gen.generated import replace_sections, table
 from devtools.images.catalogue import load_catalogue
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 
@@ -25,7 +25,7 @@ def minors() -> list[str]:
     return [release.removeprefix("v").rpartition(".")[0] for release in releases]
 
 
-def table() -> str:
+def versions() -> str:
     """A row for each kind of software: which versions are allowed, and which are checked."""
     chart = YAML(typ="safe").load(ROOT / "charts" / "horovod" / "Chart.yaml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -54,10 +54,9 @@ def table() -> str:
         "Horovod": (images["cpu"].versions["horovod"], "in each image"),
         "Frameworks": ("those of the image", ", ".join(frameworks)),
     }
-    lines = [f"| {name} | {allowed} | {checked} |" for name, (allowed, checked) in rows.items()]
-    return "\n".join(["| | Allowed | Checked |", "| --- | --- | --- |", *lines])
+    return table(("", "Allowed", "Checked"), ((name, *row) for name, row in rows.items()))
 
 
 def generated_texts() -> dict[Path, str]:
     """The text that docs/compatibility.md should have."""
-    return {PAGE: replace_sections(PAGE, {"versions": table()})}
+    return {PAGE: replace_sections(PAGE, {"versions": versions()})}

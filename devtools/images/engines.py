@@ -83,9 +83,9 @@ class Engine(ABC):
     @abstractmethod
     def build(self, build: Build) -> None: ...
 
-    @abstractmethod
     def save(self, reference: str, archive: Path, name: str) -> None:
         """Writes a docker-archive in which the image has the reference `name`."""
+        self._run("push", "--quiet", reference, f"docker-archive:{archive}:{name}")
 
     def pull(self, reference: str) -> bool:
         """Whether the image could be pulled."""
@@ -93,7 +93,8 @@ class Engine(ABC):
 
     def tag(self, reference: str, names: Sequence[str]) -> None:
         """Adds references to an image."""
-        self._run("tag", reference, *names)
+        for name in names:
+            self._run("tag", reference, name)
 
     def remove(self, reference: str) -> None:
         """Removes a reference, and the image when it has no other. The log has the reason when the
@@ -154,9 +155,6 @@ class Buildah(Engine):
     def build(self, build: Build) -> None:
         self._run("build", *runtime_options(), *_buildah_options(build), str(build.context))
 
-    def save(self, reference: str, archive: Path, name: str) -> None:
-        self._run("push", "--quiet", reference, f"docker-archive:{archive}:{name}")
-
 
 class Podman(Engine):
     program = "podman"
@@ -169,9 +167,6 @@ class Podman(Engine):
     def build(self, build: Build) -> None:
         self._run(*runtime_options(), "build", *_buildah_options(build), str(build.context))
 
-    def save(self, reference: str, archive: Path, name: str) -> None:
-        self._run("push", "--quiet", reference, f"docker-archive:{archive}:{name}")
-
 
 class Docker(Engine):
     program = "docker"
@@ -179,10 +174,6 @@ class Docker(Engine):
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         changes = ["--change", "CMD /bin/bash", "--change", f"LABEL {KEY_LABEL}={key}"]
         self._run("import", *changes, str(tarball), reference)
-
-    def tag(self, reference: str, names: Sequence[str]) -> None:
-        for name in names:
-            self._run("tag", reference, name)
 
     def build(self, build: Build) -> None:
         # Docker's cache has the layers of this stage afterwards, so that building it separately to

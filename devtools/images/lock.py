@@ -113,10 +113,8 @@ def _compile(text: str, python: str, *more: str) -> str:
     command = [sys.executable, "-m", "uv", "pip", "compile", *options.split()]
     # Debian 11's C library is older than that of all bases.
     command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_31"]
-    if "tensorflow-cpu" not in text:
-        return _run([*command, *more, *index_options(), "-"], text)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as overrides:
-        overrides.write(_NO_TENSORFLOW)
+        overrides.write(_NO_TENSORFLOW if "tensorflow-cpu" in text else "")
         overrides.flush()
         more = (*more, "--override", overrides.name)
         return _run([*command, *more, *index_options(), "-"], text)

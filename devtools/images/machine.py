@@ -54,16 +54,12 @@ def index_options() -> list[str]:
     settings = _command(sys.executable, "-m", "pip", "config", "list")
     bundle = ca_bundle(settings)
     return [
-        *(f"--{name}={value}" for name, value in _indexes(settings)),
+        *(
+            f"--{name}={url}"
+            for name in ("index-url", "extra-index-url")
+            for url in (_pip_value(settings, name) or "").split()
+        ),
         *([] if bundle is None else ["--native-tls"]),
-    ]
-
-
-def _indexes(settings: str) -> list[tuple[str, str]]:
-    return [
-        (name, url)
-        for name in ("index-url", "extra-index-url")
-        for url in (_pip_value(settings, name) or "").split()
     ]
 
 

@@ -34,8 +34,6 @@ _HEAD = """\
 # Written by `python -m images prove {name}`, which builds the image and runs its tests in it.
 # `content` is a key of the content that the image was built from.
 """
-PRESENT = "for the present content"
-AGED = "before the last change of its content"
 
 
 @dataclass(frozen=True)
@@ -78,17 +76,14 @@ def read(image: Image) -> Proof:
         return proof
 
 
-def proof_state(proof: Proof, image: Image, images: Mapping[str, Image]) -> str:
-    """PRESENT, or AGED when the image has changed since."""
-    return PRESENT if proof.content == content_of(image, images) else AGED
-
-
 def state(image: Image, images: Mapping[str, Image]) -> str:
     """A description of how an image is tested."""
     if image.tested is When.ALWAYS:
         return "tested in every run"
     proof = read(image)
-    return f"proved on {proof.day}, {proof_state(proof, image, images)}"
+    is_present = proof.content == content_of(image, images)
+    when = "for the present content" if is_present else "before the last change of its content"
+    return f"proved on {proof.day}, {when}"
 
 
 def prove(name: str) -> Path:

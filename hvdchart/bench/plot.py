@@ -18,7 +18,15 @@ def plot(title: str, about: str, rows: Sequence[Object]) -> str:
     most = float(max(row["workers"] for row in rows))
     per_rank = rows[0]["imagesPerSecond"] / rows[0]["ranks"]
     ideal = [(row["workers"], per_rank * row["ranks"]) for row in rows]
-    highest = float(max(*(speed for _, speed in ideal), *(_high(row) for row in rows))) * 1.05
+    highest = (
+        float(
+            max(
+                *(speed for _, speed in ideal),
+                *(row["imagesPerSecond"] + row["interval"] for row in rows),
+            )
+        )
+        * 1.05
+    )
 
     def x(workers: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * workers / most
@@ -54,7 +62,3 @@ def plot(title: str, about: str, rows: Sequence[Object]) -> str:
             f"{row['workers']}</text>",
         ]
     return "\n".join([*parts, "</svg>", ""])
-
-
-def _high(row: Object) -> float:
-    return float(row["imagesPerSecond"] + row["interval"])

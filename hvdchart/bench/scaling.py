@@ -12,9 +12,11 @@ import math
 import re
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvd_pods.common.hostile import one_line
 from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.measuring import measuring_plan
@@ -92,8 +94,11 @@ def bench_plan(plan: Plan, chosen: Sequence[int], turns: int, command: Sequence[
 def parse_machine(line: str) -> Object | None:
     """What a rank runs on, in a line of the driver; None for any other line."""
     match = re.search(r"MACHINE (\{.*\})", line)
-    machine: Object | None = json.loads(match[1]) if match else None
-    return machine
+    with suppress(ValueError, RecursionError, KeyError, TypeError):
+        machine: Object = json.loads(match[1]) if match else {}
+        gpus = [str(gpu) for gpu in machine["gpus"]]
+        return {**machine, "host": str(machine["host"]), "gpus": gpus}
+    return None
 
 
 def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
@@ -101,11 +106,15 @@ def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
 
     Raises RunFailedError for a failed measurement.
     """
-    measured = json.loads(line.removeprefix("BENCH "))
-    if measured["result"] is None:
-        raise RunFailedError(f"cannot measure {measured['workers']} workers: {measured['error']}")
-    speed = float(measured["result"]["imagesPerSecond"])
-    return Measurement(measured["turn"], measured["workers"], measured["ranks"], speed, tuple(pods))
+    try:
+        measured = json.loads(line.removeprefix("BENCH "))
+        turn, workers, ranks = (int(measured[key]) for key in ("turn", "workers", "ranks"))
+        speed = float(measured["result"]["imagesPerSecond"]) if measured["result"] else None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise RunFailedError(f"a measurement cannot be read: {one_line(line)}") from error
+    if speed is None:
+        raise RunFailedError(f"cannot measure {workers} workers: {measured.get('error')}")
+    return Measurement(turn, workers, ranks, speed, tuple(pods))
 
 
 def worker_pods(pods: Sequence[Object]) -> list[Pod]:

@@ -10,80 +10,25 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Annotated
 
 import typer
 import typer.main
 
-from hvdchart.cli import (
-    bench,
-    build,
-    code,
-    config,
-    debug,
-    deploy,
-    dev,
-    discover,
-    doctor,
-    events,
-    image,
-    init,
-    logs,
-    migrate,
-    plan,
-    render,
-    restart,
-    run,
-    scale,
-    schema,
-    stack,
-    status,
-    stop,
-    templates,
-    tensorboard,
-    timeline,
-    top,
-    tune,
-    wait,
-)
-from hvdchart.cli import exec as exec_command
-from hvdchart.cli import list as list_command
+from hvdchart.cli import image, templates
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import FileError, HvdchartError
 
-# Each command and what its help ends with, in the order of `hvdchart --help`.
-_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
-    "render": (render.render, render.EPILOG),
-    "plan": (plan.plan, plan.EPILOG),
-    "schema": (schema.schema, schema.EPILOG),
-    "init": (init.init, init.EPILOG),
-    "config": (config.config, config.EPILOG),
-    "build": (build.build, build.EPILOG),
-    "deploy": (deploy.deploy, deploy.DEPLOY_EPILOG),
-    "undeploy": (deploy.undeploy, deploy.UNDEPLOY_EPILOG),
-    "run": (run.run, run.EPILOG),
-    "dev": (dev.dev, dev.EPILOG),
-    "code": (code.code, code.EPILOG),
-    "list": (list_command.list_runs, list_command.EPILOG),
-    "status": (status.status, status.EPILOG),
-    "logs": (logs.logs, logs.EPILOG),
-    "events": (events.events, events.EPILOG),
-    "wait": (wait.wait, wait.EPILOG),
-    "stop": (stop.stop, stop.EPILOG),
-    "restart": (restart.restart, restart.EPILOG),
-    "scale": (scale.scale, scale.EPILOG),
-    "top": (top.top, top.EPILOG),
-    "exec": (exec_command.exec_in_pod, exec_command.EPILOG),
-    "stack": (stack.stack, stack.EPILOG),
-    "debug": (debug.debug, debug.EPILOG),
-    "tensorboard": (tensorboard.tensorboard, tensorboard.EPILOG),
-    "timeline": (timeline.timeline, timeline.EPILOG),
-    "doctor": (doctor.doctor, doctor.EPILOG),
-    "discover": (discover.discover, discover.EPILOG),
-    "migrate": (migrate.migrate, migrate.EPILOG),
-    "tune": (tune.tune, tune.EPILOG),
-    "bench": (bench.bench, bench.EPILOG),
-}
+# Each is the function of that name in the module of that name, in the order of `hvdchart --help`.
+_COMMANDS = (
+    *("render", "plan", "schema", "init", "config", "build", "deploy", "undeploy", "run", "dev"),
+    *("code", "list", "status", "logs", "events", "wait", "stop", "restart", "scale", "top"),
+    *("exec", "stack", "debug", "tensorboard", "timeline", "doctor", "discover", "migrate"),
+    *("tune", "bench"),
+)
+# Python has a function of the name, or the module imports its own.
+_OTHER_NAMES = {"list": "list_runs", "exec": "exec_in_pod"}
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _GROUPS = {"templates": templates.app, "image": image.app}
@@ -116,8 +61,9 @@ def _root(
     """Plan and run distributed Horovod training on Kubernetes."""
 
 
-for _name, (_function, _epilog) in _COMMANDS.items():
-    app.command(_name, epilog=_epilog)(_function)
+for _name in _COMMANDS:
+    _module = import_module(f"hvdchart.cli.{_name}")
+    app.command(_name, epilog=_module.EPILOG)(getattr(_module, _OTHER_NAMES.get(_name, _name)))
 for _name, _group in _GROUPS.items():
     app.add_typer(_group, name=_name)
 

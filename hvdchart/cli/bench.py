@@ -6,24 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import (
-    Context,
-    Files,
-    Format,
-    Helm,
-    Namespace,
-    Output,
-    Settings,
-    Specs,
-    check_format,
-    console,
-    parse_numbers,
-    plan_specs,
-    print_document,
-    print_warnings,
-    split_words,
-    write_output,
-)
+from hvdchart.cli import options
 from hvdchart.cli.terminal import say, show
 
 if TYPE_CHECKING:
@@ -70,12 +53,12 @@ Picture = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Wr
 
 
 def bench(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
+    specs: options.Specs = None,
+    files: options.Files = None,
+    settings: options.Settings = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
     workers: Workers = "",
     turns: Turns = 3,
     model: Model = "resnet50",
@@ -84,52 +67,42 @@ def bench(
     command: Command = "",
     read: Read = None,
     picture: Picture = None,
-    written: Output = None,
-    output: Format = "text",
+    written: options.Output = None,
+    output: options.Format = "text",
 ) -> None:
     """Measure how the speed grows with the number of workers, on your nodes.
 
     All numbers of workers are measured in turns in one temporary run, with the same image and on
     the same pods. Results of different sessions are not compared.
     """
-    check_format(output)
+    from hvdchart.bench.plot import plot
+    from hvdchart.bench.result import check_comparable, machine_text, read_document
+
+    options.check_format(output)
     if read:
-        result = _read(read)
+        results = [read_document(file) for file in read]
+        check_comparable(read, results)
+        result = results[0]
     else:
-        chosen = parse_numbers("workers", workers)
-        words = split_words("command", command) or [
+        chosen = options.parse_numbers("workers", workers)
+        words = options.split_words("command", command) or [
             *("python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)),
-            *split_words("arguments", arguments),
+            *options.split_words("arguments", arguments),
         ]
-        _, plan = plan_specs(specs, files, settings)
-        print_warnings(plan)
+        _, plan = options.plan_specs(specs, files, settings)
+        options.print_warnings(plan)
         result = _measure(plan, chosen, turns, words, namespace, context, helm)
     if written is not None:
         import json
 
-        write_output(written, json.dumps(result, indent=1) + "\n")
+        options.write_output(written, json.dumps(result, indent=1) + "\n")
     if picture is not None:
-        write_output(picture, _draw(result))
+        title = f"{result['name']}: {' '.join(result['command'][1:])}"
+        options.write_output(picture, plot(title, machine_text(result), result["rows"]))
     if output != "text":
-        print_document(result, output)
+        options.print_document(result, output)
     else:
         _print_table(result)
-
-
-def _read(files: list[Path]) -> "Object":
-    from hvdchart.bench.result import check_comparable, read_document
-
-    results = [read_document(file) for file in files]
-    check_comparable(files, results)
-    return results[0]
-
-
-def _draw(result: "Object") -> str:
-    from hvdchart.bench.plot import plot
-    from hvdchart.bench.result import machine_text
-
-    title = f"{result['name']}: {' '.join(result['command'][1:])}"
-    return plot(title, machine_text(result), result["rows"])
 
 
 def _measure(
@@ -144,12 +117,11 @@ def _measure(
     from hvdchart.bench.result import document
     from hvdchart.bench.run import measure
     from hvdchart.bench.scaling import bench_plan, sizes
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
     tried = sizes(plan.workers, chosen)
     made = bench_plan(plan, tried, turns, words)
-    cluster = Cluster.connect(context, namespace)
+    cluster = options.connect(context, namespace)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
     began = datetime.now(UTC).isoformat(timespec="seconds")
     output = measure(cluster, made, turns * len(tried), say, Program(helm, context))
@@ -174,7 +146,7 @@ def _print_table(result: "Object") -> None:
             f"{speed / row['workers']:.1f}",
             f"{row['efficiency']:.1%} +- {row['efficiencyInterval']:.1%}",
         )
-    console().print(table)
+    options.console().print(table)
     show(
         f"{machine_text(result)}; {result['turns']} turns, {result['time']}",
         f"image {result['image']}; +- is the 95 % interval",

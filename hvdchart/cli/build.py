@@ -71,8 +71,11 @@ def build(
 
     An image that exists already is not built again.
     """
+    import json
+
     from hvdchart.image import build as building
     from hvdchart.image.deliver import Target, deliver, save
+    from hvdchart.project.edit import set_values
 
     source = building.Source(folder, image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), kind, push)
@@ -85,14 +88,18 @@ def build(
         if archive is not None:
             save(reference, engine, archive)
         if spec is not None:
-            _write_spec(spec, reference)
+            repository, _, tag = reference.rpartition(":")
+            pairs = {"image.repository": repository, "image.tag": tag}
+            set_values(spec, [f"{path}={json.dumps(value)}" for path, value in pairs.items()])
         show(reference)
 
     if not watch:
         once()
         return
+    from watchfiles import watch as changes
+
     _try(once)
-    for _ in building.changes(folder):
+    for _ in changes(folder, raise_interrupt=True):
         _try(once)
 
 
@@ -154,13 +161,3 @@ def _try(once: "Callable[[], None]") -> None:
         once()
     except HvdchartError as error:
         say(f"{error}; waiting for the next change")
-
-
-def _write_spec(spec: Path, reference: str) -> None:
-    import json
-
-    from hvdchart.project.edit import set_values
-
-    repository, _, tag = reference.rpartition(":")
-    pairs = {"image.repository": repository, "image.tag": tag}
-    set_values(spec, [f"{path}={json.dumps(value)}" for path, value in pairs.items()])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
 EPILOG = """\b
@@ -26,10 +26,9 @@ def code(
 ) -> None:
     """Write the code of a run, as the cluster has it, to a folder."""
     from hvdchart.code.unpack import unpack_code
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.output import code_source
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     config_map = cluster.config_map(code_source(present_release(cluster, name)))
     show(*(str(folder / file) for file in unpack_code(config_map, folder)))

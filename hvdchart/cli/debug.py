@@ -1,7 +1,7 @@
 """The command `debug`."""
 
 from hvdchart.cli.exec import Target, Words, run_in_pod
-from hvdchart.cli.options import Context, Helm, Name, Namespace
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import say
 
 EPILOG = """\b
@@ -25,10 +25,9 @@ def debug(
 
     The run itself is not changed. When the shell ends, the copy is uninstalled.
     """
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.debug import debug_pods
     from hvdchart.run.helm import Helm as Program
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     with debug_pods(cluster, name, Program(helm, context), say) as release:
         run_in_pod(cluster, release, target, command, context)

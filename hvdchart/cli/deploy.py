@@ -1,4 +1,4 @@
-"""The commands `deploy` and `undeploy`, and how a command follows the run that it has started."""
+"""The command `deploy`, and how a command follows the run that it has started."""
 
 import threading
 import time
@@ -7,22 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdchart.cli import options
 from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
-from hvdchart.cli.options import (
-    Code,
-    Context,
-    CreateNamespace,
-    Files,
-    Helm,
-    Name,
-    Namespace,
-    Settings,
-    Specs,
-    ValuesFiles,
-    plan_specs,
-    print_warnings,
-    read_values,
-)
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
 from hvdchart.errors import ClusterError
 
@@ -30,11 +16,10 @@ if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
-    from hvdchart.run.helm import Preview
     from hvdchart.run.release import Release
     from hvdchart.run.status import Status
 
-DEPLOY_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart deploy run.spec.yaml
   hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
@@ -47,12 +32,6 @@ Examples:
 Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
 cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130 interrupted, and the
 run continues."""
-UNDEPLOY_EPILOG = """\b
-Examples:
-  hvdchart undeploy resnet50 --namespace team
-  hvdchart undeploy resnet50 --keep-data
-
-Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be used."""
 Followed = Annotated[
     bool,
     typer.Option(
@@ -82,15 +61,15 @@ NoPush = Annotated[
 
 
 def deploy(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
-    values: ValuesFiles = None,
-    code: Code = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    create_namespace: CreateNamespace = False,
+    specs: options.Specs = None,
+    files: options.Files = None,
+    settings: options.Settings = None,
+    values: options.ValuesFiles = None,
+    code: options.Code = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
+    create_namespace: options.CreateNamespace = False,
     is_followed: Followed = True,
     wait: Wait = False,
     dry_run: DryRun = False,
@@ -108,18 +87,20 @@ def deploy(
     builds its image and pushes it, or loads it into a kind cluster, unless that was done for the
     same content. Interrupting the command does not stop the run.
     """
+    from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module
-    from hvdchart.run.cluster import Cluster
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
     if code is None and specs and specs[0].is_dir():
         code = specs[0]
-    paths, plan = plan_specs(specs, files, settings, read_values(values, code), code)
-    print_warnings(plan)
-    cluster = Cluster.connect(context, namespace)
+    paths, plan = options.plan_specs(
+        specs, files, settings, options.read_values(values, code), code
+    )
+    options.print_warnings(plan)
+    cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)
-    before = _check_name(cluster, plan.spec.name, program)
+    present = _check_name(cluster, plan.spec.name, program)
     if not no_build:
         try:
             plan = with_own_image(
@@ -130,10 +111,15 @@ def deploy(
             note("", "nothing was deployed")
             raise
     if dry_run or diff:
-        _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
+        preview = helm_module.preview(plan, cluster.namespace, program)
+        if not diff:
+            write_document(preview.after)
+            return
+        before, after = map(helm_module.without_archives, (preview.before, preview.after))
+        show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
     launch(
-        plan, cluster, program, before,
+        plan, cluster, program, present,
         create_namespace=create_namespace, is_followed=is_followed, wait=wait,
     )  # fmt: skip
 
@@ -168,33 +154,6 @@ def launch(
     except KeyboardInterrupt:
         note("", f"the run continues: hvdchart logs {where}")
         raise
-
-
-def undeploy(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    keep_data: Annotated[
-        bool,
-        typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
-    ] = False,
-) -> None:
-    """Uninstall a run. The contents of its volumes are not deleted.
-
-    PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
-    and go with it, unless --keep-data is given.
-    """
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.control import keep_claims, remove
-    from hvdchart.run.helm import Helm as Program
-
-    cluster = Cluster.connect(context, namespace)
-    program = Program(helm, context)
-    kept = keep_claims(cluster, name, program) if keep_data else []
-    remove(cluster, name, program)
-    note(f"release {name} uninstalled from namespace {cluster.namespace}")
-    note(*(f"kept: persistentvolumeclaim {claim}" for claim in kept))
 
 
 def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
@@ -239,17 +198,6 @@ def _install(plan: "Plan", namespace: str, helm: "Program", *, create_namespace:
     )
 
 
-def _print_preview(preview: "Preview", *, is_diff: bool) -> None:
-    from hvdchart.files import text_difference
-    from hvdchart.run.helm import without_archives
-
-    if not is_diff:
-        write_document(preview.after)
-        return
-    before, after = (without_archives(text) for text in (preview.before, preview.after))
-    show(*text_difference(before, after, "installed", "deploy").splitlines())
-
-
 def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
@@ -258,12 +206,17 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
 
     name = current.name
     if current.job and current.state != "suspended":
-        phases = _PhasePrinter(cluster, name, has_progress=not has_logs)
+        closed = threading.Event()
+        work = (cluster, name, closed, not has_logs)
+        phases = threading.Thread(target=_print_phases, args=work, daemon=True)
+        phases.start()
         if has_logs:
             print_log(follow(cluster, name, warnings=True))
         else:
             wait_for_end(cluster, name)
-        phases.close()
+        # The last phase may come a moment later.
+        phases.join(1.0)
+        closed.set()
         current = run_status(cluster.release(name))
     note(*status_report(current, cluster.namespace))
     raise_unless_finished(current)
@@ -273,44 +226,33 @@ def _report_change(before: "Status", now: "Status", where: str) -> None:
     """Print that an active run was replaced, which may be someone else's, or that none began."""
     if now.job == before.job and before.over:
         say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
-    elif before.job and not before.over and now.job != before.job:
+    elif before.is_active and now.job != before.job:
         step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
         say(f"replaces the run that was {before.state}{step}")
 
 
-class _PhasePrinter:
-    """Prints each phase with the time since the start, in a thread, until it is closed.
+def _print_phases(
+    cluster: "Cluster", name: str, closed: threading.Event, has_progress: bool
+) -> None:
+    """Print each phase with the time since the start, until `closed`.
 
     With `has_progress`, also print each step that the script reports; otherwise the log has it.
     """
+    from hvdchart.run.phases import DONE, TRAINING, phase_of
+    from hvdchart.run.watch import watch_release
 
-    def __init__(self, cluster: "Cluster", name: str, *, has_progress: bool) -> None:
-        self._cluster, self._name, self._has_progress = cluster, name, has_progress
-        self._began = time.monotonic()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._print, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Wait for the last phase, though not long."""
-        self._thread.join(1.0)
-        self._closed.set()
-
-    def _print(self) -> None:
-        from hvdchart.run.phases import DONE, TRAINING, phase_of
-        from hvdchart.run.watch import watch_release
-
-        last = None
-        try:
-            for release in watch_release(self._cluster, self._name):
-                phase = phase_of(release)
-                shown = phase.name if phase.name == TRAINING and not self._has_progress else phase
-                if self._closed.is_set():
-                    return
-                if shown != last:
-                    say(f"{time.monotonic() - self._began:5.1f} s  {shown}")
-                last = shown
-                if phase.name == DONE:
-                    return
-        except ClusterError as error:
-            say(f"{error}; the run continues")
+    began = time.monotonic()
+    last = None
+    try:
+        for release in watch_release(cluster, name):
+            phase = phase_of(release)
+            shown = phase.name if phase.name == TRAINING and not has_progress else phase
+            if closed.is_set():
+                return
+            if shown != last:
+                say(f"{time.monotonic() - began:5.1f} s  {shown}")
+            last = shown
+            if phase.name == DONE:
+                return
+    except ClusterError as error:
+        say(f"{error}; the run continues")

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hvdchart.cli import options
 from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
-from hvdchart.cli.options import (
-    Context,
-    CreateNamespace,
-    Files,
-    Helm,
-    Namespace,
-    Settings,
-    plan_specs,
-    print_warnings,
-    spec_files,
-)
 from hvdchart.cli.terminal import print_log, say
 from hvdchart.errors import FileError, HvdchartError, NoRunError
 from hvdchart.project import SPEC_NAME
@@ -68,12 +58,12 @@ def dev(
             help="Script or folder to watch and to run (default: the folder of the spec).",
         ),
     ] = None,
-    files: Files = None,
-    settings: Settings = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    create_namespace: CreateNamespace = False,
+    files: options.Files = None,
+    settings: options.Settings = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
+    create_namespace: options.CreateNamespace = False,
     builder: Builder = None,
     load_with: LoadWith = "",
     verbose: Verbose = False,
@@ -84,10 +74,9 @@ def dev(
     stops the run and keeps the workers for the next change; Ctrl-C again uninstalls the release.
     """
     from hvdchart.code.changes import CodeChanges
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
-    paths = spec_files(specs, files, code)
+    paths = options.spec_files(specs, files, code)
     if code is None:
         first = next((path for path in paths if path != Path("-")), None)
         if first is None:
@@ -98,11 +87,11 @@ def dev(
     for path in (*paths, code):
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
-    cluster = Cluster.connect(context, namespace)
+    cluster = options.connect(context, namespace)
     provided: set[str] = set()
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
-        _, plan = plan_specs(paths, None, settings, {**_VALUES, "code": version})
+        _, plan = options.plan_specs(paths, None, settings, {**_VALUES, "code": version})
         made = with_own_image(
             plan, paths, cluster, builder=builder, load_with=load_with, verbose=verbose,
             provided=provided,
@@ -160,16 +149,16 @@ class _Session:
         try:
             plan = self._make_plan(version)
             if not self._name:
-                print_warnings(plan)
+                options.print_warnings(plan)
             # An interrupted Helm may have created some of the release.
             self._name = plan.spec.name
             # A launcher whose run is replaced complains about that.
-            self._log.mute()
+            self._log.mute(self._log.printed)
             self._upgrade(plan)
         except HvdchartError as error:
             if not self._is_deployed:
                 raise
-            self._log.unmute()
+            self._log.mute(set())
             say(f"{error}; waiting for the next change")
             return
         self._is_deployed = True
@@ -219,7 +208,7 @@ class _Session:
     def stop_if_asked(self) -> None:
         """Stop the run after an interrupt."""
         if self._interrupts and not self._is_stopped:
-            self._log.mute()
+            self._log.mute(self._log.printed)
             self._cluster.suspend_jobs(self._name)
             self._is_stopped = True
             say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
@@ -249,7 +238,7 @@ class _Log:
         self._cluster = cluster
         self._name = ""
         self._wanted = threading.Event()
-        self._printed: set[str] = set()
+        self.printed: set[str] = set()
         # The pods whose lines are not printed any more: their run is replaced, or stopped.
         self._muted: frozenset[str] = frozenset()
         self._reported = ""
@@ -260,13 +249,9 @@ class _Log:
         self._name = name
         self._wanted.set()
 
-    def mute(self) -> None:
-        """Print no further lines of the pods so far."""
-        self._muted = frozenset(self._printed)
-
-    def unmute(self) -> None:
-        """Go on with them: they were not replaced."""
-        self._muted = frozenset()
+    def mute(self, pods: set[str]) -> None:
+        """Print no further lines of these pods."""
+        self._muted = frozenset(pods)
 
     def _print(self) -> None:
         while self._wanted.wait():
@@ -291,9 +276,9 @@ class _Log:
     def _lines(self) -> "Iterator[LogLine]":
         from hvdchart.run.logs import follow
 
-        earlier = frozenset(self._printed)
+        earlier = frozenset(self.printed)
         for line in follow(self._cluster, self._name, component="master"):
             # The pods of the runs before are deleted a moment later.
             if line.pod not in earlier | self._muted:
-                self._printed.add(line.pod)
+                self.printed.add(line.pod)
                 yield line

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Output, write_output
+from hvdchart.cli.options import Context, Output, connect, write_output
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
 
 if TYPE_CHECKING:
     from hvdchart.discover.nodes import Object
-    from hvdchart.run.cluster import Cluster
 EPILOG = """\b
 Examples:
   hvdchart discover -w run.spec.yaml
@@ -51,25 +50,19 @@ def discover(
     """
     from hvdchart.discover.nodes import read_nodes
     from hvdchart.discover.spec_text import spec_text
-    from hvdchart.run.cluster import Cluster
 
-    cluster = Cluster.connect(context)
+    cluster = connect(context)
     nodes = cluster.nodes(selector)
     if not nodes:
         labels = f" with labels {selector}" if selector else ""
         raise ClusterError(f"the cluster has no nodes{labels}")
-    pods = _pods(cluster, needed=fit is not None)
+    try:
+        pods: list[Object] | None = cluster.all_pods()
+    except ClusterError as error:
+        if fit is not None:
+            raise
+        pods = None
+        say(f"{error}; continuing without the pods")
     facts = read_nodes(nodes, pods or [], cluster.node_topologies())
     text = spec_text(facts, name, fit, selector, spares=spares, pods_known=pods is not None)
     write_output(output, text)
-
-
-def _pods(cluster: "Cluster", *, needed: bool) -> "list[Object] | None":
-    """The pods of all namespaces; None when listing them is refused and `needed` is false."""
-    try:
-        return cluster.all_pods()
-    except ClusterError as error:
-        if needed:
-            raise
-        say(f"{error}; continuing without the pods")
-        return None

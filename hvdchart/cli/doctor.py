@@ -4,18 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import (
-    Context,
-    Files,
-    Format,
-    Helm,
-    Namespace,
-    Settings,
-    Specs,
-    check_format,
-    plan_specs,
-    print_document,
-)
+from hvdchart.cli import options
 from hvdchart.cli.terminal import show
 from hvdchart.errors import ClusterError
 
@@ -28,16 +17,16 @@ Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems
 
 
 def doctor(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
+    specs: options.Specs = None,
+    files: options.Files = None,
+    settings: options.Settings = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
     is_builder_needed: Annotated[
         bool, typer.Option("--builder", help="Count a missing image builder as a problem.")
     ] = False,
-    output: Format = "text",
+    output: options.Format = "text",
 ) -> None:
     """Check tools, cluster, permissions and capacity, and print a remedy for each problem.
 
@@ -50,14 +39,14 @@ def doctor(
     from hvdchart.image.engines import ENGINES, working_engines
     from hvdchart.quantity import pluralize
 
-    check_format(output)
+    options.check_format(output)
     values = None
     if specs or files:
         from hvdchart.values.check import checked_values
         from hvdchart.values.merge import merge_values
         from hvdchart.values.schema import default_values
 
-        _, plan = plan_specs(specs, files, settings)
+        _, plan = options.plan_specs(specs, files, settings)
         values = merge_values(default_values(), checked_values(plan))
     engines = working_engines()
     missing = f"none of {', '.join(ENGINES)} works here"
@@ -69,7 +58,7 @@ def doctor(
     )
     findings = [*examine_tools(helm), builder, *examine_cluster(context, namespace, values)]
     if output != "text":
-        print_document([dataclasses.asdict(finding) for finding in findings], output)
+        options.print_document([dataclasses.asdict(finding) for finding in findings], output)
     else:
         show(*report(findings))
     problems = sum(1 for finding in findings if finding.state == "problem")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
@@ -24,11 +24,10 @@ def events(
     ] = False,
 ) -> None:
     """Print the Kubernetes events of a run, oldest first."""
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.events import follow_events
     from hvdchart.run.report import event_lines
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     is_empty = True
     events = follow_events(cluster, name) if is_followed else cluster.events(name)
     for line in event_lines(events):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.options import Context, Name, Namespace, connect
 
 if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
@@ -35,10 +35,9 @@ def exec_in_pod(
     context: Context = None,
 ) -> None:
     """Run a command, or a shell, in the pod of a rank, a worker or the master."""
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     run_in_pod(cluster, present_release(cluster, name), target, command, context)
 
 

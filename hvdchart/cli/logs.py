@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, parse_duration
+from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
 from hvdchart.cli.terminal import print_log
 from hvdchart.errors import NoRunError
 
@@ -54,12 +54,11 @@ def logs(
     Each line starts with the name of its pod. The command follows all pods until the run ends.
     """
     seconds = parse_duration(since)
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.logs import LogLine, follow, read_logged_lines
     from hvdchart.run.ranks import check_tagged, lines_of_rank, run_of
     from hvdchart.run.status import newest_job
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     release = cluster.release(name)
     if not release.exists:
         raise NoRunError(name, cluster.namespace)

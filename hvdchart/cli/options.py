@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hvdchart.plan.model import Plan
+    from hvdchart.run.cluster import Cluster
     from hvdchart.spec.yaml_tree import Plain
 
 # Seconds of each unit of a duration.
@@ -93,6 +94,13 @@ Format = Annotated[
 Helm = Annotated[
     str, typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
 ]
+
+
+def connect(context: str | None, namespace: str | None = None) -> Cluster:
+    """The cluster of --context and --namespace; raises ClusterError."""
+    from hvdchart.run.cluster import Cluster
+
+    return Cluster.connect(context, namespace)
 
 
 def parse_duration(text: str | None) -> int | None:

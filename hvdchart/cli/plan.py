@@ -4,15 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import (
-    Files,
-    Settings,
-    Specs,
-    check_format,
-    console,
-    plan_specs,
-    print_document,
-)
+from hvdchart.cli import options
 from hvdchart.cli.terminal import show
 
 if TYPE_CHECKING:
@@ -32,9 +24,9 @@ _BATCH = 64
 
 
 def plan(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
+    specs: options.Specs = None,
+    files: options.Files = None,
+    settings: options.Settings = None,
     output: Annotated[
         str,
         typer.Option(
@@ -62,19 +54,19 @@ def plan(
     """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
     from hvdchart.values import report as plan_report
 
-    check_format(output, "table")
-    _, made = plan_specs(specs, files, settings)
+    options.check_format(output, "table")
+    _, made = options.plan_specs(specs, files, settings)
     if expect:
         expected = _expectation(made, expect, speed, gbit)
         if output != "table":
-            print_document(expected, output)
+            options.print_document(expected, output)
         else:
             _print_expectation(expected)
         return
     if output != "table":
-        print_document(plan_report.document(made), output)
+        options.print_document(plan_report.document(made), output)
         return
-    tables = console()
+    tables = options.console()
     for part in plan_report.tables(made):
         tables.print(part)
     if explain:
@@ -135,6 +127,6 @@ def _print_expectation(expectation: dict[str, Any]) -> None:
     for row in expectation["published"]:
         shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
         published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)
-    console().print(expected)
+    options.console().print(expected)
     show("Assumed:", *(f"- {line}" for line in expectation["assumptions"]))
-    console().print(published)
+    options.console().print(published)

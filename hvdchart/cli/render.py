@@ -4,18 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import (
-    Code,
-    Files,
-    Output,
-    Settings,
-    Specs,
-    console,
-    plan_specs,
-    print_warnings,
-    read_values,
-    write_output,
-)
+from hvdchart.cli import options
 from hvdchart.cli.terminal import note
 from hvdchart.errors import DifferenceError
 
@@ -30,11 +19,11 @@ file cannot be read or written; 6 Helm failed."""
 
 
 def render(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
-    code: Code = None,
-    output: Output = None,
+    specs: options.Specs = None,
+    files: options.Files = None,
+    settings: options.Settings = None,
+    code: options.Code = None,
+    output: options.Output = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with --write; exit 1 if it differs.")
     ] = False,
@@ -58,8 +47,8 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    paths, plan = plan_specs(specs, files, settings, read_values(None, code), code)
-    print_warnings(plan)
+    paths, plan = options.plan_specs(specs, files, settings, options.read_values(None, code), code)
+    options.print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests
 
@@ -69,7 +58,7 @@ def render(
     if explain:
         from hvdchart.values.report import reason_table
 
-        console(stderr=True).print(reason_table(plan))
+        options.console(stderr=True).print(reason_table(plan))
     if output is not None and check:
         changes = difference(output, text)
         if changes:
@@ -78,4 +67,4 @@ def render(
                 f"{output} differs from what the spec renders; run without --check to update it"
             )
     else:
-        write_output(output, text)
+        options.write_output(output, text)

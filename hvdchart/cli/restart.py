@@ -1,6 +1,6 @@
 """The command `restart`."""
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
 EPILOG = """\b
@@ -15,9 +15,8 @@ def restart(
 ) -> None:
     """Start a run again, whether it has ended or not; the script resumes if it can."""
     from hvdchart.run import control
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     generation = control.restart(cluster, name, Program(helm, context))
     show(f"run {name} starts again (master.generation {generation})")

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdchart.cli import options
 from hvdchart.cli.deploy import Followed, Wait, launch
-from hvdchart.cli.options import Code, Context, CreateNamespace, Helm, Namespace, print_warnings
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError
 
 if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
-    from hvdchart.run.cluster import Cluster
 
 EPILOG = """\b
 Examples:
@@ -32,7 +31,7 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENT...", help="Its arguments, after --.")
     ] = None,
-    code: Code = None,
+    code: options.Code = None,
     workers: Annotated[
         int, typer.Option(min=1, max=10_000, metavar="N", help="Number of workers.")
     ] = 2,
@@ -55,10 +54,10 @@ def run(
             help="Name of the run, also to replace an active one (default: that of the script).",
         ),
     ] = "",
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    create_namespace: CreateNamespace = False,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
+    create_namespace: options.CreateNamespace = False,
     is_followed: Followed = True,
     wait: Wait = False,
 ) -> None:
@@ -67,33 +66,22 @@ def run(
     The master copies the script to the workers, or with --code the folder that it is in. Where the
     nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
     """
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.status import run_status
 
     plan = _plan(script, arguments or (), code, name, image, workers, gpus)
-    print_warnings(plan)
-    cluster = Cluster.connect(context, namespace)
-    if not name:
-        _check_replaces_nothing(cluster, plan.spec.name)
+    options.print_warnings(plan)
+    cluster = options.connect(context, namespace)
+    # Many scripts have the same name, and the present run may be of somebody else's.
+    if not name and (current := run_status(cluster.release(plan.spec.name))).is_active:
+        raise ClusterError(
+            f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
+            f"{current.name} replaces it, any other --name starts another run beside it"
+        )
     launch(
         plan, cluster, Program(helm, context),
         create_namespace=create_namespace, is_followed=is_followed, wait=wait,
     )  # fmt: skip
-
-
-def _check_replaces_nothing(cluster: "Cluster", name: str) -> None:
-    """Raise ClusterError for a run that has not ended: it may be of somebody else's script.
-
-    Many scripts have the same name.
-    """
-    from hvdchart.run.status import run_status
-
-    current = run_status(cluster.release(name))
-    if current.job and not current.over:
-        raise ClusterError(
-            f"run {name} in namespace {cluster.namespace} is {current.state}: --name {name} "
-            "replaces it, any other --name starts another run beside it"
-        )
 
 
 def _plan(

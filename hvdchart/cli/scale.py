@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
 EPILOG = """\b
@@ -35,10 +35,9 @@ def scale(
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run import control
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     goes_on = control.scale(cluster, name, number, group, Program(helm, context))
     how = "and continues" if goes_on else "and starts again"
     show(

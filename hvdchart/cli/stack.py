@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
 EPILOG = """\b
@@ -27,12 +27,11 @@ def stack(
     context: Context = None,
 ) -> None:
     """Print the Python stack of each rank of a run; the ranks continue."""
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.stacks import read_stacks
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     release = present_release(cluster, name)
     for text in read_stacks(release, target, Kubectl(cluster.namespace, context)):
         show(*text.splitlines())

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Format, Name, Namespace, check_format, print_document
+from hvdchart.cli import options
 from hvdchart.cli.terminal import clear_screen, show
 from hvdchart.errors import NoRunError, RunFailedError
 
@@ -27,28 +27,31 @@ _LAST_LINES = 25
 
 
 def status(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    output: Format = "text",
+    name: options.Name,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    output: options.Format = "text",
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Print the state again when it changes, until the run ends."),
     ] = False,
 ) -> None:
     """Print the state of a run, its progress, the reason and what to do."""
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.status import run_status
 
-    check_format(output)
-    cluster = Cluster.connect(context, namespace)
+    options.check_format(output)
+    cluster = options.connect(context, namespace)
     if watch:
         current = _watch(cluster, name, output)
     else:
         current = run_status(cluster.release(name))
         _print_status(cluster, current, output)
     if output == "text" and current.state == "failed":
-        _print_last_lines(cluster, current)
+        # The end of the last attempt's log explains more than its exit code.
+        masters = [pod.name for pod in current.pods if pod.name.startswith(f"{current.job}-")]
+        for master in masters[-1:]:
+            for line in cluster.log(master, "master", follow=False, tail=_LAST_LINES):
+                show(f"[{master}] {line}")
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":
@@ -59,7 +62,7 @@ def _print_status(cluster: "Cluster", current: "Status", output: str) -> None:
     from hvdchart.run.report import status_report
 
     if output != "text":
-        print_document(current.document(), output)
+        options.print_document(current.document(), output)
     else:
         show(*status_report(current, cluster.namespace))
 
@@ -80,11 +83,3 @@ def _watch(cluster: "Cluster", name: str, output: str) -> "Status":
         if current.over or current.state == "not found":
             break
     return current
-
-
-def _print_last_lines(cluster: "Cluster", failed: "Status") -> None:
-    """The end of the last attempt's log, which explains more than its exit code."""
-    masters = [pod.name for pod in failed.pods if pod.name.startswith(f"{failed.job}-")]
-    for name in masters[-1:]:
-        for line in cluster.log(name, "master", follow=False, tail=_LAST_LINES):
-            show(f"[{name}] {line}")

@@ -1,6 +1,6 @@
 """The command `stop`."""
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
 EPILOG = """\b
@@ -21,10 +21,9 @@ def stop(
     checkpoint, use `restart`.
     """
     from hvdchart.run import control
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     before = control.stop(cluster, name, Program(helm, context))
     again = f"start it again: hvdchart restart {name} -n {cluster.namespace}"
     if not before.over:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import ClusterError
 
@@ -25,12 +25,11 @@ def tensorboard(
     context: Context = None,
 ) -> None:
     """Forward a local port to a run's TensorBoard, until interrupted."""
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.watch import wait_until_served
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     kubectl = Kubectl(cluster.namespace, context)
     kubectl.command()
     present_release(cluster, name)

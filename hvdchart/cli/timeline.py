@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace
+from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
@@ -30,13 +30,12 @@ def timeline(
     Open the file in Perfetto (ui.perfetto.dev) or chrome://tracing.
     """
     from hvdchart.files import write_atomically
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.output import timeline_sources
     from hvdchart.run.timeline import read_waits, waits_report
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     path, sources = timeline_sources(present_release(cluster, name))
     pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
     if file is not None:

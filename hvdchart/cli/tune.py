@@ -4,19 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import (
-    Context,
-    Files,
-    Helm,
-    Namespace,
-    Output,
-    Settings,
-    Specs,
-    parse_numbers,
-    plan_specs,
-    split_words,
-    write_output,
-)
+from hvdchart.cli import options
 from hvdchart.cli.terminal import note
 
 
@@ -37,13 +25,13 @@ failed; 7 the cluster cannot be used; 8 a measurement failed."""
 
 
 def tune(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    output: Output = None,
+    specs: options.Specs = None,
+    files: options.Files = None,
+    settings: options.Settings = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    helm: options.Helm = "helm",
+    output: options.Output = None,
     workers: Annotated[
         int, typer.Option(min=1, metavar="N", help="Number of workers to measure on.")
     ] = 1,
@@ -83,21 +71,22 @@ def tune(
     The block is a spec file to merge: hvdchart deploy SPEC --file FILE.
     """
     from hvdchart.quantity import pluralize
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
     from hvdchart.tune import grid as tuning
     from hvdchart.tune.run import Bench, search
 
-    paths, plan = plan_specs(specs, files, settings)
+    paths, plan = options.plan_specs(specs, files, settings)
     given = {
-        "OMP_NUM_THREADS": parse_numbers("omp", omp),
-        "TF_NUM_INTRAOP_THREADS": parse_numbers("intra", intra),
-        "TF_NUM_INTEROP_THREADS": parse_numbers("inter", inter),
-        "KMP_BLOCKTIME": parse_numbers("kmp-blocktime", kmp_blocktime),
+        "OMP_NUM_THREADS": options.parse_numbers("omp", omp),
+        "TF_NUM_INTRAOP_THREADS": options.parse_numbers("intra", intra),
+        "TF_NUM_INTEROP_THREADS": options.parse_numbers("inter", inter),
+        "KMP_BLOCKTIME": options.parse_numbers("kmp-blocktime", kmp_blocktime),
     }
     settings_to_try = tuning.list_settings(plan, given)
-    words = split_words("command", command) or tuning.benchmark_command(model, batch_size, steps)
-    cluster = Cluster.connect(context, namespace)
+    words = options.split_words("command", command) or tuning.benchmark_command(
+        model, batch_size, steps
+    )
+    cluster = options.connect(context, namespace)
     note(
         f"{len(settings_to_try)} settings, {pluralize(repeat, 'run')} each, "
         f"on {pluralize(workers, 'worker')}"
@@ -105,4 +94,4 @@ def tune(
     bench = Bench(plan, words, workers, repeat, confirm)
     program = Program(helm, context)
     result = search(cluster, bench, settings_to_try, note, program)
-    write_output(output, tuning.tuning_text(*result, paths[0].name))
+    options.write_output(output, tuning.tuning_text(*result, paths[0].name))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, parse_duration
+from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
 from hvdchart.cli.terminal import raise_unless_finished, show
 from hvdchart.errors import NoRunError, TimeLimitError
 
@@ -28,10 +28,9 @@ def wait(
 ) -> None:
     """Wait for the end of a run; the exit code says how it ended."""
     limit = parse_duration(timeout)
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.watch import wait_for_end
 
-    cluster = Cluster.connect(context, namespace)
+    cluster = connect(context, namespace)
     current = wait_for_end(cluster, name, limit)
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)

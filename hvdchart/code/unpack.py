@@ -32,7 +32,7 @@ def unpack_code(config_map: Mapping[str, Any], folder: Path) -> list[str]:
     written, when the ConfigMap has something else than code.
     """
     try:
-        entries = {_relative(name): entry for name, *entry in _entries(config_map)}
+        entries = {_relative(each[0]): each[1:] for each in _entries(config_map)}
     except (ValueError, TypeError, AttributeError, tarfile.TarError, EOFError) as error:
         raise FileError(f"the ConfigMap has no code that can be unpacked: {error}") from error
     written = []

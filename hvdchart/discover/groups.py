@@ -154,7 +154,13 @@ def _describe(group: Group, others: list[NodeFacts], pods_known: bool) -> None:
         comments["rdma", "count"] = (
             f"the node offers {offered}; the API does not show which ones connect the nodes"
         )
-    _describe_placement(group, others)
+    if label := _unique_label(group.nodes, others):
+        entry["nodeSelector"] = label
+    elif others:
+        text = "no label is unique to these nodes: label them and add nodeSelector"
+        comments[("count",)] = text
+    if node.taints:
+        entry["tolerations"] = [_toleration(taint) for taint in node.taints]
     if pods_known:
         _describe_reserve(group, memory)
 
@@ -171,33 +177,14 @@ def _describe_cpus(group: Group, node: NodeFacts) -> None:
     if node.sockets is None:
         hint = "several NUMA nodes, so probably two" if node.several_numa else "see lscpu"
         group.comments[("sockets",)] = f"not known; {hint}"
-    _describe_numa(group, node, sockets, cores // sockets)
+    # NUMA nodes of a socket, by which ranks on CPUs are placed.
+    numa_nodes, rest = divmod(node.numa_nodes or 1, sockets)
+    if not node.gpus and not rest and 1 < numa_nodes <= min(cores // sockets, 16):
+        group.entry["numaPerSocket"] = numa_nodes
+        group.comments[("numaPerSocket",)] = f"{node.numa_nodes} NUMA nodes: one rank each"
     if node.threads_per_core is None:
         text = f"not known, so {cpus} CPUs count as cores; see lscpu"
         group.comments[("threadsPerCore",)] = text
-
-
-def _describe_numa(group: Group, node: NodeFacts, sockets: int, cores: int) -> None:
-    """NUMA nodes of a socket, by which ranks on CPUs are placed."""
-    numa_nodes, rest = divmod(node.numa_nodes or 1, sockets)
-    if node.gpus or rest or not 1 < numa_nodes <= min(cores, 16):
-        return
-    group.entry["numaPerSocket"] = numa_nodes
-    group.comments[("numaPerSocket",)] = f"{node.numa_nodes} NUMA nodes: one rank each"
-
-
-def _describe_placement(group: Group, others: list[NodeFacts]) -> None:
-    """A label that only these nodes have, and tolerations of their taints."""
-    if others:
-        label = _unique_label(group.nodes, others)
-        if label:
-            group.entry["nodeSelector"] = label
-        else:
-            text = "no label is unique to these nodes: label them and add nodeSelector"
-            group.comments[("count",)] = text
-    taints = group.nodes[0].taints
-    if taints:
-        group.entry["tolerations"] = [_toleration(taint) for taint in taints]
 
 
 def _toleration(taint: Mapping[str, str]) -> dict[str, Plain]:
@@ -207,6 +194,9 @@ def _toleration(taint: Mapping[str, str]) -> dict[str, Plain]:
 
 
 def _unique_label(nodes: list[NodeFacts], others: list[NodeFacts]) -> dict[str, str]:
+    """A label that only these nodes have; empty without others, or without such a label."""
+    if not others:
+        return {}
     shared = dict(
         set(nodes[0].labels.items()).intersection(*(node.labels.items() for node in nodes))
     )

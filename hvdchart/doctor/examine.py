@@ -70,7 +70,7 @@ def _examine_namespace(facts: Facts, values: Values | None) -> Iterator[Finding]
 
 def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
     needs = pod_needs(values) if values else None
-    quotas, ranges = facts.quotas(), facts.limit_ranges()
+    quotas, ranges = facts.all_of("resourcequotas"), facts.all_of("limitranges")
     if quotas is None or ranges is None:
         yield Finding("quotas", "unknown", _UNSEEN)
     else:
@@ -83,7 +83,7 @@ def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
         yield Finding("DNS", "ok", f"{ready} servers are ready")
     else:
         yield Finding("DNS", "problem", "no server is ready", "see the pods of kube-system")
-    classes = facts.storage_classes()
+    classes = facts.all_of("storageclasses")
     if values:
         named = {name: facts.claim(name) for name in claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
@@ -92,7 +92,7 @@ def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
         yield Finding("storage", "unknown", _UNSEEN)
     else:
         yield examine_classes(classes)
-    nodes = facts.nodes()
+    nodes = facts.all_of("nodes")
     if nodes is None:
         yield Finding("GPUs", "unknown", "you are not allowed to list nodes")
     else:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,13 +105,6 @@ def read_step(line: str) -> str | None:
     """The step of a Dockerfile that begins with a builder's line; None for any other line."""
     match = _STEP.search(line)
     return match and f"step {match[1]}/{match[2]}: {' '.join(match[3].split())[:_STEP_LENGTH]}"
-
-
-def changes(folder: Path) -> Iterator[None]:
-    """Yield each time that files of a folder were changed, until interrupted."""
-    from watchfiles import watch
-
-    yield from (None for _ in watch(folder, raise_interrupt=True))
 
 
 def _anchor(line: str) -> str:

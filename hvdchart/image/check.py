@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -82,9 +83,10 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
     Raises ImageError, with the end of the output or of the standard error (`errors`), without one.
     """
     for line in output.splitlines():
-        if line.startswith(MARK):
-            report: Mapping[str, Any] = json.loads(line.removeprefix(MARK))
-            return report
+        with suppress(ValueError, RecursionError):
+            if line.startswith(MARK):
+                report: Mapping[str, Any] = json.loads(line.removeprefix(MARK))
+                return report
     last = (errors.strip() or output.strip()).splitlines()[-5:]
     raise ImageError(
         f"{image}: cannot run python3 as user {UNKNOWN_USER}: "
@@ -157,7 +159,8 @@ def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:
     for name, module in probe["frameworks"].items():
         requirement = f"Horovod on {name}"
         if "error" in module:
-            remedy = f"compile Horovod with HOROVOD_WITH_{_build_switch(name)}=1 for this {name}"
+            switch = "PYTORCH" if name == "torch" else name.upper()
+            remedy = f"compile Horovod with HOROVOD_WITH_{switch}=1 for this {name}"
             findings.append(Finding(requirement, False, module["error"], remedy))
             continue
         built = ", ".join(module["built"]) or "no transport"
@@ -166,7 +169,3 @@ def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:
         findings.append(Finding(requirement, feature in module["built"], details, remedy))
     # One working framework is enough: others may be installed as dependencies only.
     return [finding for finding in findings if finding.met] or findings
-
-
-def _build_switch(framework: str) -> str:
-    return "PYTORCH" if framework == "torch" else framework.upper()

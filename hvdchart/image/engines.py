@@ -64,8 +64,12 @@ def run_in(image: str, command: Sequence[str], user: int, engine: str | None = N
     for name in usable_engines(engine, "check the image in the cluster with --in-cluster"):
         reason = _pull_if_missing(name, image)
         if reason is None:
-            run = _run_buildah if name == "buildah" else _run_container
-            return run(name, image, command, f"{user}:0")
+            if name == "buildah":
+                return _run_buildah(name, image, command, f"{user}:0")
+            runtime = runtime_options() if name == "podman" else []
+            return _run(
+                [name, *runtime, "run", *_RESTRICTIONS, f"--user={user}:0", image, *command]
+            )
         reasons.append(f"{name}: {reason}")
     raise ImageError(f"{image} is not on this machine and cannot be pulled: " + "; ".join(reasons))
 
@@ -77,11 +81,6 @@ def _pull_if_missing(engine: str, image: str) -> str | None:
     pulled = _run([engine, "pull", image])
     lines = (pulled.stderr or pulled.stdout).strip().splitlines()
     return None if pulled.returncode == 0 else (lines[-1] if lines else "it printed no reason")
-
-
-def _run_container(engine: str, image: str, command: Sequence[str], user: str) -> Result:
-    runtime = runtime_options() if engine == "podman" else []
-    return _run([engine, *runtime, "run", *_RESTRICTIONS, f"--user={user}", image, *command])
 
 
 def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> Result:

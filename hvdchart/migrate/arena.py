@@ -20,22 +20,14 @@ MARKS = (
     ("mpiMaster", "jupyter"), ("sshPort",),
 )  # fmt: skip
 _ALL_PODS = "for master and workers"
-_UNUSED = {
-    "trainingType": "the chart runs one kind of job", "mode": "the chart runs one kind of job",
-    "launcherOnMaster": "the master runs on any node; see master.nodeSelector",
-    "mountsOnLauncher": "the chart mounts volumes in master and workers",
-    "useHostIPC": "ranks of a worker share its /dev/shm", "useENI": "an option of Alibaba Cloud",
-    "ingress": "the chart has no Ingress", "nvidiaPath": "the device plugin mounts the driver",
-    "gputopologyreplica": "an option of Alibaba Cloud", "sshPort": "the chart's default is 2222",
-    "podManagementPolicy": "the workers always start in parallel", "jobmon": "the chart needs none",
-    "workerRestartPolicy": "master.backoffLimit sets the number of retries",
-    "maxWaitTime": "an option of Alibaba Cloud", "enableSpotInstance": "an option of Alibaba Cloud",
-    "modelName": "a label of Arena", "modelSource": "a label of Arena",
-    "tensorboardImagePullpolicy": "see tensorboard.image", "tensorboardServiceType":
-    "the chart's Service has a cluster address", "enableQueue": "set queueName",
-    "rsyncImage": "the image of syncMode", "gitImage": "the image of syncMode",
-    "podGroupMinAvailable": "the gang is the master and all workers",
-}  # fmt: skip
+# Options of Arena and Alibaba Cloud, and what this chart decides itself.
+_UNUSED = (
+    "trainingType", "mode", "launcherOnMaster", "mountsOnLauncher", "useHostIPC", "useENI",
+    "ingress", "nvidiaPath", "gputopologyreplica", "sshPort", "podManagementPolicy", "jobmon",
+    "workerRestartPolicy", "maxWaitTime", "enableSpotInstance", "modelName", "modelSource",
+    "tensorboardImagePullpolicy", "tensorboardServiceType", "enableQueue", "rsyncImage", "gitImage",
+    "podGroupMinAvailable",
+)  # fmt: skip
 
 
 def migrate_arena(ledger: Ledger) -> None:
@@ -54,14 +46,16 @@ def migrate_arena(ledger: Ledger) -> None:
     if workers is None:
         raise ledger.error((), "the key workers is missing", "the number of workers")
     ledger.carry_over(("workers",), ("worker", "number"), "", workers)
-    launch.check_ranks(ledger, line, workers, slots)
     _carry_over_elastic(ledger, slots)
-    launch.check_elastic(ledger, line, workers, slots, ("workers",))
+    launch.check_size(ledger, line, workers, slots, ("workers",))
     _carry_over_volumes(ledger)
     _carry_over_pods(ledger)
     _carry_over_run(ledger)
-    for key, reason in _UNUSED.items():
-        ledger.drop((key,), reason)
+    unused = [key for key in _UNUSED if ledger.value_at(key) not in (None, False, "", {}, [])]
+    if unused:
+        ledger.add_check(f"these keys of Arena are not carried over: {', '.join(unused)}")
+    for key in _UNUSED:
+        ledger.drop((key,), "not carried over")
     ledger.close(NAME)
 
 

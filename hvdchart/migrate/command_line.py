@@ -103,15 +103,14 @@ _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _RUN_TEXT = re.compile(r"-[a-z]*c")
 LAUNCHERS = {"mpirun": "mpirun", "mpiexec": "mpirun", "mpiexec.hydra": "mpirun",
              "orterun": "mpirun", "prterun": "mpirun", "horovodrun": "horovodrun"}  # fmt: skip
-# Options of Hydra that set variables: how many arguments follow.
-_VARIABLES = {"genv": 2, "env": 2, "genvlist": 1, "envlist": 1}
-_NO_VARIABLES = {"genvall": 0, "envall": 0, "genvnone": 0, "envnone": 0}
 # Options that say how many ranks each host has.
 _PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
 _MOST = 10**7 - 1
 # Options that only Intel MPI and MPICH have, beside those of which the table says so.
-_HYDRA = frozenset(("hosts", "hostlist", "f", *_VARIABLES, *_NO_VARIABLES))
-_IN_EVERY_PATH = ("", "/bin", "/usr/bin", "/usr/local/bin")
+_HYDRA = ("hosts", "hostlist", "f")
+# Options of Hydra that set variables: -env is as -genv, for one program.
+_VARIABLES = re.compile("g?(env|envlist|envall|envnone)")
+_IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _IN_IMAGE = "names a file, which the image needs at this place"
 _CHECKED = {
     **dict.fromkeys(("rankfile", "rf"), "names hosts and cores of the old cluster: leave it out, "
@@ -140,7 +139,7 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
         return _custom(texts, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
     line = CommandLine(mode, parts=before)
     line.exports_all = True if mode == "horovodrun" or launcher == "mpiexec.hydra" else None
-    if str(PurePosixPath(unwrapped[0].text).parent).rstrip(".") not in _IN_EVERY_PATH:
+    if unwrapped[0].text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
         line.checks.append(
             f"the launcher was {unwrapped[0].text}: here it is the {launcher} that the image's "
             "PATH finds first; check that this is the same"
@@ -242,9 +241,10 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
     name, (_, has_value, value) = option_name(rest[0].text), rest[0].text.partition("=")
     option = find_option(rest[0].text)
-    hydra = line.mode == "mpirun" and name in {**_VARIABLES, **_NO_VARIABLES}
+    hydra = _VARIABLES.fullmatch(name) if line.mode == "mpirun" else None
     if hydra:
-        arguments = {**_VARIABLES, **_NO_VARIABLES}[name]
+        option = find_option(f"-g{hydra[1]}")
+        arguments = option["arguments"]
         # -genv NAME=VALUE is -genv NAME VALUE.
         if arguments == 2 and "=" in "".join(text.text for text in rest[1:2]):
             arguments = 1
@@ -329,10 +329,10 @@ def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -
     if name.endswith(("all", "none", "list")):
         # Each of them says which variables of the launcher the ranks get.
         line.exports_all = name.endswith("all")
-    if name in _NO_VARIABLES:
+    if name.endswith(("all", "none")):
         line.parts.append(Part(tuple(words), "", _RANK_ENVIRONMENT))
         return len(words)
-    if name in ("genvlist", "envlist"):
+    if name.endswith("list"):
         exports: list[tuple[str, str | None]] = [(item, None) for item in value.split(",") if item]
     elif name == "x":
         variable, equals, content = value.partition("=")

@@ -7,7 +7,7 @@ message says what it looks like.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +37,6 @@ class Migration:
     namespace: str
 
 
-@dataclass(frozen=True)
-class Input:
-    """The document to migrate, and what the file's other documents are: ConfigMap settings."""
-
-    root: Node
-    others: tuple[str, ...] = ()
-
-
 _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
@@ -62,11 +54,8 @@ _LOOKS = {
     ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
     ("resources", "gpu_nodes"):
         f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
-    ("jobs",): "a workflow",
-    ("cluster_name",): "a configuration of Ray",
     ("nodes",): "a spec of hvdchart, for hvdchart render",
     ("template_parameters",): "parameters of an mlt template; see --command-line",
-    ("TFHUB_CACHE",): "a configuration of TensorFlow Hub",
 }  # fmt: skip
 _DOCUMENT = re.compile(r"^---(?=\s|$)|^\.\.\.\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
@@ -82,12 +71,12 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration
 
     Raises SpecError for a file of another kind, and for a value of the wrong type.
     """
-    return _migrate(read_input(data, file), schema)
+    return _migrate(*read_input(data, file), schema)
 
 
 def migrate(root: Node, schema: Mapping[str, Any]) -> Migration:
     """Migrate a YAML tree; as `migrate_file`."""
-    return _migrate(Input(root), schema)
+    return _migrate(root, (), schema)
 
 
 def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
@@ -105,9 +94,9 @@ def _job_reader(tree: Plain) -> tuple[str, Callable[[Ledger], tuple[str, str]]] 
     return None
 
 
-def _migrate(given: Input, schema: Mapping[str, Any]) -> Migration:
-    ledger = Ledger(given.root, schema)
-    for other in given.others:
+def _migrate(root: Node, others: Sequence[str], schema: Mapping[str, Any]) -> Migration:
+    ledger = Ledger(root, schema)
+    for other in others:
         ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
     reader = _job_reader(ledger.tree)
     if reader is not None:
@@ -179,8 +168,8 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
     return isinstance(parent, dict) and path[-1] in parent
 
 
-def read_input(data: bytes, file: str) -> Input:
-    """The job in a file, or its only document.
+def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
+    """The job in a file, or its only document, and what else is in it: ConfigMap settings.
 
     Raises SpecError for templates, for several jobs in one file and for what is no YAML.
     """
@@ -192,14 +181,14 @@ def read_input(data: bytes, file: str) -> Input:
     roots = [each for part in parts for each in _documents(part, file)]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if len(roots) == 1:
-        return Input(roots[0])
+        return roots[0], []
     if not roots:
         raise SpecError(file, "", "the file has no documents with a value", _EXPECTED)
     if len(jobs) != 1:
         contents = ", ".join(describe(root) for root in roots)
         expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
         raise SpecError(file, "", f"the file has {contents}", expected)
-    return Input(jobs[0], tuple(describe(root) for root in roots if root is not jobs[0]))
+    return jobs[0], [describe(root) for root in roots if root is not jobs[0]]
 
 
 def describe(root: Node) -> str:

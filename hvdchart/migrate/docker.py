@@ -15,29 +15,25 @@ from hvdchart.text import split_image
 PROGRAMS = ("docker", "nvidia-docker", "podman")
 # Options without an argument, and why the chart needs none.
 _FLAGS = {
-    "rm": "Kubernetes removes its containers", "it": "a pod has no terminal",
-    "ti": "a pod has no terminal", "i": "a pod has no terminal", "t": "a pod has no terminal",
+    "rm": "Kubernetes removes its containers", "detach": "the Job runs in the background",
     "interactive": "a pod has no terminal", "tty": "a pod has no terminal",
-    "d": "the Job runs in the background", "detach": "the Job runs in the background",
     "init": "the chart's programs reap processes", "privileged": NOT_PRIVILEGED,
 }  # fmt: skip
 # Options with an argument that become nothing, and why.
 _UNUSED = {
     "name": "objects are named after the release", "hostname": "pods have names of their own",
     "h": "pods have names of their own", "ulimit": "the node's container runtime sets limits",
-    "runtime": "the device plugin or worker.runtimeClassName sets it", "p":
-    "the chart opens ssh.port", "publish": "the chart opens ssh.port", "ipc":
-    "ranks of a worker share its /dev/shm", "restart": "see master.backoffLimit", "pull":
-    "see image.pullPolicy", "log-driver": "Kubernetes keeps the logs", "log-opt":
-    "Kubernetes keeps the logs", "security-opt": "see securityContext", "add-host":
-    "pods resolve names by DNS", "label": "see worker.podLabels", "l": "see worker.podLabels",
+    "p": "the chart opens ssh.port", "publish": "the chart opens ssh.port",
+    "ipc": "ranks of a worker share its /dev/shm", "log-driver": "Kubernetes keeps the logs",
+    "log-opt": "Kubernetes keeps the logs",
 }  # fmt: skip
+# The chart's key for an option that is not taken.
 _CHECKED = {
-    "env-file": "the variables in {} are not in the result: add them to worker.env",
-    "entrypoint": "the entry point was {}: put it before master.args",
-    "device": "the device {} is not in the result: request it with worker.resources",
-    "cap-add": "the capability {} is not in the result: see worker.capabilities",
-}
+    "env-file": "worker.env", "entrypoint": "master.args, where it comes first",
+    "device": "worker.resources", "cap-add": "worker.capabilities", "pull": "image.pullPolicy",
+    "restart": "master.backoffLimit", "runtime": "worker.runtimeClassName", "l": "worker.podLabels",
+    "label": "worker.podLabels", "security-opt": "securityContext", "add-host": "hostAliases",
+}  # fmt: skip
 _SIZE = re.compile(r"([0-9.]+)([bkmg]?)b?", re.IGNORECASE)
 _UNITS = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
 
@@ -78,7 +74,7 @@ class DockerRun:
     def _option(self, rest: Sequence[Text]) -> int:
         name, equals, value = rest[0].text.lstrip("-").partition("=")
         if name in _FLAGS or (not rest[0].text.startswith("--") and set(name) <= set("itd")):
-            self.ledger.add_part(self.old, rest[0].text, "", _FLAGS.get(name, _FLAGS["it"]))
+            self.ledger.add_part(self.old, rest[0].text, "", _FLAGS.get(name, _FLAGS["tty"]))
             if name == "privileged":
                 self.ledger.add_check(f"--privileged is {NOT_PRIVILEGED}")
             return 1
@@ -92,13 +88,12 @@ class DockerRun:
         shown = f"--{name} {value}" if len(name) > 1 else f"-{name} {value}"
         if name in _UNUSED:
             self.ledger.add_part(self.old, shown, "", _UNUSED[name])
-            return width
-        for word in rest[:width]:
-            self._known(word, shown)
-        if name in _CHECKED:
-            self.ledger.add_part(self.old, shown, "", "what to check by hand says more")
-            self.ledger.add_check(_CHECKED[name].format(value))
+        elif name in _CHECKED:
+            self.ledger.add_part(self.old, shown, "", f"see {_CHECKED[name]}")
+            self.ledger.add_check(f"{shown} is not in the result: see {_CHECKED[name]}")
         else:
+            for word in rest[:width]:
+                self._known(word, shown)
             self._readers[name](shown, value)
         return width
 

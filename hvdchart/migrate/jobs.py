@@ -265,8 +265,7 @@ def _carry_over_workers(
     elif slots:
         ledger.carry_over(slots, ("worker", "slots"), "", wanted)
     ledger.put(("worker", "slots"), gpus or given, slots or replicas)
-    launch.check_ranks(ledger, line, number, gpus or given)
-    launch.check_elastic(ledger, line, number, gpus or given, replicas)
+    launch.check_size(ledger, line, number, gpus or given, replicas)
 
 
 def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
@@ -351,7 +350,10 @@ def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> Non
         new = "extraContainers" if is_beside and group == "worker" else "initContainers"
         reason = "unchanged"
         for path in paths:
-            _refuse_volumes_of_chart(ledger, path)
+            for mount in ledger.items_at(*path, "volumeMounts"):
+                if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
+                    problem = "the chart has a volume of that name, so this one gets another"
+                    raise ledger.error(mount, problem, "a volume with another name")
             container = without_nulls(ledger.map_at(*path))
             if is_beside and group == "master":
                 reason = "with restartPolicy Always: they run until the master ends"
@@ -366,10 +368,3 @@ def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> Non
             )
     for new, containers in moved.items():
         ledger.put((group, new), containers, role.pod)
-
-
-def _refuse_volumes_of_chart(ledger: Ledger, container: KeyPath) -> None:
-    for mount in ledger.items_at(*container, "volumeMounts"):
-        if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
-            problem = "the chart has a volume of that name, so this one gets another"
-            raise ledger.error(mount, problem, "a volume with another name")

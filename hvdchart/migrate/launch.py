@@ -71,34 +71,24 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
         )
 
 
-def check_ranks(ledger: Ledger, line: CommandLine, workers: int, slots: int) -> None:
-    """Add a check when the command line asked for another number of ranks than the chart starts."""
-    if line.ranks is not None and line.ranks != workers * slots:
-        ledger.add_check(
-            f"the old command line started {line.ranks} ranks; {workers} workers x {slots} slots "
-            f"start {workers * slots}"
-        )
+def check_size(ledger: Ledger, line: CommandLine, workers: int, slots: int, old: KeyPath) -> None:
+    """Add a check when the command line asked for another number of ranks than the chart starts.
+
+    Raises SpecError for limits of an elastic run that its workers do not keep.
+    """
+    ranks, size = workers * slots, f"{workers} workers x {slots} slots start {workers * slots}"
+    if line.ranks is not None and line.ranks != ranks:
+        ledger.add_check(f"the old command line started {line.ranks} ranks; {size}")
     elif line.per_host is not None and line.per_host != slots:
         ledger.add_check(
             f"the old command line started {line.per_host} ranks on each host; worker.slots is "
             f"{slots}"
         )
-
-
-def check_elastic(
-    ledger: Ledger, line: CommandLine, workers: int, slots: int, old: KeyPath
-) -> None:
-    """Raise SpecError for limits of an elastic run that its workers do not keep."""
-    ranks = workers * slots
-    for option, limit, wrong in (
-        ("--min-np", line.min_ranks, (line.min_ranks or 0) > ranks),
-        ("--max-np", line.max_ranks, 0 < (line.max_ranks or 0) < ranks),
-    ):
-        if wrong:
-            problem = f"{option} is {limit}, but {workers} workers x {slots} slots start {ranks}"
-            raise ledger.error(
-                old, f"{problem} ranks", "limits that contain the ranks at the start"
-            )
+    expected = "limits that contain the ranks at the start"
+    if line.min_ranks and line.min_ranks > ranks:
+        raise ledger.error(old, f"--min-np is {line.min_ranks}, but {size} ranks", expected)
+    if line.max_ranks and line.max_ranks < ranks:
+        raise ledger.error(old, f"--max-np is {line.max_ranks}, but {size} ranks", expected)
 
 
 Variable = dict[str, Plain]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.paths import KeyPath, child_at, dotted, nearest_node, place_of, value_at
+from hvdchart.spec.paths import KeyPath, dotted, nearest_node, place_of, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
 from hvdchart.values.merge import without_nulls
@@ -56,7 +56,7 @@ class Ledger:
         self._schema = schema
         self._handled: set[KeyPath] = set()
         # What `close` compares: a path of the input, where it went, and whether unchanged.
-        self._moves: list[tuple[KeyPath, NewPath, bool]] = []
+        self._moves: list[tuple[KeyPath, KeyPath, bool]] = []
         # The keys that rules asked for, by the path of their map: a key like one of them, which
         # the input lacks, is misspelt.
         self._known: dict[KeyPath, set[str]] = {}
@@ -119,12 +119,6 @@ class Ledger:
         """The error for a value of the input that is not what its key takes."""
         return self.error(path, f"got {shown(self.value_at(*path))}", expected)
 
-    def unknown_key(self, path: KeyPath, allowed: Sequence[str]) -> SpecError:
-        """The error for a key that its map may not have; it names the one of `allowed` like it."""
-        close = difflib.get_close_matches(str(path[-1]), allowed, 1, 0.7)
-        one = f"{close[0]}, if that is meant" if close else f"one of {', '.join(sorted(allowed))}"
-        return self.error(path, "no such key", one)
-
     def _typed(self, path: KeyPath, kind: type, expected: str) -> Any:
         value = self.value_at(*path)
         if value is None or isinstance(value, kind):
@@ -170,8 +164,6 @@ class Ledger:
         already and differs.
         """
         key = f"the chart's {dotted(new)}"
-        if list(nulls_in_lists(value)):
-            raise self.error(old, "an item of a list is null", "items that are not null")
         problem = schema_error(self._schema, new, value)
         if problem:
             problem = f"{key} does not accept it: {shorten(problem, 160)}"
@@ -213,10 +205,6 @@ class Ledger:
         """Add something that a person has to check by hand."""
         if text not in self.checks:
             self.checks.append(text)
-
-    def is_handled(self, old: KeyPath) -> bool:
-        """Whether the value at `old`, which is no map and no list, has an entry."""
-        return old in self._handled
 
     def chart_has(self, new: NewPath) -> bool:
         """Whether the chart has a key at `new`."""
@@ -298,12 +286,13 @@ class Ledger:
                 continue
             close = difflib.get_close_matches(str(key), sorted(known - set(present)), 1, 0.8)
             if close:
-                raise self.unknown_key(keys[: length + 1], close)
+                expected = f"{close[0]}, if that is meant"
+                raise self.error(keys[: length + 1], "no such key", expected)
 
     def _compare(self) -> None:
         """Raise SpecError when a value that an entry calls carried over is not in the result."""
         for old, new, is_same in self._moves:
-            result, given = value_at_text(self.values, new), without_nulls(self.value_at(*old))
+            result, given = value_at(self.values, new), without_nulls(self.value_at(*old))
             if (result is None and given is not None) or (is_same and result != given):
                 problem = f"migrate would lose it on the way to {dotted(new)}: a defect of migrate"
                 raise self.error(old, problem, "a report of this defect, with the file")
@@ -318,29 +307,13 @@ class Ledger:
         # A changed value has no place of its own within the new one.
         is_same = outcome in ("renamed", "carried over")
         self._moves += [
-            (leaf, (*new, *map(str, leaf[len(old) :] if is_same else ())), is_same)
+            (leaf, (*new, *(leaf[len(old) :] if is_same else ())), is_same)
             for leaf in fresh
             if new and " " not in new[0]
         ]
         for path in [old] if fresh == every else fresh:
             to = dotted((*new, *path[len(old) :])) if is_same else dotted(new)
             self.entries.append(Entry(outcome, dotted(path), to, reason))
-
-
-def value_at_text(values: Plain, path: Sequence[str]) -> Plain:
-    """The value at a path in which indices of lists are text."""
-    for step in path:
-        values = child_at(values, int(step) if isinstance(values, list) else step)
-    return values
-
-
-def nulls_in_lists(value: Plain) -> Iterator[Plain]:
-    """The nulls among the items of the lists in a tree."""
-    if isinstance(value, list):
-        yield from (item for item in value if item is None)
-    children: Any = value.values() if isinstance(value, dict) else value
-    for child in children if isinstance(value, dict | list) else ():
-        yield from nulls_in_lists(child)
 
 
 def shown(value: Plain) -> str:

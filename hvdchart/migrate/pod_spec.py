@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hvdchart.chart_files import is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.spec.model import CHARTS_MOUNTS, CHARTS_VOLUMES
-from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.paths import KeyPath, child_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
 from hvdchart.values.merge import without_nulls
@@ -162,20 +160,16 @@ def carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
     ledger.change(old, new, f"split into {' and '.join(parts)}")
 
 
-def count_gpus(resources: Plain) -> int | None:
-    """The GPUs that a container limits or requests; None without any."""
-    for part in ("limits", "requests"):
-        amounts = resources.get(part) if isinstance(resources, Mapping) else None
-        for name, count in amounts.items() if isinstance(amounts, Mapping) else ():
-            if is_gpu(name) and str(count).isdecimal() and 0 < int(count) < 10**6:
-                return int(count)
-    return None
-
-
 def carry_over_resources(ledger: Ledger, old: KeyPath) -> int | None:
     """The workers' resources; returns their number of GPUs, None without any."""
     ledger.carry_over(old, ("worker", "resources"))
-    return count_gpus(ledger.value_at(*old))
+    resources = ledger.value_at(*old)
+    for part in ("limits", "requests"):
+        amounts = child_at(resources, part)
+        for name, count in amounts.items() if isinstance(amounts, dict) else ():
+            if is_gpu(name) and str(count).isdecimal() and 0 < int(count) < 10**6:
+                return int(count)
+    return None
 
 
 class Volumes:
@@ -191,18 +185,47 @@ class Volumes:
     def add(self, volumes: KeyPath, mounts: KeyPath) -> None:
         """Add the lists of volumes and of mounts at two paths of the input."""
         ledger = self.ledger
-        at: dict[str, set[bool]] = {}
-        for mount in ledger.items_at(*mounts):
-            is_shm = ledger.text_at(*mount, "mountPath").rstrip("/") == _SHM
-            at.setdefault(ledger.text_at(*mount, "name"), set()).add(is_shm)
+        places: dict[str, set[bool]] = {}
+        for path in ledger.items_at(*mounts):
+            mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
+            places.setdefault(ledger.text_at(*path, "name"), set()).add(mount_path == _SHM)
         for path in ledger.items_at(*volumes):
-            wanted = at.get(ledger.text_at(*path, "name"), set())
-            if len(wanted) == 2:
+            name, entry = ledger.text_at(*path, "name"), ledger.map_at(*path)
+            if places.get(name) == {True, False}:
                 problem = f"the volume is mounted at {_SHM} and elsewhere"
                 raise ledger.error(path, problem, f"a volume of its own for {_SHM}")
-            self._add_volume(path, at_shm=wanted == {True})
+            if places.get(name) == {True}:
+                size = ("emptyDir", "sizeLimit")
+                if text := ledger.text_at(*path, *size):
+                    ledger.carry_over((*path, *size), ("shm", "sizeLimit"), "", text)
+                ledger.drop(path, f"the chart mounts {_SHM} itself; its size is shm.sizeLimit")
+            elif not name:
+                raise ledger.error(path, "a volume without a name", "a name")
+            elif self.volumes.setdefault(name, entry) != entry:
+                ledger.drop(path, f"another volume is already called {name}")
+                ledger.add_check(f"volume {name} is defined twice: here it is the first definition")
+            else:
+                own = f"called user-{name}: the chart has a volume {name} of its own"
+                reason = own if name in CHARTS_VOLUMES else "for master and workers"
+                ledger.change(path, ("volumes",), reason)
         for path in ledger.items_at(*mounts):
             self._add_mount(path)
+
+    def _add_mount(self, path: KeyPath) -> None:
+        ledger, entry = self.ledger, self.ledger.map_at(*path)
+        mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
+        if not mount_path.startswith("/"):
+            raise ledger.error(path, f"the mount path is {mount_path!r}", "an absolute path")
+        if _is_charts(mount_path):
+            ledger.drop(path, f"{mount_path} belongs to the system or to the chart")
+            if mount_path != _SHM:
+                ledger.add_check(f"the mount at {mount_path} is dropped: the chart's own is there")
+        elif self.mounts.setdefault(mount_path, entry) != entry:
+            ledger.drop(path, f"another volume is already mounted at {mount_path}")
+            ledger.add_check(f"two volumes are mounted at {mount_path}: here it is the first")
+        else:
+            self._mount_places[mount_path] = path
+            ledger.change(path, ("volumeMounts",), "for master and workers")
 
     def add_pair(self, old: KeyPath, volume: dict[str, Plain], mount: dict[str, Plain]) -> None:
         """Add a volume and its mount that a value of another kind describes, and record it."""
@@ -210,7 +233,7 @@ class Volumes:
         if self.volumes.get(name, volume) != volume or self.mounts.get(path, mount) != mount:
             problem = f"another volume is called {name} or mounted at {path}"
             raise self.ledger.error(old, problem, "different names and mount paths")
-        if path in CHARTS_MOUNTS or path.startswith("/horovod/"):
+        if _is_charts(path):
             problem = f"{path or '/'} belongs to the system or to the chart"
             raise self.ledger.error(old, problem, "another mount path")
         self.volumes[name], self.mounts[path] = volume, mount
@@ -238,41 +261,6 @@ class Volumes:
             if renamed:
                 self.ledger.put((key,), renamed, old)
 
-    def _add_volume(self, path: KeyPath, *, at_shm: bool) -> None:
-        ledger = self.ledger
-        entry = ledger.map_at(*path)
-        name = ledger.text_at(*path, "name")
-        if at_shm:
-            size = ledger.text_at(*path, "emptyDir", "sizeLimit")
-            if size:
-                ledger.carry_over((*path, "emptyDir", "sizeLimit"), ("shm", "sizeLimit"), "", size)
-            ledger.drop(path, f"the chart mounts {_SHM} itself; its size is shm.sizeLimit")
-        elif not name:
-            raise ledger.error(path, "a volume without a name", "a name")
-        elif self.volumes.get(name, entry) != entry:
-            ledger.drop(path, f"another volume is already called {name}")
-            ledger.add_check(f"volume {name} is defined twice: here it is the first definition")
-        else:
-            self.volumes[name] = entry
-            reason = "for master and workers"
-            if name in CHARTS_VOLUMES:
-                reason = f"called user-{name}: the chart has a volume {name} of its own"
-            ledger.change(path, ("volumes",), reason)
 
-    def _add_mount(self, path: KeyPath) -> None:
-        ledger = self.ledger
-        entry = ledger.map_at(*path)
-        mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
-        if not mount_path.startswith("/"):
-            raise ledger.error(path, f"the mount path is {mount_path!r}", "an absolute path")
-        if mount_path in CHARTS_MOUNTS or mount_path.startswith("/horovod/"):
-            ledger.drop(path, f"{mount_path} belongs to the system or to the chart")
-            if mount_path != _SHM:
-                ledger.add_check(f"the mount at {mount_path} is dropped: the chart's own is there")
-        elif self.mounts.get(mount_path, entry) != entry:
-            ledger.drop(path, f"another volume is already mounted at {mount_path}")
-            ledger.add_check(f"two volumes are mounted at {mount_path}: here it is the first")
-        else:
-            self.mounts[mount_path] = entry
-            self._mount_places[mount_path] = path
-            ledger.change(path, ("volumeMounts",), "for master and workers")
+def _is_charts(mount_path: str) -> bool:
+    return mount_path in CHARTS_MOUNTS or mount_path.startswith("/horovod/")

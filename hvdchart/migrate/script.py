@@ -21,7 +21,7 @@ from hvdchart.migrate.command_line import (
     workers_and_slots,
 )
 from hvdchart.migrate.docker import PROGRAMS, DockerRun
-from hvdchart.migrate.launch import Variable, carry_over_line, check_elastic, exported
+from hvdchart.migrate.launch import Variable, carry_over_line, check_size, exported
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
@@ -39,6 +39,11 @@ _STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker
 # A line for Slurm, PBS, LSF or Grid Engine, and what Slurm's say of nodes and tasks.
 _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]+(.*)$", re.MULTILINE)
 _SLURM = re.compile(r"(?:--(nodes|ntasks|ntasks-per-node)[= ]|-([Nn]) ?)([0-9]{1,7})(?=\s|$)")
+_SHORT = {"N": "nodes", "n": "ntasks"}
+_SLURM_VARIABLES = {
+    "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+}  # fmt: skip
 # Variables that a launcher reads itself.
 _LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
 
@@ -84,8 +89,14 @@ class Script:
     ) -> None:
         self.ledger = ledger
         self.statements = statements
-        self.variables: dict[str, str | None] = {}
         self.batch = batch
+        found = _SLURM.findall(" ".join(text for _, text in batch))
+        self.slurm = {long or _SHORT[short]: int(number) for long, short, number in found}
+        self.variables: dict[str, str | None] = {
+            variable: str(self.slurm[option])
+            for variable, option in _SLURM_VARIABLES.items()
+            if option in self.slurm
+        }
         self.exported: set[str] = set()
         # Variables whose unknown value a check names already.
         self.unknown: set[str] = set()
@@ -244,7 +255,7 @@ class Script:
                 )
             raise ledger.error(path, problem, expected)
         carry_over_line(ledger, path, line)
-        self._take_batch_size(line)
+        self._take_batch_size(path, line)
         try:
             number, slots, check = workers_and_slots(line)
         except SizeError as error:
@@ -256,19 +267,21 @@ class Script:
         ledger.put(("worker", "slots"), slots, path)
         ledger.add_part(path, "the number of ranks", "worker.number and worker.slots",
                         f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}")  # fmt: skip
-        check_elastic(ledger, line, number, slots, path)
+        check_size(ledger, line, number, slots, path)
         self._carry_over_resources(path, docker, slots)
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 
-    def _take_batch_size(self, line: CommandLine) -> None:
+    def _take_batch_size(self, path: KeyPath, line: CommandLine) -> None:
         """Nodes and tasks of the lines for Slurm, where the launcher's line has none."""
-        found = _SLURM.findall(" ".join(text for _, text in self.batch))
-        given = {long or {"N": "nodes", "n": "ntasks"}[short]: int(n) for long, short, n in found}
-        nodes, each = given.get("nodes"), given.get("ntasks-per-node")
-        if not line.hosts and not line.host_file and (nodes or given.get("ntasks")):
-            line.ranks = line.ranks or given.get("ntasks") or (nodes or 1) * (each or 1)
-            if line.per_host is None and nodes and line.ranks % nodes == 0:
-                line.per_host = line.ranks // nodes
+        nodes, each = self.slurm.get("nodes"), self.slurm.get("ntasks-per-node")
+        if line.hosts or line.host_file or not (nodes or "ntasks" in self.slurm):
+            return
+        line.ranks = line.ranks or self.slurm.get("ntasks") or (nodes or 1) * (each or 1)
+        if line.per_host is None and nodes:
+            line.per_host, rest = divmod(line.ranks, nodes)
+            if rest:
+                problem = f"{line.ranks} ranks on the {nodes} nodes of #SBATCH"
+                raise self.ledger.error(path, problem, "as many ranks on each node")
 
     def _defaults(self, path: KeyPath) -> list[tuple[str, str]]:
         """The variables of a line whose default counts, as in ${NAME:-default}."""

@@ -67,47 +67,42 @@ def migrate_chart(ledger: Ledger) -> None:
 
 def _carry_over_images(ledger: Ledger, head: str) -> None:
     worker, master = ("worker", "image"), (head, "image")
-    _carry_over_digest(ledger, worker, ("image",))
+    _carry_over_image(ledger, worker, ("image",))
     if any(
         ledger.value_at(*master, part) != ledger.value_at(*worker, part)
         for part in ("repository", "tag")
     ):
-        _carry_over_digest(ledger, master, ("master", "image"))
+        _carry_over_image(ledger, master, ("master", "image"))
+    ledger.carry_over((*worker, "pullPolicy"), ("image", "pullPolicy"), "for master and workers")
+    if ledger.value_at(*worker, "pullPolicy") != ledger.value_at(*master, "pullPolicy"):
+        ledger.carry_over((*master, "pullPolicy"), ("master", "image", "pullPolicy"))
     for part in ("repository", "tag", "pullPolicy"):
-        if not ledger.is_handled((*worker, part)):
-            ledger.carry_over((*worker, part), ("image", part), "for master and workers")
-        if ledger.value_at(*worker, part) == ledger.value_at(*master, part):
-            ledger.drop((*master, part), "the same as worker.image")
-        elif not ledger.is_handled((*master, part)):
-            ledger.carry_over((*master, part), ("master", "image", part))
+        ledger.drop((*master, part), "the same as worker.image")
     image = ledger.values.get("image", {})
-    if "repository" in image:
-        return
-    if "tag" in image:
-        ledger.put(("image", "repository"), DEFAULT_REPOSITORY, ("worker", "image"))
+    if "repository" not in image and "tag" in image:
+        ledger.put(("image", "repository"), DEFAULT_REPOSITORY, worker)
         ledger.add_check(f"image.repository is the old chart's default, {DEFAULT_REPOSITORY}")
-    else:
+    elif "repository" not in image:
         ledger.add_check(
             f"the file names no worker image: the old chart ran {DEFAULT_REPOSITORY}, this one "
             "has no default; set image.repository and image.tag"
         )
 
 
-def _carry_over_digest(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
-    """A digest, which the old chart's users wrote into the repository or the tag.
+def _carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
+    """An image; the old chart joined repository and tag by a colon.
 
-    It joined the two by a colon: `repository: a@sha256` with `tag: 0123...` works there.
+    So `repository: a@sha256` with `tag: 0123...` is a digest there.
     """
     repository, tag = (ledger.text_at(*old, part) for part in ("repository", "tag"))
-    if "@" not in repository + tag:
-        return
-    where = (*old, "repository" if "@" in repository else "tag")
-    parts = split_image(f"{repository}:{tag}")
+    parts = split_image(f"{repository}:{tag}") if "@" in repository + tag else {}
     for key, value in parts.items():
-        ledger.put((*new, key), value, where)
+        ledger.put((*new, key), value, old)
     for part in ("repository", "tag"):
-        if ledger.has((*old, part)):
+        if parts and ledger.has((*old, part)):
             ledger.change((*old, part), new, f"together they are {join_names(parts)}")
+        elif not parts:
+            ledger.carry_over((*old, part), (*new, part))
 
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
@@ -147,8 +142,7 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
         reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)
-    launch.check_ranks(ledger, line, number, slots)
-    launch.check_elastic(ledger, line, number, slots, path)
+    launch.check_size(ledger, line, number, slots, path)
 
 
 def _carry_over_network(ledger: Ledger) -> None:

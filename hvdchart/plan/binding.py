@@ -34,7 +34,6 @@ class Launching:
     """
 
     binding: Binding
-    options: tuple[str, ...]
     reason: Reason
     interface: str | None
     group_env: Mapping[str, Mapping[str, str]]
@@ -54,8 +53,7 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
     # CPU ranks reduce through MPI, which reaches RDMA devices by UCX; NCCL finds them itself.
     transport = "RDMA" if all(group.rdma and not group.gpus for group in spec.nodes) else ""
     interface, group_env = _interfaces(spec, transport)
-    options = spec.launch.options
-    return Launching(binding or Binding("none"), options, why, interface, group_env, transport)
+    return Launching(binding or Binding("none"), why, interface, group_env, transport)
 
 
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:

@@ -23,7 +23,7 @@ def measuring_plan(plan: Plan, purpose: str, command: Sequence[str], workers: in
     # Its StatefulSet is named NAME-PURPOSE-worker.
     longest = STATEFULSET_NAME_LIMIT - len(f"-{purpose}-worker")
     # Options of horovodrun are not options of mpirun.
-    options = plan.launching.options if spec.launch.mode == "mpirun" else ()
+    options = spec.launch.options if spec.launch.mode == "mpirun" else ()
     timeout = spec.launch.hosts_timeout_seconds
     measured: Spec = dataclasses.replace(
         spec,

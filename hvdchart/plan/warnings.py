@@ -89,7 +89,12 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             f"{plan.slots} ranks on {sockets} sockets: a rank would span two sockets; "
             "make slots a multiple of sockets"
         )
-    elif sockets > 1 and _lacks_first_socket(plan):
+    elif (
+        not group.gpus
+        and sockets > 1
+        and topology.reserved_cores(group)
+        and not rules.ranks_of_a_socket(group, plan.slots)
+    ):
         yield (
             "reserved cores leave the first socket no core for each of its ranks: ranks may span "
             "two sockets; lower reserved.cpu"
@@ -150,12 +155,6 @@ def _gpus(plan: GroupPlan) -> Iterator[str]:
             f"{'request neither' if missing[1:] else 'do not request it'}, so other pods may take "
             "what their ranks need, and the kubelet evicts them first"
         )
-
-
-def _lacks_first_socket(plan: GroupPlan) -> bool:
-    group = plan.group
-    reserved = 0 if group.gpus else topology.reserved_cores(group)
-    return reserved > 0 and not rules.ranks_of_a_socket(group, plan.slots)
 
 
 def _numa(plan: GroupPlan) -> Iterator[str]:

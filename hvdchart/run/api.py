@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import urllib3
@@ -23,6 +23,7 @@ from hvdchart.run.kubeconfig import Connection, Credentials, find_connection
 from hvdchart.run.proxy import proxy_manager, without_password
 from hvdchart.run.release import Object
 
+T = TypeVar("T")
 # How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
 TIMEOUT_SECONDS = 30
 # Characters of the API server's reason to refuse a request.
@@ -35,6 +36,16 @@ class RefusedError(ClusterError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+def unless_refused(call: Callable[[], T], default: T, statuses: Collection[int] = (403, 404)) -> T:
+    """What a call returns, or the default when the API server refuses it with such a status."""
+    try:
+        return call()
+    except RefusedError as error:
+        if error.status in statuses:
+            return default
+        raise
 
 
 class Api:

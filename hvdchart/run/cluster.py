@@ -6,9 +6,10 @@ Every refusal, time-out and missing object raises a ClusterError that names the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.api import Api, RefusedError
+from hvdchart.run.api import Api, unless_refused
 from hvdchart.run.pod_problems import problem_of
 from hvdchart.run.release import (
     CHART_SELECTOR,
@@ -55,12 +56,7 @@ class Cluster:
 
     def has_image(self, reference: str) -> bool:
         """Whether all nodes have an image; False where one may not read nodes."""
-        try:
-            nodes = self.nodes()
-        except RefusedError as error:
-            if error.status == 403:
-                return False
-            raise
+        nodes: list[Object] = unless_refused(self.nodes, [])
         return bool(nodes) and not any(lacks_image(node, reference) for node in nodes)
 
     def all_pods(self) -> list[Object]:
@@ -73,12 +69,7 @@ class Cluster:
         They are published by node-feature-discovery's topology updater, among others.
         """
         path = "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
-        try:
-            return self._api.list("list node resource topologies", path)
-        except RefusedError as error:
-            if error.status in (403, 404):
-                return []
-            raise
+        return unless_refused(lambda: self._api.list("list node resource topologies", path), [])
 
     def release(self, name: str) -> Release:
         """The objects of one release of the chart that show its state."""
@@ -107,14 +98,9 @@ class Cluster:
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
-        try:
-            record = self.config_map(record_name(release))
-        except RefusedError as error:
-            if error.status == 404:
-                return {}
-            raise
-        data: dict[str, str] = record.get("data") or {}
-        return data
+        missing: Object = {}
+        record = unless_refused(lambda: self.config_map(record_name(release)), missing, [404])
+        return record.get("data") or {}
 
     def config_map(self, name: str) -> Object:
         """A ConfigMap. Raises RefusedError when there is none."""
@@ -129,32 +115,27 @@ class Cluster:
     def pod_metrics(self, release: str) -> list[Object] | None:
         """What the release's pods use, from the metrics API; None where the cluster has none."""
         path = f"apis/metrics.k8s.io/v1beta1/namespaces/{self.namespace}/pods"
-        try:
-            what = f"list metrics of pods in namespace {self.namespace}"
-            return self._api.list(what, path, selector(release))
-        except RefusedError as error:
-            if error.status in (403, 404, 503):
-                return None
-            raise
+        what = f"list metrics of pods in namespace {self.namespace}"
+        return unless_refused(
+            lambda: self._api.list(what, path, selector(release)), None, [403, 404, 503]
+        )
 
     def services(self, release: str) -> list[Object]:
         """The release's Services."""
         return self._list("services", selector(release))
 
-    def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The release's present pods, then their changes, for `seconds`.
+    def watch(
+        self, kind: str, seconds: int, release: str = "", field: str = ""
+    ) -> Iterator[tuple[str, Object]]:
+        """The present objects of a kind, then their changes, for `seconds`.
 
-        Yields the type of the change (ADDED, MODIFIED or DELETED) and the pod.
+        Only those of a release, or that a field selector names. Yields the type of the change
+        (ADDED, MODIFIED or DELETED) and the object.
         """
-        return self._watch("pods", seconds, labelSelector=selector(release))
-
-    def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """Like `watch_pods`, for Jobs."""
-        return self._watch("jobs", seconds, labelSelector=selector(release))
-
-    def watch_events(self, seconds: int) -> Iterator[tuple[str, Object]]:
-        """Like `watch_pods`, for all events of the namespace."""
-        return self._watch("events", seconds)
+        what = f"watch {kind} in namespace {self.namespace}"
+        labels = selector(release) if release else ""
+        query = {"labelSelector": labels, "fieldSelector": field}
+        return self._api.watch(what, self._path(kind), seconds, query)
 
     def log(
         self,
@@ -190,12 +171,7 @@ class Cluster:
         """
         found = False
         for kind in _GROUPS:
-            try:
-                items = self._list(kind, selector(release))
-            except RefusedError as error:
-                if error.status not in (403, 404):
-                    raise
-                continue
+            items: list[Object] = unless_refused(partial(self._list, kind, selector(release)), [])
             for metadata in (item["metadata"] for item in items):
                 notes = metadata.get("annotations") or {}
                 is_own = notes.get("meta.helm.sh/release-name") == release
@@ -234,7 +210,7 @@ class Cluster:
 
     def _wait_for_end(self, name: str) -> None:
         """Return when a pod has ended; raise ClusterError when it cannot start."""
-        for _, pod in self._watch("pods", POD_SECONDS, fieldSelector=f"metadata.name={name}"):
+        for _, pod in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
             if pod["status"].get("phase") in ("Succeeded", "Failed"):
                 return
             problem = problem_of(pod, [])
@@ -249,7 +225,3 @@ class Cluster:
     def _list(self, kind: str, labels: str = "") -> list[Object]:
         what = f"list {kind} in namespace {self.namespace}"
         return self._api.list(what, self._path(kind), labels)
-
-    def _watch(self, kind: str, seconds: int, **query: str) -> Iterator[tuple[str, Object]]:
-        what = f"watch {kind} in namespace {self.namespace}"
-        return self._api.watch(what, self._path(kind), seconds, query)

@@ -25,7 +25,7 @@ def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
 
     yield from filter(is_new, cluster.events(name))
     with Follower[Object]() as follower:
-        follower.watch(cluster.watch_events, lambda kind, event: event if kind != "DELETED" else {})
+        follower.watch(cluster, "events", lambda kind, event: event if kind != "DELETED" else {})
 
         def wait() -> None:
             wait_for_end(cluster, name)

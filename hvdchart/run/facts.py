@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
 
-from hvdchart.run.api import Api, RefusedError
+from hvdchart.run.api import Api, unless_refused
 from hvdchart.run.release import Object
 
-T = TypeVar("T")
 _AUTHORIZATION = "apis/authorization.k8s.io/v1"
 _DNS = "k8s-app=kube-dns"
+_PLACES = {"nodes": "api/v1", "storageclasses": "apis/storage.k8s.io/v1"}
 
 
 class Facts:
@@ -31,7 +30,8 @@ class Facts:
         """The namespace; an empty map if it does not exist."""
         path = f"api/v1/namespaces/{self.namespace}"
         missing: Object = {}
-        return self._read(lambda: self._api.get(f"read namespace {self.namespace}", path), missing)
+        read = partial(self._api.get, f"read namespace {self.namespace}", path)
+        return unless_refused(lambda: unless_refused(read, missing, [404]), None)
 
     def rules(self) -> tuple[list[Object], bool]:
         """The rules of what this user may do in the namespace, and whether these are all."""
@@ -52,26 +52,15 @@ class Facts:
         review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})
         return bool(review["status"].get("allowed"))
 
-    def quotas(self) -> list[Object] | None:
-        """The namespace's ResourceQuotas."""
-        return self._list("resourcequotas", f"api/v1/namespaces/{self.namespace}/resourcequotas")
-
-    def limit_ranges(self) -> list[Object] | None:
-        """The namespace's LimitRanges."""
-        return self._list("limitranges", f"api/v1/namespaces/{self.namespace}/limitranges")
+    def all_of(self, kind: str) -> list[Object] | None:
+        """The namespace's objects of a kind of the core API, or those of the cluster (_PLACES)."""
+        place = _PLACES.get(kind, f"api/v1/namespaces/{self.namespace}")
+        return self._list(kind, f"{place}/{kind}")
 
     def claim(self, name: str) -> Object | None:
         """A PersistentVolumeClaim of the namespace."""
         path = f"api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{name}"
-        return self._read(lambda: self._api.get(f"read claim {name}", path))
-
-    def storage_classes(self) -> list[Object] | None:
-        """The cluster's StorageClasses."""
-        return self._list("storageclasses", "apis/storage.k8s.io/v1/storageclasses")
-
-    def nodes(self) -> list[Object] | None:
-        """The cluster's nodes."""
-        return self._list("nodes", "api/v1/nodes")
+        return unless_refused(lambda: self._api.get(f"read claim {name}", path), None)
 
     def dns_endpoints(self) -> int | None:
         """How many servers of the cluster's DNS are ready; None where none can be seen."""
@@ -83,13 +72,4 @@ class Facts:
         return sum(1 for each in endpoints if (each.get("conditions") or {}).get("ready", True))
 
     def _list(self, what: str, path: str, labels: str = "") -> list[Object] | None:
-        return self._read(lambda: self._api.list(f"list {what}", path, labels))
-
-    @staticmethod
-    def _read(read: Callable[[], T], missing: T | None = None) -> T | None:
-        try:
-            return read()
-        except RefusedError as error:
-            if error.status not in (403, 404):
-                raise
-            return missing if error.status == 404 else None
+        return unless_refused(lambda: self._api.list(f"list {what}", path, labels), None)

@@ -6,14 +6,19 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 
 from hvd_pods.common.hostile import one_line
 from hvdchart.errors import ClusterError
+from hvdchart.run.release import Object, component_of
 
 # The line in which `port-forward` prints the port that it listens on.
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
+# Bytes that a command in a pod may print, and kubectl processes at a time.
+_MOST, _AT_ONCE = 512 << 20, 16
 # A command, or the shell that the image has, in the directory of the user's code if there is any,
 # with its packages (hvd_pods/common/packages.py).
 _PACKAGES = "/horovod/code/.packages/current"
@@ -53,11 +58,36 @@ class Kubectl:
     def read(self, pod: str, container: str, command: Sequence[str]) -> bytes:
         """What a command in a container prints. Raises ClusterError when it fails."""
         arguments = self.command("exec", pod, "-c", container, "--", *command)
-        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        if done.returncode:
-            reason = " ".join(done.stderr.decode(errors="replace").split())
-            raise ClusterError(f"cannot run {command[0]} in pod {pod}: {reason}")
-        return done.stdout
+        with TemporaryFile() as errors, subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        ) as process:  # fmt: skip
+            assert process.stdout is not None  # noqa: S101
+            content = process.stdout.read(_MOST + 1)
+            if len(content) > _MOST:
+                process.kill()
+                raise ClusterError(f"{command[0]} in pod {pod} prints more than {_MOST >> 20} MiB")
+            if process.wait():
+                errors.seek(0)
+                reason = one_line(errors.read(_MOST).decode(errors="replace"))
+                raise ClusterError(f"cannot run {command[0]} in pod {pod}: {reason}")
+        return content
+
+    def read_each(
+        self, pods: Sequence[Object], command: Sequence[str]
+    ) -> Iterator[tuple[str, str | ClusterError]]:
+        """What a command prints in the main container of each pod, or why it has failed there."""
+
+        def ask(pod: Object) -> tuple[str, str | ClusterError]:
+            name = str(pod["metadata"]["name"])
+            try:
+                answer = self.read(name, component_of(pod), command)
+            except ClusterError as problem:
+                # The pod has ended since it was listed, or its image has no shell.
+                return name, problem
+            return name, answer.decode(errors="replace")
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            yield from pool.map(ask, pods)
 
     def read_first(
         self, sources: Sequence[tuple[str, str]], command: Sequence[str]

@@ -109,8 +109,8 @@ def follow(
         follower.start(read, name, component_of(pod))
 
     with Follower[LogLine | _Ended | _Change]() as follower:
-        follower.watch(partial(cluster.watch_jobs, release), partial(_Change, "job"))
-        follower.watch(partial(cluster.watch_pods, release), partial(_Change, "pod"))
+        follower.watch(cluster, "jobs", partial(_Change, "job"), release)
+        follower.watch(cluster, "pods", partial(_Change, "pod"), release)
         if warnings:
             follower.start(_put_warnings, cluster, release, follower.put)
         while not is_over or masters:
@@ -145,7 +145,7 @@ def _put_warnings(cluster: Cluster, release: str, put: Callable[[LogLine], None]
         job = newest_job(cluster.release(release))
         since = str(job["metadata"]["creationTimestamp"]) if job else ""
         while True:
-            for _, event in cluster.watch_events(WATCH_SECONDS):
+            for _, event in cluster.watch("events", WATCH_SECONDS):
                 subject = str(event.get("involvedObject", {}).get("name", ""))
                 text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
                 line = LogLine(subject, text)

@@ -1,6 +1,6 @@
 """The progress that a run's script reports, from the record that its master writes. Pure.
 
-The chart's hvd_pods/master/reported_progress.py writes it; docs/chart-watching.md describes it.
+The chart's hvd_pods/master/state.py writes it; docs/chart-watching.md describes it.
 """
 
 from __future__ import annotations
@@ -86,8 +86,9 @@ def _three_digits(number: float) -> str:
 
 def _number(content: Mapping[str, Any], name: str) -> float | None:
     value = content.get(name)
-    is_number = isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
-    return float(value) if is_number else None
+    if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST:
+        return float(value)
+    return None
 
 
 def _whole(content: Mapping[str, Any], name: str) -> int | None:

@@ -20,7 +20,7 @@ _RUNNING = "Running"
 def status_report(status: Status, namespace: str) -> Iterator[str]:
     """The state, the reason, what to do, the pods, and the next command, in lines."""
     head = f"{status.name}: {status.state}"
-    if status.job and not status.over:
+    if status.is_active:
         head += f", {status.workers_ready} of {status.workers_wanted} workers up"
         if status.spares_wanted:
             head += f", {status.spares_ready} of {pluralize(status.spares_wanted, 'spare')}"

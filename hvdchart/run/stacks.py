@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.output import running_pod
-from hvdchart.run.release import Object, Release, component_of
+from hvdchart.run.release import Release, component_of
 
 _PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
-_AT_ONCE = 16
 
 
 def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Iterator[str]:
@@ -20,28 +18,21 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
     Raises ClusterError when there is no such rank or worker, or it cannot be asked.
     """
     if target is not None:
-        pod = running_pod(release, target)
-        yield _ask(pod, [target] if target.isdecimal() else [], kubectl)
-        return
-    running = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
-    workers = [pod for pod in running if component_of(pod) == "worker"]
-    if not workers:
+        pods = [running_pod(release, target)]
+        if component_of(pods[0]) != "worker":
+            name = pods[0]["metadata"]["name"]
+            raise ClusterError(f"{name} has no ranks: name a rank, or a worker such as worker-0")
+    else:
+        running = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
+        pods = [pod for pod in running if component_of(pod) == "worker"]
+    if not pods:
         raise ClusterError(f"no worker of run {release.name} runs")
-
-    def ask(pod: Object) -> str:
-        try:
-            return _ask(pod, [], kubectl)
-        except ClusterError as problem:
-            # The pod has ended since it was listed; the others may still answer.
-            return f"{problem}\n"
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(ask, workers)
-
-
-def _ask(pod: Object, ranks: list[str], kubectl: Kubectl) -> str:
-    name, container = str(pod["metadata"]["name"]), component_of(pod)
-    if container != "worker":
-        raise ClusterError(f"{name} has no ranks: name a rank, or a worker such as worker-0")
-    text = kubectl.read(name, container, [*_PROGRAM, *ranks]).decode(errors="replace")
-    return f"{name}:\n{text or 'no rank runs' + chr(10)}"
+    ranks = [target] if target and target.isdecimal() else []
+    for name, text in kubectl.read_each(pods, [*_PROGRAM, *ranks]):
+        if isinstance(text, str):
+            yield f"{name}:\n{text or 'no rank runs' + chr(10)}"
+        elif target is not None:
+            raise text
+        else:
+            # The others may still answer.
+            yield f"{text}\n"

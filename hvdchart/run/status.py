@@ -62,6 +62,11 @@ class Status:
         return self.over and self.workers_wanted + self.spares_wanted > 0
 
     @property
+    def is_active(self) -> bool:
+        """Whether there is a run that has not ended."""
+        return bool(self.job) and not self.over
+
+    @property
     def over(self) -> bool:
         """Whether the run has ended, with success or not."""
         return self.state in ("finished", "failed")

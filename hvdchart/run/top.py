@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from hvdchart.errors import ClusterError
 from hvdchart.quantity import parse_quantity
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
-from hvdchart.run.release import Object, component_of
 from hvdchart.text import table
 
-# kubectl processes at a time.
-_AT_ONCE = 16
 # The figures of the container's control group, of version 2 or 1: CPU time in seconds, twice, and
 # memory in bytes; then the ranks' own files.
 _PROBE = r"""
@@ -62,12 +58,11 @@ def read_usage(cluster: Cluster, name: str, kubectl: Kubectl) -> list[Usage]:
         if measured is None:
             raise
         return list(usages.values())
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for answer in pool.map(lambda pod: _probe(pod, kubectl), pods):
-            usage = usages[answer.pod]
-            usage.ranks = answer.ranks
-            if measured is None:
-                usage.cpus, usage.memory = answer.cpus, answer.memory
+    for pod, text in kubectl.read_each(pods, ["sh", "-c", _PROBE]):
+        answer = parse_probe(pod, text) if isinstance(text, str) else Usage(pod)
+        usages[pod].ranks = answer.ranks
+        if measured is None:
+            usages[pod].cpus, usages[pod].memory = answer.cpus, answer.memory
     return list(usages.values())
 
 
@@ -107,13 +102,3 @@ def usage_table(usages: Sequence[Usage]) -> list[str]:
             rows.append((*own, rank, step, speed))
             own = ("", "", "")
     return table(rows)
-
-
-def _probe(pod: Object, kubectl: Kubectl) -> Usage:
-    name = str(pod["metadata"]["name"])
-    try:
-        answer = kubectl.read(name, component_of(pod), ["sh", "-c", _PROBE])
-    except ClusterError:
-        # The pod has ended since it was listed, or its image has no shell.
-        return Usage(name)
-    return parse_probe(name, answer.decode(errors="replace"))

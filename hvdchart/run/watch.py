@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from hvdchart.errors import ClusterError
@@ -38,8 +37,8 @@ def watch_release(cluster: Cluster, name: str, timeout: float | None = None) -> 
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
-        for watch in (cluster.watch_pods, cluster.watch_jobs):
-            follower.watch(partial(watch, name), lambda *_: None)
+        for kind in ("pods", "jobs"):
+            follower.watch(cluster, kind, lambda *_: None, name)
         while True:
             yield _call_with_retries(lambda: cluster.release(name))
             left = deadline - time.monotonic()
@@ -112,19 +111,16 @@ class Follower(Generic[T]):
         threading.Thread(target=run, daemon=True).start()
 
     def watch(
-        self,
-        changes: Callable[[int], Iterator[tuple[str, Object]]],
-        item: Callable[[str, Object], T],
+        self, cluster: Cluster, kind: str, item: Callable[[str, Object], T], release: str = ""
     ) -> None:
         """Put an item for each present object and for each change, from a thread of its own.
 
-        `changes` opens a watch for some seconds. Nothing is lost between two of them: each begins
-        with the objects that exist.
+        Nothing is lost between two watches: each begins with the objects that exist.
         """
 
         def follow() -> None:
-            for kind, changed in changes(WATCH_SECONDS):
-                self.put(item(kind, changed))
+            for change, changed in cluster.watch(kind, WATCH_SECONDS, release):
+                self.put(item(change, changed))
                 if self._closed.is_set():
                     return
 

@@ -40,6 +40,7 @@ from hvdchart.spec.fields import (
     ObjectOf,
     OneOf,
     String,
+    camel,
     key,
     optional,
 )
@@ -47,11 +48,7 @@ from hvdchart.spec.yaml_tree import Plain
 
 DEFAULT_MOUNTS = {"data": "/data", "output": "/output"}
 VOLUME_SOURCES = {
-    "hostPath": "host_path",
-    "pvc": "pvc",
-    "nfs": "nfs",
-    "emptyDir": "empty_dir",
-    "configMap": "config_map",
+    camel(name): name for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map"]
 }
 # Names of volumes and mount paths that the chart uses itself.
 CHARTS_VOLUMES = ("generated", "ssh", "tmp", "shm")

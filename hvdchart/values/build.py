@@ -158,7 +158,7 @@ def _launch(plan: Plan) -> dict[str, Plain]:
             coresPerRank=binding.cores_per_rank,
             ranksPerSocket=binding.ranks_per_socket,
         ),
-        options=list(plan.launching.options),
+        options=list(launch.options),
         elastic=_omit_empty(minRanks=limits.min_ranks, maxRanks=limits.max_ranks),
         hostsTimeoutSeconds=launch.hosts_timeout_seconds,
     )

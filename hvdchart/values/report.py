@@ -27,7 +27,7 @@ def document(plan: Plan) -> dict[str, Plain]:
             "coresPerRank": plan.launching.binding.cores_per_rank,
             "ranksPerSocket": plan.launching.binding.ranks_per_socket,
         },
-        "launchOptions": list(plan.launching.options),
+        "launchOptions": list(plan.spec.launch.options),
         "shm": memory_text(plan.shm),
         "groups": [_group_document(group) for group in plan.groups],
         "volumes": {
@@ -103,7 +103,7 @@ def _launch_line(plan: Plan) -> str:
         words.append(f"{pluralize(binding.cores_per_rank, 'core')} per rank")
     if binding.ranks_per_socket:
         words.append(f"{pluralize(binding.ranks_per_socket, 'rank')} per socket")
-    return ", ".join([*words, *plan.launching.options])
+    return ", ".join([*words, *plan.spec.launch.options])
 
 
 def _group_row(group: GroupPlan) -> list[str]:

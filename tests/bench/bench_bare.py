@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from devtools.docs_gen.generated import table
 from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
@@ -166,27 +167,24 @@ def measure(
         print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
 
 
-def table(measured: Mapping[str, Measured]) -> str:
+def speeds_table(measured: Mapping[str, Measured]) -> str:
     """Speeds and their ratio as a table of Markdown."""
-    lines = [
-        "| Network | In pods | Host, images/s | Pods, images/s | Pods / host | Goal: at least "
-        f"{GOAL:.1%} |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = ("Network", "In pods", "Host, images/s", "Pods, images/s", "Pods / host")
+    rows = []
     for layout, figures in measured.items():
         for network, title in TITLES.items():
             speeds = (f"{figures.speed(network, party):.2f}" for party in (HOST, PODS))
             ratios = figures.ratios(network)
             shown = (as_share(ratios), verdict(ratios, GOAL))
-            lines.append(f"| {' | '.join((title, LAYOUTS[layout].title, *speeds, *shown))} |")
-    return "\n".join(lines)
+            rows.append((title, LAYOUTS[layout].title, *speeds, *shown))
+    return table((*head, f"Goal: at least {GOAL:.1%}"), rows)
 
 
 def report(measured: Mapping[str, Measured], turns: int) -> None:
     """Print the table, and write it to the page, and to a file for programs."""
     where = origin(turns)
     write_result("bench-bare", {**where, **{name: asdict(m) for name, m in measured.items()}})
-    text = f"{as_line(where)}\n\n{table(measured)}"
+    text = f"{as_line(where)}\n\n{speeds_table(measured)}"
     print(text)
     write_part("performance.md", "bench-bare", text)
 

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from devtools.docs_gen.generated import table
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
@@ -60,21 +61,22 @@ def gap(speeds: Speeds, source: str) -> str:
     return "" if source == BASE else as_share([1 - share for share in kept(speeds, source)])
 
 
-def table(measured: Mapping[int, Speeds]) -> str:
+def speeds_table(measured: Mapping[int, Speeds]) -> str:
     """Speeds and gaps as a table of Markdown."""
-    columns = " | ".join(f"{ranks} rank{'s' * (ranks > 1)}, images/s | gap" for ranks in measured)
-    lines = [f"| Source | {columns} |", "|---" * (1 + 2 * len(measured)) + "|"]
+    head, rows = ["Source"], []
+    for ranks in measured:
+        head += [f"{ranks} rank{'s' * (ranks > 1)}, images/s", "gap"]
     for source in measured[1]:
-        cells = []
+        cells = [source]
         for speeds in measured.values():
             cells += [f"{statistics.fmean(speeds[source]):.1f}", gap(speeds, source)]
-        lines.append(f"| {source} | {' | '.join(cells)} |")
+        rows.append(cells)
     reached = (
         f"{verdict(kept(speeds, OURS), GOAL)} with {ranks} rank{'s' * (ranks > 1)}"
         for ranks, speeds in measured.items()
     )
-    lines += ["", f"The goal for {OURS}, a gap of at most {1 - GOAL:.0%}: {', '.join(reached)}."]
-    return "\n".join(lines)
+    goal = f"The goal for {OURS}, a gap of at most {1 - GOAL:.0%}: {', '.join(reached)}."
+    return f"{table(head, rows)}\n\n{goal}"
 
 
 def main() -> None:
@@ -90,7 +92,7 @@ def main() -> None:
         measured = {ranks: measure(inside, ranks, turns) for ranks in (1, 2)}
     where = origin(turns)
     write_result("bench-pipeline", {**where, "speeds": measured})
-    text = f"{as_line(where)} {STEPS} steps a turn.\n\n{table(measured)}"
+    text = f"{as_line(where)} {STEPS} steps a turn.\n\n{speeds_table(measured)}"
     print(text)
     write_part("pipeline.md", "bench-pipeline", text)
 

@@ -80,8 +80,7 @@ def release(manifests: Sequence[Manifest]) -> Iterator[Namespace]:
     """A namespace of the real API server with what the master reads there, but no pods."""
     name = f"bench-{secrets.token_hex(4)}"
     namespace = Namespace(name, cluster.up(), "")
-    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    namespace.kubectl("create", "--filename", "-", input=json.dumps(made))
+    namespace.kubectl("create", "namespace", name)
     try:
         for kind in ("ServiceAccount", "Role", "RoleBinding", "Service", "ConfigMap"):
             for manifest in of_kind(list(manifests), kind):

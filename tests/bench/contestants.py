@@ -155,8 +155,7 @@ def bench_namespace() -> Iterator[Namespace]:
     image = build("examples")
     load(image.reference)
     namespace = Namespace("hvd-bench", kubeconfig, image.reference)
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name}}
-    namespace.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+    namespace.kubectl("create", "namespace", namespace.name)
     try:
         yield namespace
     finally:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from devtools.docs_gen.generated import table
 from hvdchart.bench.scaling import mean_and_interval
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,11 +94,11 @@ def write_report(
 
 def as_markdown(title: str, rows: Rows) -> str:
     """A table with the median and the range of each row."""
-    lines = [f"| {title} | median | range |", "|---|---|---|"]
-    for name, row in rows.items():
-        low, high = min(row), max(row)
-        lines.append(f"| {name} | {statistics.median(row):.2f} | {low:.2f} to {high:.2f} |")
-    return "\n".join(lines)
+    cells = (
+        (name, f"{statistics.median(row):.2f}", f"{min(row):.2f} to {max(row):.2f}")
+        for name, row in rows.items()
+    )
+    return table((title, "median", "range"), cells)
 
 
 def stage_table(stages: Mapping[str, Rows]) -> str:
@@ -111,11 +112,8 @@ def stage_table(stages: Mapping[str, Rows]) -> str:
         for stage, median in times.items():
             first[stage] = min(median, first.get(stage, median))
     order = sorted(first, key=lambda stage: first[stage])
-    lines = [
-        f"| Seconds to each stage, median | {' | '.join(order)} |",
-        "|---" * len(order) + "|---|",
-    ]
-    for name, times in medians.items():
-        shown = (f"{times[stage]:.2f}" if stage in times else "" for stage in order)
-        lines.append(f"| {name} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+    cells = (
+        (name, *(f"{times[stage]:.2f}" if stage in times else "" for stage in order))
+        for name, times in medians.items()
+    )
+    return table(("Seconds to each stage, median", *order), cells)

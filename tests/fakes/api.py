@@ -197,7 +197,10 @@ class FakeApi(Api):
             self.put(resource, _merge(item, request.body))
             item = self._objects[resource][request.name]
         # Of the scale subresource, spec.replicas is what the object itself has, too.
-        return 200, {"spec": {"replicas": item["spec"]["replicas"]}} if request.part else item
+        if request.part:
+            replicas = {"replicas": item["spec"]["replicas"]}
+            return 200, {"metadata": item["metadata"], "spec": replicas}
+        return 200, item
 
     def _create(self, resource: str, body: Object) -> tuple[int, Object]:
         metadata = body.get("metadata", {})

@@ -30,7 +30,7 @@ def text(code: int, body: str) -> Failure:
 
 def accept(handler: Handler) -> None:
     """Answer a change as if it had been made."""
-    handler.send_json(200, {})
+    handler.send_json(200, {"metadata": {}})
 
 
 def cut_answer(handler: Handler) -> None:

@@ -26,6 +26,7 @@ from hvd_pods.rank import start
 HOST, PORT = (os.environ[f"HOROVOD_GLOO_RENDEZVOUS_{name}"] for name in ("ADDR", "PORT"))
 OWN = f"{os.environ['HOROVOD_HOSTNAME']}:{os.environ['HOROVOD_LOCAL_RANK']}"
 LEFT = Path(os.environ["LEFT"])
+SILENT: list[socket.socket] = []
 
 
 class Attack:
@@ -69,8 +70,17 @@ def answer_with_code(name: str) -> int:
 
 
 def begin(name: str) -> int:
+    start.INTRODUCE_WITHIN = 5.0
     start.introduce({**os.environ, "HVD_NOTICES": f"127.0.0.1,1,{name}"})
     return request(f"rank_and_size/{OWN}")
+
+
+def be_silent() -> int:
+    """Leave more connections open than the guard has room for."""
+    SILENT.extend(
+        socket.create_connection((HOST, int(PORT))) for _ in range(int(os.environ["SILENT"]))
+    )
+    return 200
 
 
 def register_well() -> int:
@@ -82,6 +92,7 @@ ATTEMPTS: dict[str, Callable[[], int]] = {
     "stranger asks": lambda: request(f"rank_and_size/{OWN}"),
     "stranger sends code": lambda: register(Attack("of-a-stranger")),
     "stranger guesses": lambda: begin("guess"),
+    "strangers are silent": be_silent,
     "rank asks": lambda: begin(os.environ["HVD_NOTICES"].rpartition(",")[2]),
     "rank sends code": lambda: register(Attack("of-a-rank")),
     "rank answers with code": lambda: answer_with_code("in-an-answer"),

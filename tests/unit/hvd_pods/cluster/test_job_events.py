@@ -46,6 +46,15 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventR
     assert event["count"] == 1
 
 
+def test_an_event_has_no_character_that_controls_a_terminal_or_cannot_be_encoded(
+    api_server: FakeApi, recorder: EventRecorder
+) -> None:
+    recorder.put("Failed", "ValueError: \x1b[31m\ud800", True)
+    recorder.close()
+    (event,) = api_server.items("core/events")
+    assert event["message"] == r"ValueError: \x1b[31m\ud800"
+
+
 def test_events_of_one_second_keep_their_order_by_name(
     api_server: FakeApi, recorder: EventRecorder
 ) -> None:

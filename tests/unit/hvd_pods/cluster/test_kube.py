@@ -115,12 +115,22 @@ def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_serve
     assert query == {"watch": "1", "timeoutSeconds": "300", "fieldSelector": "metadata.name=a"}
 
 
-@pytest.mark.parametrize("line", [b"[]\n", b'{"type": "ADDED", "object": []}\n'])
-def test_what_is_no_event_is_an_api_error(api: kube.Api, api_server: FakeApi, line: bytes) -> None:
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"[]\n", "the event"),
+        (b'{"type": "ADDED", "object": []}\n', "the event"),
+        (b"[" * 100_000 + b"\n", "RecursionError"),
+    ],
+    ids=["list", "list as object", "nested"],
+)
+def test_what_is_no_event_is_an_api_error(
+    api: kube.Api, api_server: FakeApi, line: bytes, problem: str
+) -> None:
     events = api.watch("core/pods", {})
     assert next(events)["object"] == POD
     api_server.watches("core/pods")[0].items.put(line)
-    with pytest.raises(kube.ApiError, match="this is not an event") as raised:
+    with pytest.raises(kube.ApiError, match=problem) as raised:
         next(events)
     assert raised.value.status == kube.NO_ANSWER
 

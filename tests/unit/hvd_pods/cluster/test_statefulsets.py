@@ -238,8 +238,8 @@ def test_workers_that_a_test_has_scaled_up_are_restored_when_others_cannot_be(
     put_number(api_server, cpu=1)
     api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.status(403, "no right"))
     master.do(m.ProvideWorkers())
-    assert str(master.told.wait_for(m.WorkersProvided).problem) == "403: no right"
+    assert str(master.told.wait_for(m.WorkersScaled).problem) == "403: no right"
     assert replicas(api_server) == (2, 0)
     master.do(m.ScaleDown())
-    master.told.wait_for(m.WorkersScaled)
+    master.told.wait_for(m.WorkersScaled, 2)
     assert replicas(api_server) == (1, 0)

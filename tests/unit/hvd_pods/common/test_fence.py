@@ -30,6 +30,7 @@ is_here = fence._is_here
 @pytest.fixture(autouse=True)
 def newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(fast_start, "EPOCH", str(tmp_path / "epoch"))
+    monkeypatch.setattr(fast_start, "WORKER", str(tmp_path / "worker"))
     mark = MARK["TEST_OF_FENCE"].encode()
     monkeypatch.setattr(
         fence, "_is_here", lambda folder: mark in fast_start.read(f"{folder}/environ")
@@ -107,6 +108,25 @@ def test_warm_ranks_are_ended_with_all_that_they_have_started(
         wait_until(lambda: not is_alive(guard), 20, "the guard is gone")
         assert process.poll() is None, "the warm process serves the next attempt"
         client.communicate(timeout=60)
+
+
+def test_program_that_a_hook_of_the_container_has_started_is_no_orphan_of_a_session() -> None:
+    """The first session comes after it; what is there later was left by sessions."""
+    fence.note_worker(os.getpid())
+    with subprocess.Popen(["sleep", "60"]) as of_a_hook:
+        fence.admit("5")
+        with subprocess.Popen(["sleep", "60"], env={}) as orphan:
+            fence.admit("6")
+            assert orphan.wait(TIMEOUT) == -signal.SIGKILL
+        assert of_a_hook.poll() is None
+        of_a_hook.kill()
+
+
+@pytest.mark.parametrize("content", ["", "0", "-1", "999999999", "x", "1" * 5000])
+def test_made_up_main_program_ends_nothing(newest: Path, content: str) -> None:
+    """The parent of a container's first process is 0: all processes would descend from it."""
+    newest.with_name("worker").write_text(content)
+    assert list(fence.older_processes(6)) == []
 
 
 def test_processes_that_do_not_end_keep_the_session_out(started: list[Session]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
-from hvd_pods.master.holding import END
+from hvd_pods.master.state import END
 from tests.unit.hvd_pods.master.world import DELETED, JOB, OTHER, SUSPENDED, World, one_group, pod
 
 RUNS: dict[str, Run] = {
@@ -132,6 +132,6 @@ def test_a_run_is_driven_once_and_always_ends(
         assert finished == 1
     is_withdrawn = world.state.job in (SUSPENDED, DELETED) and world.exit.problem
     if is_withdrawn and world.state.hold.is_held and not world.state.hold.lost_to:
-        scaled = (m.FitWorkers, m.ScaleUp, m.ScaleDown)
+        scaled = (m.Prepare, m.ScaleUp, m.ScaleDown)
         last = [effect for effect in world.effects if isinstance(effect, scaled)][-1]
         assert isinstance(last, m.ScaleDown), "workers are left of a run that was stopped"

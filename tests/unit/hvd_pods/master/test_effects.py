@@ -12,8 +12,7 @@ from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
 from hvd_pods.master import probing, progress
-from hvd_pods.master.carriers import Lanes
-from hvd_pods.master.effects import Effects
+from hvd_pods.master.effects import Effects, Lanes
 from hvd_pods.master.state import Facts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.fake_worker import Workers

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hvd_pods.common.notices import Notice
 from hvd_pods.master.failure import Cause, ErrorOutput
+from hvd_pods.master.stalls import StallReader
 from tests.unit.hvd_pods.runs import make_run
 
 # Two hosts of two slots, then one of four.
@@ -215,6 +219,28 @@ def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: s
     assert result.text == f'rank 1 on hvd-cpu-0: exit code 1, after "{expected}"'
 
 
+PIECES = st.sampled_from(
+    ["Traceback (most recent call last):", '  File "/a.py", line 9', "    x()", "KeyError: 'x'", "",
+     "TypeError: in user code:", '    File "<string>", line 1, in f  *', "\x1b[1m", "[1]<stderr>:",
+     "Process name: [[1,1],3]", "-" * 74, "  | A: b", "rank 1 with PID 1 on node a exited on"]
+)  # fmt: skip
+
+
+@pytest.mark.fuzz
+@given(st.lists(PIECES | st.text(alphabet=st.characters(codec="utf-8"), max_size=40)))
+def test_any_output_is_passed_on_and_has_a_cause_of_one_line_or_none(pieces: list[str]) -> None:
+    text = "\n".join(pieces)[:4000]
+    reader, writer = os.pipe()
+    target = os.open("/dev/null", os.O_WRONLY)
+    with os.fdopen(reader, "rb") as source:
+        output = ErrorOutput(source, target)
+        os.write(writer, text.encode())
+        os.close(writer)
+        found = output.find_cause(HOSTS, 1)
+        assert found is None or "\n" not in found.text
+    os.close(target)
+
+
 class Words(NamedTuple):
     """What a rank told of its exception, `ago` seconds before the test."""
 
@@ -329,3 +355,66 @@ def test_lines_may_come_in_parts() -> None:
     os.close(out)
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
+
+
+# As OpenSSH prints it, for each host.
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+Offending ECDSA key in /horovod/generated/known_hosts:1
+Host key for horovod-worker has changed and you have requested strict checking.\r
+Host key verification failed.\r
+"""
+UNKNOWN = (
+    "No ED25519 host key is known for horovod-worker and you have requested strict checking.\n"
+)
+DENIED = "horovod@10.0.0.7: Permission denied (publickey).\n"
+
+
+@pytest.mark.parametrize("output", [CHANGED, UNKNOWN, DENIED])
+def test_keys_that_were_changed_are_told_in_one_line_with_the_remedy(output: str) -> None:
+    result = cause(output + TYPE_ERROR, 255)
+    assert result
+    assert result.is_final
+    assert "\n" not in result.text
+    assert "ssh.generation" in result.text
+    own = cause("[1]<stderr>:git@github.com: Permission denied (publickey).\n" + TYPE_ERROR)
+    assert own
+    assert not own.is_final, "a script's own"
+
+
+def test_numbers_without_end_do_not_end_the_reader() -> None:
+    """The launcher would wait for ever until somebody reads what it writes."""
+    long = "9" * 5000
+    lines = [f"[{long}]<stderr>:x", f"Process {long} exit with status code {long}.", "x" * 20_000]
+    lines += [f"rank {long} with PID {long} on node n exited on signal {long} (Killed)."]
+    result = cause("\n".join([*lines, TYPE_ERROR]))
+    assert result
+    assert result.text.endswith("train.py:94")
+
+
+PARTS = [
+    *(TYPE_ERROR, PEER, SYNTAX, NOTES, OPEN_MPI_4, KILLED, "\n", "[", "[1]<stderr>:", "9" * 5000),
+    *(
+        "Process 1 exit with status code ",
+        "Traceback (most recent call last):\n",
+        "E: ",
+        "\x1b[31m",
+    ),
+    *("x are waiting for remainder of ranks for more than 60 seconds.\n", "3: [x]", "\udcff"),
+]
+OUTPUT = st.lists(st.sampled_from(PARTS) | st.text(), max_size=20).map("".join)
+
+
+@pytest.mark.fuzz
+@given(OUTPUT, st.integers(0, 255))
+def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, code: int) -> None:
+    reader, writer = os.pipe()
+    stalls = StallReader()
+    with Path(os.devnull).open("wb") as passed, os.fdopen(reader, "rb") as source:
+        errors = ErrorOutput(source, passed.fileno(), lambda line: stalls.read(line) and None)
+        with os.fdopen(writer, "wb") as launcher:
+            launcher.write(output.encode(errors="surrogatepass"))
+        found = errors.find_cause(HOSTS, code)
+    assert found is None or (found.text.isprintable() and len(found.text) < 1000)

@@ -108,6 +108,7 @@ def test_elastic_run_that_has_trained_goes_on_with_what_is_left(
     run = one_group(2, 3, mode="elastic", minRanks=2)
     world = World(run, record={"trained": "uid-1"})
     waiting(world)
+    assert world.of(m.Prepare)[0].is_resumed
     answer(world, *hosts)
     if after:
         while "resume" in world.state.timers:

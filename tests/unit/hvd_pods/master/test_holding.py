@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.master import messages as m
-from hvd_pods.master.holding import END, EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
-from hvd_pods.master.state import Phase
+from hvd_pods.master.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from hvd_pods.master.state import END, Phase
 from tests.unit.hvd_pods.master.world import LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
@@ -225,6 +225,7 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
         assert world.exit
         assert (world.exit.problem.exit_code if world.exit.problem else 0) == code
         assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
+        assert bool(world.of(m.ScaleDown)) is (code == 0), "as `cleanup` says"
 
 
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
@@ -259,7 +260,8 @@ def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
     assert [write.data for write in world.of(m.WriteRecord)] == [{}]
     assert world.of(m.ReleaseRecord)[0].data == {}
     assert world.of(m.ProvideWorkers)
-    assert not [*world.of(m.ReportFailure), *world.of(m.FitWorkers)]
+    assert not world.of(m.ReportFailure)
+    assert not any(effect.fits for effect in world.of(m.Prepare))
     kinds = [type(effect) for effect in world.effects]
     assert kinds.index(m.ScaleDown) < kinds.index(m.ReleaseRecord), "the workers are as before"
     assert world.exit

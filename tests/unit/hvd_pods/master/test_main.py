@@ -19,10 +19,8 @@ from hvd_pods.common import reporting
 from hvd_pods.common.errors import RunError
 from hvd_pods.master import (
     effects,
-    gathering,
     holding,
     mesh,
-    preparation,
     probing,
     record_io,
     recording,
@@ -93,12 +91,6 @@ def put_record(pod: MasterPod, **data: str) -> None:
     pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
 
 
-def record_earlier(pod: MasterPod, **data: str) -> None:
-    earlier = {"run": "run-1", "settings": "settings-1", "job": "hvd-master-0", "uid": "uid-0"}
-    put_record(pod, **{**earlier, "time": "2026-01-01T10:00:00Z", **data})
-    pod.install('touch "$OUT/launched"')
-
-
 def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[str]) -> None:
     pod.install("exit 0")
     assert pod.run() == 0
@@ -154,25 +146,6 @@ def test_an_image_without_the_launcher_fails_at_once(
     pod.workers.stop(1)
     assert pod.run(mode="mpirun") == 78
     assert "no mpirun on PATH" in pod.termination_log.read_text()
-
-
-def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(pod: MasterPod) -> None:
-    """Retries are left, but each would wait as long for the same pod."""
-    pod.put_job(spec={"backoffLimit": 9})
-    pod.workers.stop(1)
-    pod.api.remove("core/pods", "hvd-worker-1")
-    message = 'pods "hvd-worker-1" is forbidden: exceeded quota: small, requested: pods=1'
-    about = {"kind": "StatefulSet", "name": "hvd-worker"}
-    event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "FailedCreate"}
-    pod.api.put("core/events", {**event, "message": message})
-    assert pod.run(hostsTimeoutSeconds=1) == 1
-    assert pod.recorded()[0] == "Failed"
-    assert pod.recorded()[1].splitlines() == [
-        "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=1:",
-        f"  hvd-worker-1: the pod does not exist: {message}",
-        "what to do: request less, or have the namespace's ResourceQuota raised",
-    ]
-    assert pod.termination_log.read_text() == f"{pod.recorded()[1]}\n"
 
 
 @pytest.mark.slow
@@ -353,23 +326,6 @@ def test_a_defect_of_the_master_is_left_to_another_master(
     assert pod.replicas() == 2
 
 
-def test_a_master_that_is_asked_to_end_in_a_pause_ends(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, on_failure: OnFailure
-) -> None:
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 60.0)
-
-    def ask_to_end(number: int) -> None:
-        if number == 2:
-            signal.raise_signal(signal.SIGTERM)
-
-    on_failure(ask_to_end)
-    pod.install(FAIL_UNTIL.format(9))
-    assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
-    assert len(made(pod)) == 2
-    assert pod.replicas() == 2, "another master follows"
-    assert "its pod was deleted or evicted" in pod.termination_log.read_text()
-
-
 DEADLINE = {
     "spec": {"activeDeadlineSeconds": 60},
     "status": {
@@ -415,21 +371,6 @@ def test_a_request_to_end_just_before_the_launcher_starts_ends_it(
     monkeypatch.setattr(subprocess, "Popen", start_after_the_signal)
     pod.install(f"exec sleep {TIMEOUT}")
     assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
-
-
-def test_a_run_that_finished_under_another_job_is_not_repeated(
-    pod: MasterPod, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record_earlier(pod, state="Finished", reason="", progress="step 9", hosts="hvd-worker-0")
-    assert pod.run() == 0
-    assert not (pod.generated.parent / "launched").exists()
-    (event,) = pod.api.items("core/events")
-    assert event["reason"] == "Finished"
-    assert event["message"].startswith("this run already finished at 2026-01-01T10:00:00Z")
-    assert read_log(capsys)[-1] == "workers scaled to 0"
-    assert pod.recorded() == ("Finished", "")
-    assert (record(pod)["progress"], record(pod)["hosts"]) == ("step 9", "hvd-worker-0")
-    assert pod.replicas() == 0
 
 
 def test_cleanup_is_what_an_upgrade_made_it_while_the_run_went_on(pod: MasterPod) -> None:
@@ -511,27 +452,6 @@ def test_without_a_service_account_the_run_has_its_retries_and_the_workers_stay(
     assert stay in capsys.readouterr().out
 
 
-def test_a_master_waits_for_the_one_that_drives_the_workers(
-    pod: MasterPod, background: Background, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put_record(pod, **OTHER)
-    pod.install('printf "$HVD_EPOCH" >"$OUT/epoch"')
-
-    def release() -> None:
-        pod.api.wait(lambda: pod.stages() == ["Waiting"])
-        assert not (pod.generated.parent / "epoch").exists()
-        put_record(pod, **{**OTHER, "holder": ""})
-
-    released = background(release)
-    assert pod.run() == 0
-    released.result(TIMEOUT)
-    assert read_log(capsys)[0].startswith("waiting until hvd-master-2-x of hvd-master-2")
-    assert pod.stages() == ["Waiting", "Started", "HostsReady", "Training", "Finished"]
-    epoch = (pod.generated.parent / "epoch").read_text()
-    assert int(epoch) > 1_000_000_000_000
-    assert (record(pod)["epoch"], record(pod)["holder"]) == (epoch, "")
-
-
 def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_record_alone(
     pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -552,27 +472,3 @@ def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_rec
     assert pod.recorded() == ("Running", "")
     assert pod.replicas() == 2
     assert record(pod)["holder"] == "hvd-master-2-x"
-
-
-FEWEST: dict[str, Any] = {"number": 2, "mode": "elastic", "minRanks": 2}
-
-
-def test_an_elastic_run_that_is_started_again_goes_on_with_the_ranks_that_are_left(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first master of a Job waits for all hosts; a host may be lost for good after that."""
-    monkeypatch.setattr(gathering, "RESUME_WITHIN", 0.05)
-    # The launcher here is no Horovod.
-    monkeypatch.setattr(preparation, "guard_horovodrun", lambda run: None)
-    pod.put_job(spec={"backoffLimit": 0})
-    listed = '"$OUT/generated/bin/hosts" >"$OUT/listed"'
-    pod.install(f'{listed}; printf "%s\\n" "$@" >"$OUT/arguments"; exit 1')
-    out = pod.generated.parent
-    assert pod.run(**FEWEST) == 1
-    assert record(pod)["trained"] == "uid-1"
-    assert (out / "arguments").read_text().split()[:2] == ["-np", "4"]
-    assert (out / "listed").read_text() == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
-    pod.workers.stop(1)
-    for _ in range(2):
-        assert pod.run(**FEWEST) == 1
-        assert (out / "arguments").read_text().split()[:2] == ["-np", "2"], "also a third one"

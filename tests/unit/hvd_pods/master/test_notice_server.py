@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hvd_pods.common import notices
 from hvd_pods.master import notice_server
@@ -163,6 +165,28 @@ def test_notice_with_a_wrong_value_is_refused(port: Port, change: dict[str, Any]
     assert port.taken() == []
     port.write(with_secret(port, **STOPPED))
     assert port.of(NoticeTaken)[-1].notice == STOPPED
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
+CONTENTS = st.fixed_dictionaries(
+    {"kind": st.sampled_from(sorted(notice_server.FIELDS)), "host": st.just("hvd-cpu-0") | VALUES},
+    optional=dict.fromkeys(["rank", "text", "status", "seconds", "period", "waits"], VALUES),
+)
+
+
+@pytest.mark.fuzz
+@settings(suppress_health_check=list(HealthCheck))
+@given(CONTENTS.map(lambda content: json.dumps(content)[1:].encode()) | st.binary())
+def test_any_line_of_a_sender_that_knows_the_secret_is_a_notice_with_its_fields_or_none(
+    port: Port, rest: bytes
+) -> None:
+    port.events.clear()
+    start = json.dumps({"secret": port.secret, "epoch": "7"})[:-1].encode()
+    with port.connect() as connection:
+        connection.sendall(start + b", " + rest.replace(b"\n", b"")[:3000] + b"\n")
+    for notice in port.taken():
+        assert notice.keys() == {"kind", "host", "rank", *notice_server.FIELDS[notice["kind"]]}
+        assert all(str(value).isprintable() and len(str(value)) < 7000 for value in notice.values())
 
 
 def test_text_is_shown_without_control_characters_and_cut(port: Port) -> None:

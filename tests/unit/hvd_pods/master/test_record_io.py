@@ -105,6 +105,13 @@ def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
     assert record.data["epoch"] == "8"
 
 
+def test_record_has_no_character_that_controls_a_terminal_or_cannot_be_encoded(
+    record: Record,
+) -> None:
+    record.held().write(WriteRecord("end", {"reason": "E: \x1b[31m\ud800"}, 7, holds=True))
+    assert record.data["reason"] == r"E: \x1b[31m\ud800"
+
+
 def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) -> None:
     record.put(**OTHER)
     written = record.client().write(WriteRecord("end", {"state": "Failed"}, 7, holds=False))

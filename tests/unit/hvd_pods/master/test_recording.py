@@ -35,9 +35,8 @@ EVENTS: list[Event] = [
     m.AttemptBegins(),
     m.AttemptEnds(None),
     m.AttemptEnds(PROBLEM),
-    m.RepeatEnd({"state": "Finished"}),
     m.EndReached(errors.SupersededError("another master")),
-    m.WorkersProvided(errors.ConfigurationError("no right")),
+    m.WorkersScaled(errors.ConfigurationError("no right")),
     m.Prepared(1, errors.LaunchError("failed", 7, "TypeError: no")),
     m.HostAnswers(1, "w-0", Pod("10.0.0.1", "u", "n")),
     m.HostProblem(1, "w-0", "timed out", 3.5, is_alone=True),
@@ -54,7 +53,6 @@ EVENTS: list[Event] = [
     m.StacksShown(1),
     m.ProgressReported(1, {"step": 3, "loss": "nan"}),
     m.ProgressStopped(1),
-    m.WorkersScaled(),
     m.ResultsStored("exit code 1"),
     m.RecordReleased(),
     m.Defect("Traceback"),
@@ -85,7 +83,7 @@ def record(path: Path, events: list[Event], **facts: Any) -> list[tuple[Moment, 
 
 def comparable(event: Event) -> dict[str, Any]:
     """The fields of an event, with errors as what the master makes of them."""
-    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}  # type: ignore[arg-type]
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
     return {
         name: (type(value), str(value), vars(value), value.exit_code)
         if isinstance(value, errors.RunError)

@@ -33,11 +33,13 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
 @pytest.mark.parametrize(
     ("script", "answer"),
     [
-        ("echo out; echo error >&2; exit 3", (3, "error\nout")),
+        ("echo out; echo error >&2; exit 3", (3, "out\nerror")),
         ("exit 4", (4, "exit code 4")),
         ('printf "%s, " "$1" "$2"; cat', (0, "hvd-cpu-0.hvd, python3 -I -S DIR/a.py 'b c', text")),
         # Slower than the looks whether it is still wanted.
         ("sleep 0.1; cat", (0, "text")),
+        # Training code can put any program in the place of the worker's Python.
+        ("exec yes", (1, "it prints too much")),
     ],
 )
 def test_program_of_a_host_gets_its_input_and_answers(

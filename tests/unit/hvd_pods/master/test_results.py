@@ -125,18 +125,6 @@ def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
 
 
 @pytest.mark.slow
-def test_a_container_that_does_not_run_is_told(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "READY_WITHIN", 0.0)
-    monkeypatch.setattr(results, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(results, "LOOK_EVERY", 0.01)
-    pod.install("exit 0")
-    assert pod.run(**WANTED) == 0
-    assert "the container results is not running" in recorded(pod)
-
-
-@pytest.mark.slow
 def test_a_container_that_was_killed_while_it_stored_is_asked_again(
     pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

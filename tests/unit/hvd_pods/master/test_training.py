@@ -56,6 +56,16 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
     assert end_with(training(), 0) == ""
 
 
+def test_cause_that_only_a_person_can_mend_is_followed_by_no_attempt() -> None:
+    world = training()
+    end_with(world, 255, CAUSE._replace(is_final=True))
+    world.settle()
+    assert world.exit
+    assert world.exit.problem
+    assert world.exit.problem.exit_code == 78
+    assert len(world.of(m.Launch)) == 1
+
+
 def test_lost_host_ends_the_launch_and_explains_its_end() -> None:
     world = training()
     lose(world)
@@ -386,7 +396,7 @@ def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(143)
     world.settle(until=m.Exit, most=1) if not world.answers else None
-    while len(world.of(m.FitWorkers)) < 2:
+    while len(world.of(m.Prepare)) < 2:
         world.answer()
     world.job = job
     world.answers.clear()
@@ -397,6 +407,22 @@ def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup
     assert world.exit
     assert world.exit.problem
     assert ("suspended" if job is SUSPENDED else "deleted") in str(world.exit.problem)
+
+
+def test_master_that_is_asked_to_end_in_a_pause_ends() -> None:
+    world = training()
+    while world.state.phase != Phase.PAUSING:
+        if world.is_running:
+            world.end_launcher(1)
+        world.answer()
+    launches = len(world.of(m.Launch))
+    world.tell(m.Terminated())
+    world.settle()
+    assert world.exit
+    assert world.exit.problem
+    assert "its pod was deleted or evicted" in str(world.exit.problem)
+    assert len(world.of(m.Launch)) == launches
+    assert not world.of(m.ScaleDown), "another master follows"
 
 
 def test_workers_stay_when_an_upgrade_has_removed_the_job() -> None:

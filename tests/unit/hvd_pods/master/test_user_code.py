@@ -145,6 +145,17 @@ def test_host_without_ssh_is_named_and_the_others_have_the_code(mounted: Path, s
     assert not code.is_on(hosts[1], Pod("10.0.0.2"))
 
 
+def test_workers_with_other_keys_are_told_once_with_the_remedy(mounted: Path, ssh: Path) -> None:
+    """After their Secret was changed; another attempt would find the same keys."""
+    answer(ssh, 'echo "Host key for horovod-worker has changed and ..." >&2; exit 255')
+    code = user_code.UserCode("v1")
+    with pytest.raises(ConfigurationError) as error:
+        code.deliver({host: Pod("10.0.0.1") for host in make_run().hosts[:2]})
+    assert "hvd-cpu-0 and 1 more: " in str(error.value)
+    assert "ssh.generation" in str(error.value)
+    assert "has changed and" not in str(error.value)
+
+
 def test_pods_that_only_dns_knows_are_given_the_code_at_each_attempt(
     mounted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

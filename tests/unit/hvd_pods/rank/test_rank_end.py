@@ -40,7 +40,7 @@ def test_rank_that_was_asked_waits_after_a_failure_for_as_long_as_its_pod_has(
     ranks.register(3, os.getpid())
     monkeypatch.setattr(os, "kill", lambda *_: None)
     assert all(ranks.ask_to_end(script) for script in ranks.running())
-    rank_end.report_end(3, status)
+    assert rank_end.report(3, status, is_elastic=False) == status
     kind = {"kind": "ended", "status": None, "waits": waits}
     assert told == [{**kind, "within": 77.0, "is marked": True}]
     assert not ranks.is_any_waiting()

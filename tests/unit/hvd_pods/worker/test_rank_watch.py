@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -103,6 +101,29 @@ def test_ended_script_is_no_rank_of_the_worker(
     wait_until(lambda: not list(ranks.running()), 20, "it has ended")
 
 
+def test_entries_that_a_script_has_made_up_are_left_out(
+    script: subprocess.Popen[bytes], folder: Path
+) -> None:
+    """They ended the worker's main program, or kept it waiting."""
+    (entry,) = ranks.running()
+    nested, long = "[" * 4000, json.dumps([*entry[:3], "x" * 5000, "7"])
+    made_up = ["", "3", "[1]", "{}", nested, long, json.dumps([*entry, 1])]
+    made_up += [json.dumps([4, *entry[1:2], 5, "", ""]), json.dumps([4, "self", *entry[2:]])]
+    for number, content in enumerate([*made_up, json.dumps([4, -1, *entry[2:]])]):
+        (folder / str(100 + number)).write_text(content)
+    for name in ("²", "9" * 30):
+        (folder / name).write_text(json.dumps(entry))
+    os.mkfifo(folder / "4")
+    (folder / "5").mkdir()
+    (folder / "6").symlink_to("3")
+    assert list(ranks.running()) == [entry]
+    os.mkfifo(folder / ".3")
+    (folder / "3.stack").symlink_to("other")
+    ranks.register(3, script.pid)
+    assert ranks.open_stack_file(3) == 2
+    assert not (folder / "other").exists()
+
+
 def test_rank_runs_without_its_entry(
     tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,27 +134,6 @@ def test_rank_runs_without_its_entry(
     tmp_path.rmdir()
     ranks.register(3, os.getpid())
     assert capsys.readouterr().out == "", "this is no worker"
-
-
-def test_other_senders_are_not_heard(master: Master) -> None:
-    """The port is open to all pods of the release, and an earlier attempt may still speak."""
-    address = os.environ["HVD_NOTICES"]
-    host, port, secret = address.split(",")
-    real: dict[str, Any] = {"kind": notices.ASKED, "host": HOST, "rank": 3}
-    lines = (
-        b"", b"\xff\n", b"[]\n", b"{}\n", b'{"secret": 1, "epoch": "7"}\n',
-        b'{"secret": "guessed", "epoch": "7", "kind": "asked"}\n',
-        json.dumps({"secret": secret, "epoch": "6", **real}).encode() + b"\n",
-        json.dumps({"secret": secret, **real}).encode() + b"\n",
-        json.dumps({"secret": secret, "epoch": "7", **real, "host": "other"}).encode() + b"\n",
-    )  # fmt: skip
-    for line in lines:
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(line)
-            connection.shutdown(socket.SHUT_WR)
-            assert connection.recv(1) == b""
-    notices.send(address, "7", **real)
-    assert master.all(1) == [real]
 
 
 def test_ranks_without_a_stack_are_described(

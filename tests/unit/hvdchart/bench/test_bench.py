@@ -18,6 +18,8 @@ from hvdchart.bench.scaling import (
     bench_plan,
     check_side_by_side,
     mean_and_interval,
+    parse_machine,
+    parse_measurement,
     rows,
 )
 from hvdchart.errors import FileError, RunFailedError
@@ -237,3 +239,13 @@ def test_a_failed_measurement_uninstalls_and_says_why(
     assert (done.code, done.output) == (8, "")
     assert "cannot measure 2 workers: out of luck" in done.errors
     assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "[" * 100_000, '{"turn": 1}', '{"turn": "x", "workers": 1, "ranks": 1}']
+)
+def test_odd_lines_of_the_script_are_no_figures(text: str) -> None:
+    """The measured script shares its output with the driver."""
+    with pytest.raises(RunFailedError, match="a measurement cannot be read: BENCH"):
+        parse_measurement(f"BENCH {text}", [])
+    assert parse_machine(f"MACHINE {text}}}") is None

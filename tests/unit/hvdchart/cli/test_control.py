@@ -16,6 +16,7 @@ from tests.unit.hvdchart.runs import (
     FAILED,
     FAILED_MASTER,
     MASTER,
+    STATEFUL_SET,
     installed_values,
     job,
     meanwhile,
@@ -83,6 +84,28 @@ def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
     assert json.loads(call.input) == {**(values or {}), **changed}
     assert {"--reset-values", "--namespace", "team"} <= set(call.arguments)
     assert call.arguments[-2:] == ["--kube-context", "main"]
+
+
+def test_stop_of_a_run_that_has_ended_removes_what_it_has_left(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    """An upgrade would say that it is suspended, which it is not."""
+    play(running, FAILED, FAILED_MASTER)
+    status = hvdchart("status", "hvd").output
+    assert (
+        "its workers stay, as cleanup says; to remove them: hvdchart stop hvd -n team\n" in status
+    )
+    done = hvdchart("stop", "hvd")
+    assert (done.code, installed_values(helm)) == (0, None)
+    assert done.output.startswith("run hvd has failed already: its workers are removed; start it ")
+    (patch,) = [request for request in running.requests if request.method == "PATCH"]
+    assert (patch.path.rpartition("/")[0][-10:], patch.body) == (
+        "hvd-worker",
+        {"spec": {"replicas": 0}},
+    )
+    running.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 0}})
+    assert "nothing was left to stop" in hvdchart("stop", "hvd").output
+    assert "its workers stay" not in hvdchart("status", "hvd").output
 
 
 def test_scale_of_one_of_several_groups_needs_its_name(

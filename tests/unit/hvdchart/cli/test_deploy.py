@@ -142,6 +142,18 @@ def test_values_files_are_merged_in_order_and_code_last(
     assert len(upgrades(helm)) == 1
 
 
+def test_a_project_is_its_spec_and_its_code(
+    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
+    (spec.parent / "train.py").write_text("pass")
+    for words in ([spec.parent], ["--code", spec.parent], ["--code", spec.parent / "train.py"]):
+        assert hvdchart("deploy", *words, "--detach").code == 0, words
+        code = installed_values(helm)["code"]
+        assert set(code) == ({"files"} if words[-1] != spec.parent else {"archive"})
+    assert "code:" not in hvdchart("render", spec.parent).output
+    assert "no spec: name a file, or a folder with one" in hvdchart("deploy").errors
+
+
 SECRET = "---\n# Source: s\napiVersion: v1\nkind: Secret\ndata: {key: private}\n"
 BEFORE = f"{SECRET}---\n# Source: j\nkind: Job\nspec: {{a: 1}}\n"
 
@@ -156,9 +168,17 @@ def test_previews_print_what_the_server_has_checked_without_secrets(
     assert [
         line for line in hvdchart("deploy", spec, "--diff").output.splitlines() if line[:1] in "+-"
     ] == ["--- installed", "+++ deploy", "-spec: {a: 1}", "+spec: {a: 2}"]
+    # An archive is told by a digest.
+    before, after = (f"---\nbinaryData:\n  a.tgz: {'QUJD' * 100}{end}\n" for end in ("", "QUJD"))
+    helm.answer("get", before)
+    helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
+    shown = hvdchart("deploy", spec, "--diff").output
+    assert "QUJD" not in shown
+    assert "+  a.tgz: (404 characters of base64, sha256 " in shown
+    helm.answer("upgrade", json.dumps({"version": 3, "manifest": BEFORE.replace("1}", "2}")}))
     helm.answer("get", errors="Error: release: not found", code=1)
     assert "+kind: Job" in hvdchart("deploy", spec, "--diff").output
-    assert ["--dry-run=server" in call.arguments for call in upgrades(helm)] == [True] * 3
+    assert ["--dry-run=server" in call.arguments for call in upgrades(helm)] == [True] * 4
 
 
 def test_undeploy_uninstalls_the_release_and_keeps_claims_where_asked_to(

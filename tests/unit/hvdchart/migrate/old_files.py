@@ -62,7 +62,7 @@ def load_tree(name: str) -> Any:
 @functools.cache
 def tree_of(name: str) -> Node:
     """The parsed tree of one of the YAML files; of the job in a file with several documents."""
-    return read_input(PATHS[name].read_bytes(), name).root
+    return read_input(PATHS[name].read_bytes(), name)[0]
 
 
 @functools.cache

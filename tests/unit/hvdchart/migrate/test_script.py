@@ -82,6 +82,7 @@ def test_options_that_the_chart_sets_are_dropped(
         ("#SBATCH -N 4 -n 8\nmpirun t", 4, 2),
         ("#SBATCH -N 4\nmpirun -np 8 t", 4, 2),
         ("#SBATCH -N 4\nmpirun -np 4 -H a:2,b:2 t", 2, 2),
+        ("#SBATCH --nodes 2 --ntasks=8\nmpirun -np $SLURM_NTASKS t", 2, 4),
     ],
 )
 def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: int) -> None:
@@ -111,6 +112,7 @@ def test_arithmetic_of_known_whole_numbers_is_calculated(
     [
         ("mpirun -np 12 -H a:8,b:8 t", "12 ranks fill 2 hosts of 8 slots unevenly"),
         ("mpirun -np 12 -H a:8,b:4 t", "the hosts have 4 and 8 slots"),
+        ("#SBATCH -N 3 -n 8\nmpirun t", "8 ranks on the 3 nodes of #SBATCH; expected as many"),
         ("mpirun -np 4 -npernode 0 t", "0 ranks; expected at least one"),
         ("mpirun -np 6 -npernode 4 t", "6 ranks do not fill hosts of 4; expected a multiple"),
         ("mpirun t", "the line does not say how many ranks it starts; expected -np N, or hosts"),
@@ -225,6 +227,7 @@ def test_variables_that_a_launcher_gives_to_its_ranks(
     ("line", "check"),
     [
         ("/opt/x/bin/mpirun -np 2 t", "the launcher was /opt/x/bin/mpirun: "),
+        ("./mpirun -np 2 t", "the launcher was ./mpirun: "),
         ("mpirun -np 2 --rankfile r t", "--rankfile r names hosts and cores of the old cluster"),
         ("horovodrun -np 2 --config-file c t", "--config-file c names a file, which the image"),
         ("mpirun -np 2 -x A t", "the launcher gives A to all ranks, and the file has no value"),

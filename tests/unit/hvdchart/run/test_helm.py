@@ -49,13 +49,6 @@ def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgra
     assert json.loads(call.input) == checked_values(plan())
 
 
-def test_arguments_reach_helm_without_a_shell(helm: StubProgram, tmp_path: Path) -> None:
-    deploy(plan(), Helm(context="$(touch harmed) 'a' \"b\"; touch harmed"))
-    assert helm.calls[-1].arguments[-1] == "$(touch harmed) 'a' \"b\"; touch harmed"
-    assert not Path("harmed").exists()
-
-
-@pytest.mark.slow
 def test_helm_that_is_interrupted_comes_to_its_end(tmp_path: Path) -> None:
     """Half of an upgrade leaves objects that no revision of the release has."""
     helm, started, ended = (tmp_path / name for name in ("helm", "started", "ended"))

@@ -117,7 +117,12 @@ def test_waits_are_those_for_the_last_rank(text: str) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["", "no timeline", '{"a": 1}', "step,loss\n1,2\n"])
+ODD = '[{"pid": [], "ph": "B", "name": "NEGOTIATE_A"}]'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no timeline", '{"a": 1}', "step,loss\n1,2\n", "[" * 100_000, ODD]
+)
 def test_another_file_is_refused(text: str) -> None:
     with pytest.raises(FileError, match="is not one of Horovod"):
         read_waits(text)

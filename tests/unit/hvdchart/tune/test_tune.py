@@ -12,7 +12,13 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.yaml_tree import parse
-from hvdchart.tune.grid import Measurement, choose_best, list_settings, tuning_text
+from hvdchart.tune.grid import (
+    Measurement,
+    benchmark_command,
+    choose_best,
+    list_settings,
+    tuning_text,
+)
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
@@ -39,6 +45,13 @@ def test_settings_begin_with_the_plans_own() -> None:
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
     settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 8}"), {})
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"4", "6", "8"}
+
+
+def test_benchmark_has_the_options_that_it_is_given() -> None:
+    _, _, script, *words = benchmark_command("vgg16", 8, 5)
+    assert words[:6] == ["--model", "vgg16", "--batch-size", "8", "--steps", "5"]
+    for option in words[::2]:
+        assert f'"{option}"' in script
 
 
 def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measurement]:

@@ -258,5 +258,7 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
         for item in ipv4_last
         for endpoint in item.get("endpoints") or []
         if endpoint.get("targetRef", {}).get("kind") == "Pod"
+        and "name" in endpoint["targetRef"]
+        and endpoint["addresses"]
         and not (endpoint.get("conditions") or {}).get("terminating")
     }

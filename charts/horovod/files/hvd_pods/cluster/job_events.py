@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 
 from hvd_pods.cluster.kube import Api, ApiError, Object
 from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 
 # The API server takes no longer message.
@@ -54,7 +55,7 @@ class EventRecorder:
                 "uid": os.environ["HVD_JOB_UID"],
             },
             "reason": reason,
-            "message": message[:LONGEST_MESSAGE],
+            "message": printable(message)[:LONGEST_MESSAGE],
             "type": "Warning" if is_warning else "Normal",
             "source": {"component": "horovod-master"},
             "reportingComponent": "horovod-master",

@@ -49,7 +49,11 @@ def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> P
     folder = GENERATED / "keys"
     folder.mkdir(exist_ok=True)
     for name in NAMES:
-        ssh.write_private_file(folder / name, base64.b64decode(keys[name]))
+        try:
+            key = base64.b64decode(keys[name])
+        except ValueError as problem:
+            raise ConfigurationError(f"Secret {secret} has no key {name}: {problem}") from problem
+        ssh.write_private_file(folder / name, key)
     return folder
 
 

@@ -13,13 +13,14 @@ import random
 import socket
 import ssl
 import time
-from contextlib import contextmanager
-from datetime import datetime, timezone
+from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator
 from urllib.parse import urlencode
 
+from hvd_pods.cluster.shapes import ITEM, LIST, OBJECT, fit
+from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -41,6 +42,8 @@ STOP_RETRY_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 # After a call was given up, calls are not repeated for this many seconds.
 GIVEN_UP_FOR = 60.0
+# Characters of an error: a proxy before the API server may answer with a page.
+LONGEST_MESSAGE = 1500
 # Items that a list returns at once.
 PAGE = 500
 # The `status` of an ApiError that has no HTTP status.
@@ -120,9 +123,11 @@ class Api:
         items: list[Object] = []
         query = {**query, "limit": str(PAGE)}
         while True:
-            page = self._call("GET", path, query, retry_seconds=retry_seconds, timeout=timeout)
-            items += page.get("items") or []
-            metadata = page.get("metadata") or {}
+            page = self._call(
+                "GET", path, query, retry_seconds=retry_seconds, timeout=timeout, shape=LIST
+            )
+            items += page.get("items", [])
+            metadata = page["metadata"]
             if "resourceVersion" not in metadata:
                 raise ApiError(NO_ANSWER, f"the response to GET {path} is not a list")
             following = metadata.get("continue")
@@ -170,11 +175,9 @@ class Api:
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
         with self._send("GET", path, query, timeout=timeout, opened=opened) as response:
             for line in response:
-                event = json.loads(line)
-                if not _has(event, "type", "object"):
-                    raise ValueError(f"this is not an event: {line[:80]!r}")
-                if event["type"] != "ERROR" and not _has(event["object"], "metadata"):
-                    raise ValueError(f"this is not an event of an object: {line[:80]!r}")
+                event = fit(json.loads(line), {"type!": str, "object!": {}}, "the event")
+                if event["type"] != "ERROR":
+                    event["object"] = fit(event["object"], ITEM, "the event's object")
                 yield event
 
     def _call(
@@ -186,6 +189,7 @@ class Api:
         content_type: str = "application/json",
         retry_seconds: float | None = None,
         timeout: float | None = None,
+        shape: Object = OBJECT,
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
@@ -200,9 +204,7 @@ class Api:
         for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
             try:
                 with self._send(method, path, query, body, content_type, timeout) as response:
-                    answer = json.loads(response.read())
-                    if not isinstance(answer, dict) or (method == "GET" and not answer):
-                        raise ValueError("this is not an object")
+                    answer: Object = fit(json.loads(response.read()), shape, "the answer")
                     self.is_away = False
                     return answer
             except ApiError as problem:
@@ -273,7 +275,7 @@ class Api:
                 raise ApiError(response.status, _status_message(text), seconds)
             yield response
         # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
-        except (OSError, HTTPException, ValueError) as problem:
+        except (OSError, HTTPException, ValueError, RecursionError) as problem:
             what = f"{type(problem).__name__}: {problem}"
             message = f"no complete response from the API server to {method} {path} ({what})"
             raise ApiError(NO_ANSWER, message) from problem
@@ -287,19 +289,8 @@ class Api:
         return f"{url}?{urlencode(query)}" if query else url
 
 
-def _has(value: Any, *keys: str) -> bool:
-    return isinstance(value, dict) and all(key in value for key in keys)
-
-
 def _status_message(text: str) -> str:
-    """The message of a Status object, or the text itself when it is not a Status."""
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text
-
-
-def parse_time(text: str) -> float:
-    """Return a time of the API server's, in seconds since the epoch."""
-    parsed = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
-    return parsed.timestamp()
+    """The message of a Status object, or the text itself when it is not a Status: one line."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        text = str(json.loads(text)["message"])
+    return one_line(text, LONGEST_MESSAGE)

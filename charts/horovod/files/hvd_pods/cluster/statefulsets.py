@@ -67,7 +67,7 @@ def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None
     Those of a failed run are used as they are. Raises ApiError, when some may be scaled up already.
     """
     for name, number in needed.items():
-        current = api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
+        current = api.get(f"apps/statefulsets/{name}/scale").get("spec", {}).get("replicas", 0)
         if current < number:
             before[name] = current
             scale(api, {name: number})
@@ -81,7 +81,7 @@ def set_number(
     Raises ApiError.
     """
     found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
-    current = found["spec"].get("replicas", 0)
+    current = found.get("spec", {}).get("replicas", 0)
     if current != number and current < below:
         scale(api, {name: number}, retry_seconds)
         log(f"{name} had {current} workers: scaled to {number}")

@@ -29,6 +29,8 @@ PACKAGES = f"{CODE}/.packages"
 ENVIRONMENT = f"{GENERATED}/environment"
 # The newest epoch that this worker has served.
 EPOCH = f"{GENERATED}/epoch"
+# The worker's main program and its own children, by their numbers (common/fence.py).
+WORKER = f"{GENERATED}/worker-processes"
 
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1

@@ -60,6 +60,10 @@ def admit(requested: str | None) -> str:
             file.truncate(0)
             file.write(str(epoch))
             file.flush()
+            main, _ = _read_worker()
+            if newest == 0 and main is not None:
+                # A hook of the container may have started more than the main program has.
+                note_worker(main)
             end_older(epoch)
     return str(epoch)
 
@@ -94,8 +98,14 @@ def end_older(epoch: int) -> None:
 def older_processes(epoch: int) -> Iterator[int]:
     """Yield the processes that sessions of older epochs have started, and their descendants."""
     parents, older = {}, set()
+    main, started = _read_worker()
     for pid, state, parent, _ in fast_start.processes():
         folder = f"/proc/{pid}"
+        if main is not None and parent == main and pid not in started:
+            # Left by a session, perhaps without its environment, and inherited by the main program.
+            parents[pid] = parent
+            older.update([pid] if state != "Z" else [])
+            continue
         try:
             is_older = _is_guard(folder) or _is_other(fast_start.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
@@ -108,6 +118,34 @@ def older_processes(epoch: int) -> Iterator[int]:
                 older.add(pid)
     # A process may have overwritten its environment, as setproctitle does: its ancestors count.
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
+
+
+def note_worker(main: int) -> None:
+    """Write down the worker's main program and its children, which no session has left."""
+    own = [pid for pid, _, parent, _ in fast_start.processes() if parent == main]
+    try:
+        with open(fast_start.WORKER, "w", encoding="ascii") as file:
+            file.write(" ".join(map(str, [main, *own])))
+    except OSError:
+        # The memory volume is full: what sessions have left is known by its environment alone.
+        return
+
+
+def _read_worker() -> tuple[int | None, list[int]]:
+    """What `note_worker` has written, and this process' own ancestors, which are never ended.
+
+    None in place of the main program where this process does not descend from it: training code
+    can write to the file, too, and the kernel calls the parent of a container's first process 0.
+    """
+    try:
+        main, *started = map(int, fast_start.read(fast_start.WORKER).split())
+        ancestors, pid = [], os.getpid()
+        while pid > 0:
+            ancestors.append(pid)
+            pid = int(fast_start.read_stat(pid)[1])
+    except (OSError, ValueError):
+        return None, []
+    return (main if main in ancestors else None), [*started, *ancestors]
 
 
 def _is_other(environment: bytes, epoch: int) -> bool:

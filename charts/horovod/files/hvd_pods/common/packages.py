@@ -102,7 +102,10 @@ def install(code: Path) -> str:
             environment = FOLDER / identify(code)
             done = "nothing: the packages are there from an earlier run"
             if not (environment / COMPLETE).exists():
-                remove_environments()
+                # What earlier runs or an interrupted pip have left.
+                for entry in FOLDER.iterdir():
+                    if entry.is_dir() and not entry.is_symlink():
+                        shutil.rmtree(entry)
                 done = fill(environment, code)
                 (environment / COMPLETE).touch()
             beside = FOLDER / f"{CURRENT}.new"
@@ -112,13 +115,6 @@ def install(code: Path) -> str:
     except OSError as problem:
         raise ConfigurationError(f"{problem}: {INSTEAD}") from problem
     return done
-
-
-def remove_environments() -> None:
-    """Remove what earlier runs or an interrupted pip have left."""
-    for entry in FOLDER.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
 
 
 def fill(environment: Path, code: Path) -> str:

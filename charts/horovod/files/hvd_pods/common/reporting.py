@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TextIO
 
 from hvd_pods.common.errors import LOST_MASTER, InterruptedRunError, RunError
 from hvd_pods.common.hostile import printable
@@ -17,13 +18,21 @@ _START = time.monotonic()
 
 def log(message: str) -> None:
     """Print one line; the prefix distinguishes it from the ranks' output."""
-    print(printable(f"[hvd +{time.monotonic() - _START:.1f}s] {message}"), flush=True)
+    _print(f"[hvd +{time.monotonic() - _START:.1f}s] {message}", sys.stdout)
+
+
+def _print(text: str, file: TextIO) -> None:
+    """Print any text. The image may have set a locale whose encoding does not have all of it."""
+    encoding = file.encoding or "utf-8"
+    print(
+        printable(text).encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True
+    )
 
 
 def report_failure(error: RunError) -> int:
     """Write an error to the log and the pod's termination message, and return its exit code."""
     text = printable(str(error))
-    print(f"[hvd] error: {text}", file=sys.stderr, flush=True)
+    _print(f"[hvd] error: {text}", sys.stderr)
     try:
         # Of a longer message, the kubelet would keep the end.
         TERMINATION_LOG.write_bytes(f"{text}\n".encode()[:LONGEST_TERMINATION_MESSAGE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,7 +20,17 @@ HOST_KEY_ALIAS = "horovod-worker"
 BANNER_MARK = "hvd-"
 # How the problem of a worker of another revision begins.
 STALE = "from before the last upgrade"
-
+# What ssh prints when a worker does not have the keys that this pod has, and what is told instead.
+OTHER_KEYS = re.compile(
+    rf"Host key for {HOST_KEY_ALIAS} has changed|host key is known for {HOST_KEY_ALIAS} "
+    r"|^[\w.-]{1,64}@[0-9a-f.:]{1,64}: Permission denied \(publickey",
+    re.M,
+)
+KEYS_DIFFER = (
+    "its SSH keys are not the master's, as when the Secret with the keys was changed during a run: "
+    "give all pods the same keys with helm upgrade --reuse-values --set ssh.generation=N, where N "
+    "is another number than before"
+)
 # The beginning of the wrapper. Arguments that are no options are the host and its command.
 WRAPPER = """\
 #!/bin/sh

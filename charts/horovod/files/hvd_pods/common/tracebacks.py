@@ -59,14 +59,14 @@ class TracebackReader:
         is_own = not FOREIGN.search(file)
         self._is_source, self._is_told = True, is_own or not self._is_own
         if self._is_told:
-            self._place = f", {os.path.basename(file)}:{number}"
+            self._place = f", {os.path.basename(file)[:LONGEST]}:{number[:9]}"
             self._source, self._is_own = "", is_own
 
     def _take_other(self, line: str) -> str | None:
         exception = EXCEPTION.match(line)
         if self._is_source and (self._wrapped or not exception):
             self._is_source = False
-            self._source = line if self._is_told else self._source
+            self._source = line[:LONGEST] if self._is_told else self._source
             return None
         if self._wrapped:
             # Of the same class, unless the message names another one.

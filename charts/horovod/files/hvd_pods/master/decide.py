@@ -10,17 +10,14 @@ from typing import Any, Callable, Mapping
 
 from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
-    ConfigurationError,
     InterruptedRunError,
     LostHostError,
     NotANumberError,
     RunError,
 )
-from hvd_pods.common.hostile import one_line
 from hvd_pods.master import ending, gathering, holding, training
 from hvd_pods.master import messages as m
-from hvd_pods.master.reported_progress import Progress
-from hvd_pods.master.state import FINISHED, RUNNING, Attempt, Phase, State, Step
+from hvd_pods.master.state import RUNNING, Attempt, Phase, Progress, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
@@ -45,11 +42,6 @@ def _handle(step: Step, event: m.Event) -> None:
     HANDLERS[type(event)](step, event)
 
 
-def on_started(step: Step, event: m.Started) -> None:
-    """Take the record."""
-    holding.begin(step)
-
-
 def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     """Begin an attempt: ask the hosts, and prepare the launcher meanwhile."""
     state, run, before = step.state, step.state.run, step.state.attempt.launched
@@ -67,12 +59,10 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.set_hold(epoch=epoch)
     step.set(attempts=number, attempt=Attempt(number), progress=Progress(), phase=Phase.GATHERING)
     step.record(RUNNING, state.last_failure)
-    step.do(m.BeginAttempt(number, epoch))
     step.write_record("begin")
-    if run.api and not state.facts.is_test:
-        step.do(m.FitWorkers())
     is_resumed = run.elastic and state.was_training
-    step.do(m.WatchHosts(number), m.Prepare(number, is_resumed))
+    fits = run.api and not state.facts.is_test
+    step.do(m.WatchHosts(number), m.Prepare(number, epoch, is_resumed, fits))
     step.do(m.Emit("Started", f"waiting for workers of {run.ranks} ranks"))
     step.log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
     gathering.begin(step)
@@ -114,16 +104,6 @@ def on_delivered(step: Step, event: m.Delivered) -> None:
         training.begin(step, event)
     elif step.state.phase == Phase.TRAINING:
         training.on_delivered(step, event)
-
-
-def on_launch_failed(step: Step, event: m.LaunchFailed) -> None:
-    """The launcher could not be started."""
-    step.end_attempt(event.problem)
-
-
-def on_stacks_shown(step: Step, event: m.StacksShown) -> None:
-    """The stacks of stalled ranks are in the log."""
-    training.end_stalled(step)
 
 
 def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
@@ -216,24 +196,6 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
         step.begin_attempt()
 
 
-def on_repeat_end(step: Step, event: m.RepeatEnd) -> None:
-    """Report how this run ended before, instead of running it again."""
-    earlier = event.data
-    result = (
-        f"this run already {earlier['state'].lower()} at {one_line(earlier.get('time', ''), 40)}"
-    )
-    remedy = "to run the same values again, increment master.generation"
-    problem: RunError | None = None
-    if earlier["state"] == FINISHED:
-        step.log(f"{result}: nothing to do; {remedy}")
-        step.do(m.Emit("Finished", f"{result}; {remedy}"))
-    else:
-        problem = ConfigurationError(f"{result}: {one_line(earlier.get('reason', ''))}; {remedy}")
-        ending.announce(step, problem)
-    step.set(phase=Phase.FINISHING, problem=problem)
-    step.do(m.ReadJob(is_stopped=False, within=AGAIN_RETRY_SECONDS))
-
-
 def on_end_reached(step: Step, event: m.EndReached) -> None:
     """End this master, and leave record and workers as they are."""
     if step.state.phase == Phase.OVER:
@@ -244,45 +206,17 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
     ending.leave(step)
 
 
-def on_record_written(step: Step, event: m.RecordWritten) -> None:
-    """The record has the news."""
-    if event.purpose == holding.END:
-        _end_is_recorded(step)
-    else:
-        holding.on_written(step, event)
-
-
-def on_record_failed(step: Step, event: m.RecordFailed) -> None:
-    """The record does not have the news."""
-    holding.on_failed(step, event)
-    if event.purpose == holding.END:
-        _end_is_recorded(step)
-
-
-def _end_is_recorded(step: Step) -> None:
-    if step.state.phase == Phase.FINISHING:
-        ending.scale_down(step)
-
-
-def on_record_read(step: Step, event: m.RecordRead) -> None:
-    """The record was read."""
-    holding.look(step, event.data)
-
-
-def on_workers_provided(step: Step, event: m.WorkersProvided) -> None:
-    """The workers of a test are there."""
+def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
+    """The workers are gone, or those of a test are there, or as it has found them."""
     if event.problem:
         step.end(event.problem)
-    else:
+    elif step.state.phase == Phase.READING:
         step.begin_attempt()
-
-
-def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
-    """The workers are gone, or as a test has found them."""
-    if step.state.facts.is_test:
-        ending.give_back(step)
     elif step.state.phase == Phase.FINISHING:
-        ending.store_results(step)
+        if step.state.facts.is_test:
+            ending.give_back(step)
+        else:
+            ending.store_results(step)
 
 
 def on_record_released(step: Step, event: m.RecordReleased) -> None:
@@ -309,7 +243,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         return
     step.log("this pod is terminating")
     if step.state.phase == Phase.GATHERING:
-        gathering.interrupt(step)
+        step.end_attempt(InterruptedRunError("terminated while waiting for hosts"))
     elif step.state.phase == Phase.HOLDING and "look" in step.state.timers:
         # The next look ends this master.
         step.clear_timers("look")
@@ -344,13 +278,12 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "pause": lambda step: step.begin_attempt(),
 }
 HANDLERS: Mapping[type, Handler] = {
-    m.Started: on_started,
-    m.RecordRead: on_record_read,
-    m.RecordWritten: on_record_written,
+    m.Started: holding.begin,
+    m.RecordRead: holding.look,
+    m.RecordWritten: holding.on_written,
     m.RecordChanged: holding.on_changed,
-    m.RecordFailed: on_record_failed,
+    m.RecordFailed: holding.on_failed,
     m.RecordReleased: on_record_released,
-    m.RepeatEnd: on_repeat_end,
     m.JobRead: on_job,
     m.AttemptBegins: on_attempt_begins,
     m.Prepared: on_prepared,
@@ -359,17 +292,16 @@ HANDLERS: Mapping[type, Handler] = {
     m.HostGone: on_host_gone,
     m.PodsListed: gathering.on_pods,
     m.Delivered: on_delivered,
-    m.LaunchFailed: on_launch_failed,
+    m.LaunchFailed: training.on_launch_failed,
     m.NoticeTaken: training.on_notice,
     m.RankMissing: training.on_missing_rank,
-    m.StacksShown: on_stacks_shown,
+    m.StacksShown: training.end_stalled,
     m.RanksAsked: training.on_asked,
     m.ProgressReported: training.on_progress,
     m.LauncherEnded: training.on_launcher_ended,
     m.CauseFound: training.on_cause,
     m.AttemptEnds: on_attempt_ends,
     m.ProgressStopped: on_progress_stopped,
-    m.WorkersProvided: on_workers_provided,
     m.WorkersScaled: on_workers_scaled,
     m.ResultsStored: ending.on_results,
     m.EndReached: on_end_reached,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import queue
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -12,6 +14,7 @@ from typing import Any, Callable, Mapping, Sequence
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Api, ApiError, Object
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.cluster.staged import record_nodes
 from hvd_pods.cluster.statefulsets import (
     creation_failure,
@@ -29,7 +32,6 @@ from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
 from hvd_pods.master import messages as m
 from hvd_pods.master import remote, results
-from hvd_pods.master.carriers import Lanes, Tell
 from hvd_pods.master.ending import is_over
 from hvd_pods.master.launch import build_command, write_live_hosts
 from hvd_pods.master.launcher import Launcher
@@ -53,6 +55,8 @@ RECORD, JOB, PODS = "record", "job", "pods"
 PREPARE, DELIVER, JUDGE, RESULTS = "prepare", "deliver", "judge", "results"
 ASK, STACKS, LEFTOVERS = "ask-ranks", "show-stacks", "end-leftovers"
 
+Call = Callable[[], "m.Event | None"]
+
 
 class Effects:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
@@ -63,7 +67,7 @@ class Effects:
         api: Api | None,
         events: EventRecorder,
         notices: NoticeServer | None,
-        tell: Tell,
+        tell: m.Tell,
     ) -> None:
         self._facts, self._run, self._api = facts, facts.run, api
         self._events, self._notices, self._tell = events, notices, tell
@@ -92,12 +96,10 @@ class Effects:
             m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
             m.ReadJob: lambda effect: self._call(JOB, partial(self._read_job, effect)),
             m.ProvideWorkers: lambda effect: self._call(RECORD, self._provide),
-            m.BeginAttempt: self._begin_attempt,
-            m.FitWorkers: lambda effect: self._call(PODS, self._fit_workers),
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
-            m.Prepare: lambda effect: self._call(PREPARE, partial(self._prepare, effect)),
+            m.Prepare: self._begin_attempt,
             m.ListPods: lambda effect: self._call(PODS, partial(self._list_pods, effect)),
             m.DeletePods: lambda effect: self._call(PODS, partial(self._delete_pods, effect)),
             m.ScaleUp: lambda effect: self._call(PODS, partial(self._scale_up, effect)),
@@ -172,14 +174,17 @@ class Effects:
         try:
             provide(self._access, self._run.needed_workers, self._provided)
         except ApiError as problem:
-            return m.WorkersProvided(RunError(str(problem)))
-        return m.WorkersProvided()
+            return m.WorkersScaled(RunError(str(problem)))
+        return m.WorkersScaled()
 
-    def _begin_attempt(self, effect: m.BeginAttempt) -> None:
+    def _begin_attempt(self, effect: m.Prepare) -> None:
         self._told = set()
         os.environ[ATTEMPT] = str(effect.attempt)
         # The ssh of this pod sends it to the workers (common/fence.py).
         os.environ[EPOCH] = str(effect.epoch)
+        if effect.fits:
+            self._call(PODS, self._fit_workers)
+        self._call(PREPARE, partial(self._prepare, effect))
 
     def _fit_workers(self) -> None:
         if not self.is_stopped:
@@ -223,7 +228,7 @@ class Effects:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
         except ApiError as problem:
             return m.PodsListed(effect.attempt, problem=str(problem))
-        pods = {item["metadata"]["name"]: _shorten(item) for item in items}
+        pods = {item["metadata"]["name"]: shorten_pod(item) for item in items}
         for host in self._of([name for name in effect.missing if name not in pods]):
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
@@ -362,15 +367,47 @@ class Effects:
         return m.ResultsStored(results.store(effect.within, self.was_stopped))
 
 
+class Lanes:
+    """Threads by name, each from its first call on; a lane makes its calls in their order.
+
+    What a call returns is put on the loop's queue. No lane keeps the pod from ending.
+    """
+
+    def __init__(self, tell: m.Tell) -> None:
+        self._tell = tell
+        self._lanes: dict[str, queue.SimpleQueue[Call]] = {}
+
+    def call(self, lane: str, work: Call) -> None:
+        """Make a call when those before it in this lane have returned."""
+        if lane not in self._lanes:
+            self._lanes[lane] = queue.SimpleQueue()
+            spawn(lane, lambda: self._follow(self._lanes[lane]))
+        self._lanes[lane].put(work)
+
+    def _follow(self, calls: queue.SimpleQueue[Call]) -> None:
+        while True:
+            work = calls.get()
+            try:
+                event = work()
+            except Exception:  # noqa: BLE001 - the loop ends with it, and the Job retries
+                event = m.Defect(traceback.format_exc())
+            if event:
+                self._tell(event)
+
+
 class HostWatch:
     """Asks the hosts of one attempt, at the addresses that the API or DNS has."""
 
-    def __init__(self, facts: Facts, api: Api | None, tell: Tell, attempt: int) -> None:
+    def __init__(self, facts: Facts, api: Api | None, tell: m.Tell, attempt: int) -> None:
         run = facts.run
         self.is_closed, self.attempt = False, attempt
         self._frozen: Mapping[str, Endpoint] = {}
+
+        def wake() -> None:
+            self._prober.wake()
+
         self._source: SliceAddresses | DnsAddresses = (
-            SliceAddresses(api, run, self._wake) if api else DnsAddresses(run.hosts, self._wake)
+            SliceAddresses(api, run, wake) if api else DnsAddresses(run.hosts, wake)
         )
         self._prober = Prober(
             run.hosts,
@@ -398,11 +435,8 @@ class HostWatch:
         self._source.close()
         self._prober.close()
 
-    def _wake(self) -> None:
-        self._prober.wake()
 
-
-def _shorten(pod: Object) -> Object:
+def shorten_pod(pod: Object) -> Object:
     """Return what decisions need of a pod: its environment may have secrets."""
     kept: dict[str, Sequence[str]] = {
         "metadata": ("name", "uid", "labels", "deletionTimestamp"),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import Mapping
 
-from hvd_pods.cluster.kube import Object, parse_time
-from hvd_pods.common.errors import BAD_CONFIGURATION, InterruptedRunError, RunError
+from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.shapes import parse_time
+from hvd_pods.common.errors import (
+    BAD_CONFIGURATION,
+    ConfigurationError,
+    InterruptedRunError,
+    RunError,
+)
 from hvd_pods.master import messages as m
-from hvd_pods.master.holding import END
-from hvd_pods.master.state import FAILED, FINISHED, RUNNING, Phase, Step
+from hvd_pods.master.state import END, FAILED, FINISHED, RUNNING, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
@@ -36,14 +42,14 @@ def failure_reason(job: Object) -> str:
 
 def is_withdrawn(job: Object) -> bool:
     """Whether a person or a queue has stopped the run: the Job is deleted or suspended."""
-    return "deletionTimestamp" in job["metadata"] or bool(job["spec"].get("suspend"))
+    return "deletionTimestamp" in job["metadata"] or bool(job.get("spec", {}).get("suspend"))
 
 
 def is_over(job: Object) -> bool:
     """Whether the Job has no pod and creates none."""
     conditions = job.get("status", {}).get("conditions") or []
     ended = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
-    return ended or bool(job["spec"].get("suspend"))
+    return ended or bool(job.get("spec", {}).get("suspend"))
 
 
 def will_retry(job: Object, code: int, wall: float) -> bool:
@@ -79,9 +85,9 @@ def interruption(job: Object | None) -> RunError:
     if job is None:
         why = "the master was terminated: an upgrade or an uninstall removed its Job"
     elif failure_reason(job) == "DeadlineExceeded":
-        limit = job["spec"]["activeDeadlineSeconds"]
+        limit = job["spec"].get("activeDeadlineSeconds")
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
-    elif job["spec"].get("suspend"):
+    elif job.get("spec", {}).get("suspend"):
         why = "the master was terminated: its Job was suspended"
     elif is_withdrawn(job):
         why = "the master was terminated: its Job was deleted"
@@ -94,6 +100,21 @@ def announce(step: Step, problem: RunError) -> None:
     """Write why the run failed to the log, the termination message and an event."""
     if not step.state.facts.is_test:
         step.do(m.ReportFailure(problem), m.Emit("Failed", str(problem), "failure"))
+
+
+def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
+    """Report how this run ended before, as the record says, instead of running it again."""
+    result = f"this run already {earlier['state'].lower()} at {earlier.get('time')}"
+    remedy = "to run the same values again, increment master.generation"
+    problem: RunError | None = None
+    if earlier["state"] == FINISHED:
+        step.log(f"{result}: nothing to do; {remedy}")
+        step.do(m.Emit("Finished", f"{result}; {remedy}"))
+    else:
+        problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
+        announce(step, problem)
+    step.set(phase=Phase.FINISHING, problem=problem)
+    step.do(m.ReadJob(is_stopped=False, within=AGAIN_RETRY_SECONDS))
 
 
 def finish(step: Step, problem: RunError | None) -> None:

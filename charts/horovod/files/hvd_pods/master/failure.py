@@ -19,6 +19,7 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
+from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
 from hvd_pods.common.tracebacks import TracebackReader
 
 # Lines of the launcher's end that are searched, and seconds before it in which the cause was
@@ -27,7 +28,7 @@ LAST_LINES, LAST_SECONDS = 400, 15.0
 # Seconds to wait for output of processes that outlive the launcher.
 DRAIN_WITHIN = 2.0
 # What horovodrun, and mpirun with --tag-output, put before each line of a rank.
-TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<std(?:err|out)>:")
+TAG = re.compile(r"^\[(?:\d+,)?(\d{1,7})\]<std(?:err|out)>:")
 # What TensorFlow writes when it starts, with a launcher's tag. C++ writes a line in one piece.
 NOTES = re.compile(
     rb"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
@@ -44,14 +45,19 @@ END = re.compile(
 OF_LAUNCHERS = re.compile(
     r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
 )
-# Characters of a rank's last line that are told.
+# Ranks whose tracebacks are read at a time, and characters of a rank's last line that are told.
+MOST_RANKS = 20_000
 LONGEST_WORDS = 300
+# Characters of an exception with its place and what to do about it.
+LONGEST_TEXT = 800
 # The first rank that failed, as the launchers name it.
 RANKS = (
-    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)"),
-    re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d+)\]"),
-    re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d+)\]"),
-    re.compile(r"Process (?P<rank>\d+) exit with status code \d+"),
+    re.compile(
+        r"rank (?P<rank>\d{1,7}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,3})\b"
+    ),
+    re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d{1,7})\]"),
+    re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d{1,7})\]"),
+    re.compile(r"Process (?P<rank>\d{1,7}) exit with status code \d+"),
 )
 EXPLANATIONS = {
     signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
@@ -87,11 +93,15 @@ class Line(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again."""
+    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again.
+
+    `is_final`: no attempt can succeed before somebody has changed something.
+    """
 
     who: str
     what: str
     is_sure_to_repeat: bool
+    is_final: bool = False
 
     @property
     def text(self) -> str:
@@ -132,6 +142,8 @@ class ErrorOutput:
         # Copies, because processes that outlive the launcher may still write.
         recent = [item for item in self._tracebacks.copy() if item.at > since]
         lines = [line for line in self._lines.copy() if line.at > since]
+        if any(OTHER_KEYS.search(line.text) for line in lines if line.rank is None):
+            return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
         match = next((m for r in RANKS for line in lines if (m := r.search(line.text))), None)
         rank = int(match["rank"]) if match else None
         # The rank that the launcher names ended first, perhaps because it lost its peer.
@@ -183,9 +195,12 @@ class ErrorOutput:
         text = line[tag.end() :] if tag else line
         self._lines.append(Line(now, rank, text))
         self._follow(text)
+        if len(self._readers) > MOST_RANKS:
+            # A script has made up tags of ranks.
+            self._readers.clear()
         raised = self._readers.setdefault(rank, TracebackReader()).take(text)
         if raised:
-            self._tracebacks.append(Line(now, rank, raised))
+            self._tracebacks.append(Line(now, rank, one_line(raised, LONGEST_TEXT)))
 
 
 def find_last_words(lines: Sequence[Line], rank: int) -> str:

@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
 from hvd_pods.cluster.addresses import NO_SERVICE
-from hvd_pods.cluster.kube import Object, parse_time
+from hvd_pods.cluster.kube import Object
+from hvd_pods.cluster.shapes import parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
     ConfigurationError,
     HostsTimeoutError,
-    InterruptedRunError,
     LostHostError,
     RunError,
 )
@@ -30,7 +30,7 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE
 from hvd_pods.master import messages as m
 from hvd_pods.master.host_names import describe, describe_loss, describe_spares, format_hosts
-from hvd_pods.master.state import Attempt, Gathered, Phase, State, Step
+from hvd_pods.master.state import Gathered, Phase, State, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -118,7 +118,7 @@ def start_if_possible(step: Step) -> None:
     if not is_waiting or not is_enough(step):
         return
     run, answering = state.run, state.gathered.answering
-    chosen = _in_order(run, answering) if run.elastic else choose_hosts(run, answering)
+    chosen = choose_hosts(run, answering)
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
@@ -153,20 +153,16 @@ def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int
 
 
 def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
-    """Return the hosts to use, in the run's order: the first of each group.
+    """Return the hosts to use, in the run's order: the first of each group; all if it is elastic.
 
     By that order, ranks stay where they were as long as their hosts answer.
     """
     left, chosen = dict(run.needed_workers), {}
     for host in run.hosts:
-        if host.name in answering and left[host.stateful_set]:
+        if host.name in answering and (run.elastic or left[host.stateful_set]):
             left[host.stateful_set] -= 1
             chosen[host.name] = answering[host.name]
     return chosen
-
-
-def _in_order(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
-    return {host.name: answering[host.name] for host in run.hosts if host.name in answering}
 
 
 def find_missing(run: Run, answering: Collection[str]) -> list[Host]:
@@ -229,27 +225,22 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
 
 def _replace(step: Step, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
-    gathered, hosts = step.state.gathered, step.state.facts.hosts
-    stale = {
-        name: pods[name]["metadata"]["uid"]
-        for name, host in hosts.items()
-        if name in pods
-        and _is_stale(host, pods[name])
-        and "deletionTimestamp" not in pods[name]["metadata"]
-    }
+    answering, hosts = step.state.gathered.answering, step.state.facts.hosts
+    stale, ending = {}, {}
+    for name, host in hosts.items():
+        item = pods[name]["metadata"] if name in pods else {}
+        if "uid" not in item:
+            continue
+        since = item.get("deletionTimestamp")
+        if since is None and _is_stale(host, pods[name]):
+            stale[name] = item["uid"]
+        elif since and name not in answering and step.wall - parse_time(since) > GIVE_UP_AFTER:
+            node = pods[name].get("spec", {}).get("nodeName")
+            _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
+            ending[name] = item["uid"]
     if stale:
         _log_once(step, f"replacing workers {STALE}: {format_hosts([hosts[n] for n in stale])}")
         step.do(m.DeletePods(stale))
-    ending = {}
-    for name, pod in pods.items():
-        item = pod["metadata"]
-        if name not in hosts or name in gathered.answering or "deletionTimestamp" not in item:
-            continue
-        if step.wall - parse_time(item["deletionTimestamp"]) > GIVE_UP_AFTER:
-            node = pod.get("spec", {}).get("nodeName")
-            since = item["deletionTimestamp"]
-            _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
-            ending[name] = item["uid"]
     if ending:
         step.do(m.DeletePods(ending, grace=0))
 
@@ -324,7 +315,7 @@ def report(step: Step, event: m.PodsListed) -> None:
     if any(item.queued for item in found.values()):
         # launch.hostsTimeoutSeconds begins when they are admitted, and have their data.
         extend_deadline(step)
-    text = f"waiting for {_count_missing(step, missing)}: {'; '.join(describe(found))}"
+    text = f"waiting for {_count_missing(step, missing)}: {'; '.join(_describe(found))}"
     if text != gathered.report or step.now - gathered.reported_at > REPEAT_REPORT_AFTER:
         step.log(f"{text} ({step.state.gathered.deadline - step.now:.0f} s left)")
         step.set_gathered(report=text, reported_at=step.now)
@@ -332,7 +323,9 @@ def report(step: Step, event: m.PodsListed) -> None:
     reasons = {item.reason for item in stuck.values()}
     if reasons - gathered.announced:
         step.set_gathered(announced=gathered.announced | reasons)
-        step.do(m.Emit("HostsMissing", "; ".join([*describe(stuck), *_remedies(stuck)]), "warning"))
+        step.do(
+            m.Emit("HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning")
+        )
     lasting = [
         host
         for host, item in stuck.items()
@@ -379,11 +372,6 @@ def time_out(step: Step) -> None:
     step.end_attempt(_missing_error(step, found, what, HostsTimeoutError))
 
 
-def interrupt(step: Step) -> None:
-    """This pod is asked to end while it waits for hosts."""
-    step.end_attempt(InterruptedRunError("terminated while waiting for hosts"))
-
-
 def _count_missing(step: Step, missing: Sequence[Host]) -> str:
     """Report how many of the hosts to start with are missing: spares may replace them."""
     run = step.state.run
@@ -398,11 +386,15 @@ def _missing_error(
 ) -> RunError:
     lines = [
         f"{_count_missing(step, list(found))} {what}:",
-        *(f"  {line}" for line in describe(found)),
+        *(f"  {line}" for line in _describe(found)),
         *_remedies(found),
     ]
     is_permanent = any(item.permanent for item in found.values())
     return (ConfigurationError if is_permanent else kind)("\n".join(lines))
+
+
+def _describe(found: Mapping[Host, Diagnosis]) -> list[str]:
+    return describe({host: item.reason for host, item in found.items()})
 
 
 def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
@@ -410,18 +402,18 @@ def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
     return [f"what to do: {remedy}" for remedy in remedies]
 
 
-def find_lost(step: Step, attempt: Attempt) -> dict[Host, str]:
+def find_lost(step: Step) -> dict[Host, str]:
     """Return the hosts of a launch that do not answer, and why, if one of them is lost."""
-    assert attempt.launched  # noqa: S101
-    gathered, hosts = attempt.gathered, step.state.facts.hosts
-    used = attempt.launched.hosts
-    if all(name in gathered.answering for name in used):
+    attempt, hosts = step.state.attempt, step.state.facts.hosts
+    used = attempt.launched.hosts if attempt.launched else ()
+    answering, reasons = attempt.gathered.answering, attempt.gathered.reasons
+    if all(name in answering for name in used):
         return {}
-    return {hosts[n]: gathered.reasons.get(n, NO_ANSWER) for n in used if _is_broken(gathered, n)}
-
-
-def _is_broken(gathered: Gathered, name: str) -> bool:
-    return name in gathered.reasons or name not in gathered.answering
+    return {
+        hosts[name]: reasons.get(name, NO_ANSWER)
+        for name in used
+        if name in reasons or name not in answering
+    }
 
 
 def broken_hosts(step: Step) -> dict[Host, str]:
@@ -445,7 +437,7 @@ def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
 def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
     """Say which hosts were lost, and what is known of their pods."""
     hosts = [step.state.facts.hosts[name] for name in lost]
-    text = f"lost {'; '.join(describe(diagnose(step, hosts, event)))}"
+    text = f"lost {'; '.join(_describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")
     step.do(m.Emit("HostLost", text, "warning"))
     step.set_launched(lost=())

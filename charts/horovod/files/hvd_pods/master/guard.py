@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Tuple
 
 # Connections of strangers at a time, the seconds that each has, and those that may wait for it.
-MOST_STRANGERS, STRANGER_WITHIN, MOST_WAITING = 1024, 3.0, 1024
+MOST_STRANGERS, STRANGER_WITHIN, MOST_WAITING = 256, 3.0, 1024
 # Horovod's classes without any code: what its services and their clients send each other.
 MESSAGES = ("Request", "Response", "Signal")
 

@@ -19,9 +19,9 @@ from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededErro
 from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
+from hvd_pods.master import ending, training
 from hvd_pods.master import messages as m
-from hvd_pods.master import training
-from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
+from hvd_pods.master.state import END, FAILED, FINISHED, Phase, Step
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
@@ -36,10 +36,10 @@ MOST_UNWRITTEN = 1000
 LARGEST = 10**18
 # Characters of the names of a master and its Job.
 LONGEST_NAME = 140
-TAKE, RENEW, END = "take", "renew", "end"
+TAKE, RENEW = "take", "renew"
 
 
-def begin(step: Step) -> None:
+def begin(step: Step, event: m.Started) -> None:
     """Take the record, or begin at once where this master has no access to the API."""
     if step.state.run.api:
         step.do(m.ReadRecord())
@@ -48,9 +48,9 @@ def begin(step: Step) -> None:
         hold(step, {})
 
 
-def look(step: Step, data: Mapping[str, str]) -> None:
+def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
     """Take the record if it is free; otherwise wait for its holder."""
-    state, facts = step.state, step.state.facts
+    state, facts, data = step.state, step.state.facts, event.data
     if state.phase != Phase.HOLDING:
         return
     if data.get("superseded") == facts.uid != "":
@@ -106,7 +106,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         step.begin_attempt()
     elif has_ended(run, data, facts.uid):
         step.set(results=data.get("results", ""))
-        step.then(m.RepeatEnd(data))
+        ending.repeat_end(step, data)
     else:
         step.set(phase=Phase.READING)
         step.do(m.ReadJob(state.is_stopped, START_RETRY_SECONDS))
@@ -120,6 +120,8 @@ def on_written(step: Step, event: m.RecordWritten) -> None:
         hold(step, step.state.hold.data)
     elif event.purpose == RENEW:
         step.set_hold(is_renewing=False)
+    elif event.purpose == END and step.state.phase == Phase.FINISHING:
+        ending.scale_down(step)
 
 
 def on_changed(step: Step, event: m.RecordChanged) -> None:
@@ -128,7 +130,7 @@ def on_changed(step: Step, event: m.RecordChanged) -> None:
     if step.state.phase == Phase.OVER:
         return
     if event.purpose == TAKE:
-        look(step, event.data)
+        look(step, event)
         return
     # Another master that has taken it has a higher epoch, also when it has given it back since.
     if epoch_of(event.data, step.wall) <= step.state.hold.epoch:
@@ -187,6 +189,8 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
         if event.message != step.state.hold.trouble:
             step.log(f"cannot write the record of this run: {event.message}")
         step.set_hold(is_renewing=False, trouble=event.message)
+        if event.purpose == END and step.state.phase == Phase.FINISHING:
+            ending.scale_down(step)
 
 
 def renew(step: Step) -> None:

@@ -6,21 +6,20 @@ import json
 from itertools import groupby
 from typing import Collection, Iterable, Mapping, Sequence
 
-from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Run
 
 # What a report shows at most: groups of hosts, characters of a reason, ranges of hosts in a group.
 MOST_GROUPS, LONGEST_REASON, MOST_RANGES = 8, 300, 8
 
 
-def describe(diagnoses: Mapping[Host, Diagnosis]) -> list[str]:
+def describe(reasons: Mapping[Host, str]) -> list[str]:
     """One line for all hosts that are missing for the same reason, not longer than a person reads.
 
     The kubelet keeps 4096 bytes of a termination message, whose beginning it cuts off.
     """
     hosts: dict[str, list[Host]] = {}
-    for host, found in diagnoses.items():
-        hosts.setdefault(found.reason, []).append(host)
+    for host, reason in reasons.items():
+        hosts.setdefault(reason, []).append(host)
     lines = [
         f"{format_hosts(same)}: {reason[:LONGEST_REASON]}"
         for reason, same in list(hosts.items())[:MOST_GROUPS]
@@ -31,10 +30,7 @@ def describe(diagnoses: Mapping[Host, Diagnosis]) -> list[str]:
 
 def describe_loss(lost: Mapping[Host, str]) -> str:
     """Name the hosts that are lost, and what attempts to reach them met."""
-    by_reason: dict[str, list[Host]] = {}
-    for host, reason in lost.items():
-        by_reason.setdefault(reason, []).append(host)
-    return "; ".join(f"lost {format_hosts(same)}: {reason}" for reason, same in by_reason.items())
+    return "; ".join(f"lost {line}" for line in describe(lost))
 
 
 def describe_spares(run: Run, idle: int) -> str:

@@ -18,9 +18,8 @@ from hvd_pods.common.fast_start import processes
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
-from hvd_pods.master.carriers import Tell
 from hvd_pods.master.failure import Cause, ErrorOutput
-from hvd_pods.master.messages import LauncherEnded, RankMissing
+from hvd_pods.master.messages import LauncherEnded, RankMissing, Tell
 from hvd_pods.master.stalls import StallReader
 
 

@@ -8,12 +8,20 @@ of an attempt has the attempt's number, so that one that comes too late is known
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.cluster.kube import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
 from hvd_pods.master.failure import Cause
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Callable[[type], type]:
+        """Do nothing: only type checkers look at it, and old releases of Python lack it."""
+        return lambda cls: cls
 
 
 class Moment(NamedTuple):
@@ -23,29 +31,33 @@ class Moment(NamedTuple):
     wall: float
 
 
-class Event:
+@dataclass_transform(frozen_default=True)
+class Message:
+    """A frozen dataclass, as is each class below it."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class Event(Message):
     """Something that happened."""
 
 
 # Events of this pod:
 
 
-@dataclass(frozen=True)
 class Started(Event):
     """This master begins."""
 
 
-@dataclass(frozen=True)
 class Terminated(Event):
     """This pod is asked to end: it got SIGTERM."""
 
 
-@dataclass(frozen=True)
 class TimedOut(Event):
     """The test that this master makes for `helm test` has used up its time."""
 
 
-@dataclass(frozen=True)
 class Timer(Event):
     """The time of a timer has come (State.timers)."""
 
@@ -55,21 +67,18 @@ class Timer(Event):
 # Events of the API server:
 
 
-@dataclass(frozen=True)
 class RecordRead(Event):
     """The record as the API server has it."""
 
     data: Mapping[str, str]
 
 
-@dataclass(frozen=True)
 class RecordWritten(Event):
     """A write of the record has succeeded, for the purpose of the effect."""
 
     purpose: str
 
 
-@dataclass(frozen=True)
 class RecordChanged(Event):
     """A write was refused because somebody has changed the record: what it has now.
 
@@ -81,7 +90,6 @@ class RecordChanged(Event):
     changes: int = 0
 
 
-@dataclass(frozen=True)
 class RecordFailed(Event):
     """A call for the record has failed; `purpose` is "read" or that of the write."""
 
@@ -91,7 +99,6 @@ class RecordFailed(Event):
     is_temporary: bool = True
 
 
-@dataclass(frozen=True)
 class JobRead(Event):
     """The Job; None when an upgrade has removed it, else as in master/ending.py."""
 
@@ -101,26 +108,16 @@ class JobRead(Event):
 # Events that decisions cause:
 
 
-@dataclass(frozen=True)
 class AttemptBegins(Event):
     """Follows a decision: make an attempt, the first or another one."""
 
 
-@dataclass(frozen=True)
 class AttemptEnds(Event):
     """Follows a decision: the attempt is over, without a problem when the training has finished."""
 
     problem: RunError | None
 
 
-@dataclass(frozen=True)
-class RepeatEnd(Event):
-    """Follows a decision: this run has ended before, as the record says."""
-
-    data: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class EndReached(Event):
     """Follows a decision: this master ends, and leaves record and workers as they are."""
 
@@ -130,28 +127,18 @@ class EndReached(Event):
 # Events of an attempt:
 
 
-@dataclass(frozen=True)
 class AttemptEvent(Event):
     """Something that happened in an attempt; `attempt` is its number."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class WorkersProvided(Event):
-    """The workers of a test were scaled up; `problem` when that has failed."""
-
-    problem: RunError | None = None
-
-
-@dataclass(frozen=True)
 class Prepared(AttemptEvent):
     """The keys, the code and the launcher are ready; `problem` when one of them is not."""
 
     problem: RunError | None = None
 
 
-@dataclass(frozen=True)
 class HostAnswers(AttemptEvent):
     """A host's SSH server answers as a worker of this run."""
 
@@ -159,7 +146,6 @@ class HostAnswers(AttemptEvent):
     pod: Pod
 
 
-@dataclass(frozen=True)
 class HostProblem(AttemptEvent):
     """A host does not answer, for this reason.
 
@@ -173,14 +159,12 @@ class HostProblem(AttemptEvent):
     is_alone: bool = False
 
 
-@dataclass(frozen=True)
 class HostGone(AttemptEvent):
     """A host has no address any more, or another one: its pod ends, or is another pod."""
 
     host: str
 
 
-@dataclass(frozen=True)
 class PodsListed(AttemptEvent):
     """The release's pods by name, and what the API server says of the StatefulSets without some.
 
@@ -193,7 +177,6 @@ class PodsListed(AttemptEvent):
     problem: str = ""
 
 
-@dataclass(frozen=True)
 class Delivered(AttemptEvent):
     """These hosts have the user's code; `problem` is why others do not."""
 
@@ -201,14 +184,12 @@ class Delivered(AttemptEvent):
     problem: RunError | None = None
 
 
-@dataclass(frozen=True)
 class LaunchFailed(AttemptEvent):
     """The launcher could not be started."""
 
     problem: RunError
 
 
-@dataclass(frozen=True)
 class LauncherEnded(AttemptEvent):
     """The launcher has ended with this exit code (128 + N for signal N) after some seconds."""
 
@@ -216,7 +197,6 @@ class LauncherEnded(AttemptEvent):
     seconds: float
 
 
-@dataclass(frozen=True)
 class CauseFound(AttemptEvent):
     """Why the launcher failed, as far as its output and the ranks' notices say it.
 
@@ -227,7 +207,6 @@ class CauseFound(AttemptEvent):
     evictions: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
 class RankMissing(AttemptEvent):
     """Horovod's first rank says that a rank has not joined `what` for `seconds`."""
 
@@ -236,7 +215,6 @@ class RankMissing(AttemptEvent):
     seconds: float
 
 
-@dataclass(frozen=True)
 class NoticeTaken(AttemptEvent):
     """A worker or a rank has sent a notice; `connection` waits for an answer, 0 for none."""
 
@@ -244,26 +222,22 @@ class NoticeTaken(AttemptEvent):
     connection: int = 0
 
 
-@dataclass(frozen=True)
 class RanksAsked(AttemptEvent):
     """All ranks that could be reached were asked to end: so many."""
 
     number: int
 
 
-@dataclass(frozen=True)
 class StacksShown(AttemptEvent):
     """The stacks of stalled ranks are in the log, as far as their hosts have answered."""
 
 
-@dataclass(frozen=True)
 class ProgressReported(AttemptEvent):
     """A rank has reported its progress (common/metrics.py)."""
 
     progress: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
 class ProgressStopped(AttemptEvent):
     """The progress of this attempt is no longer followed: all of it was reported."""
 
@@ -271,45 +245,47 @@ class ProgressStopped(AttemptEvent):
 # Events of the end:
 
 
-@dataclass(frozen=True)
 class WorkersScaled(Event):
-    """The workers were scaled down, or the log says which were not."""
+    """The workers were scaled down, or the log says which were not; or a test has scaled them up.
+
+    `problem`: why it could not scale them up.
+    """
+
+    problem: RunError | None = None
 
 
-@dataclass(frozen=True)
 class ResultsStored(Event):
     """The sidecar has stored the results; `failure` says why it has not."""
 
     failure: str
 
 
-@dataclass(frozen=True)
 class RecordReleased(Event):
     """The record was given back, or the API server did not take it in time."""
 
 
-@dataclass(frozen=True)
 class Defect(Event):
     """Something failed that should not: its traceback."""
 
     traceback: str
 
 
-class Effect:
+Tell = Callable[[Event], None]
+
+
+class Effect(Message):
     """Something to be done."""
 
 
 # Effects that tell:
 
 
-@dataclass(frozen=True)
 class Log(Effect):
     """Print a line."""
 
     message: str
 
 
-@dataclass(frozen=True)
 class Emit(Effect):
     """Create an event about the Job; `kind` is "stage", "failure", "note" or "warning"."""
 
@@ -318,7 +294,6 @@ class Emit(Effect):
     kind: str = "stage"
 
 
-@dataclass(frozen=True)
 class ReportFailure(Effect):
     """Write why the run failed to the log and the termination message."""
 
@@ -328,12 +303,10 @@ class ReportFailure(Effect):
 # Effects on the record and the Job:
 
 
-@dataclass(frozen=True)
 class ReadRecord(Effect):
     """Read the record: RecordRead or RecordFailed follows."""
 
 
-@dataclass(frozen=True)
 class WriteRecord(Effect):
     """Change the record if it is as this master knows it: its news follow.
 
@@ -352,7 +325,6 @@ class WriteRecord(Effect):
     within: float | None = 0.0
 
 
-@dataclass(frozen=True)
 class ReadJob(Effect):
     """Read the Job: JobRead follows.
 
@@ -363,53 +335,39 @@ class ReadJob(Effect):
     within: float | None
 
 
-@dataclass(frozen=True)
 class ProvideWorkers(Effect):
-    """Scale up workers for a test: WorkersProvided follows."""
-
-
-@dataclass(frozen=True)
-class BeginAttempt(Effect):
-    """Let ranks and workers know the numbers of the attempt and of its epoch."""
-
-    attempt: int
-    epoch: int
-
-
-@dataclass(frozen=True)
-class FitWorkers(Effect):
-    """Give each StatefulSet the number of workers that the run starts with."""
+    """Scale up workers for a test: WorkersScaled follows."""
 
 
 # Effects on hosts and pods:
 
 
-@dataclass(frozen=True)
+class Prepare(Effect):
+    """Let ranks and workers know the numbers of an attempt and its epoch, and prepare its launcher.
+
+    Prepared follows. `fits`: each StatefulSet gets the number of workers that the run starts with.
+    """
+
+    attempt: int
+    epoch: int
+    is_resumed: bool
+    fits: bool
+
+
 class WatchHosts(Effect):
     """Ask all hosts whether they answer, until StopWatching."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
 class FreezeHosts(Effect):
     """Follow the hosts' addresses no longer: those known now are the attempt's."""
 
 
-@dataclass(frozen=True)
 class StopWatching(Effect):
     """Ask the hosts no longer."""
 
 
-@dataclass(frozen=True)
-class Prepare(Effect):
-    """Prepare what all attempts share, as far as it is not: Prepared follows."""
-
-    attempt: int
-    is_resumed: bool
-
-
-@dataclass(frozen=True)
 class ListPods(Effect):
     """List the release's pods: PodsListed follows. `missing`: hosts whose absence is explained."""
 
@@ -417,7 +375,6 @@ class ListPods(Effect):
     missing: Sequence[str]
 
 
-@dataclass(frozen=True)
 class DeletePods(Effect):
     """Delete pods, if they still have these UIDs; `grace` 0 does not wait for their nodes."""
 
@@ -425,7 +382,6 @@ class DeletePods(Effect):
     grace: int | None = None
 
 
-@dataclass(frozen=True)
 class ScaleUp(Effect):
     """Scale a StatefulSet to a number of workers if it has fewer than `below`."""
 
@@ -434,7 +390,6 @@ class ScaleUp(Effect):
     below: int
 
 
-@dataclass(frozen=True)
 class Deliver(Effect):
     """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows."""
 
@@ -442,7 +397,6 @@ class Deliver(Effect):
     pods: Mapping[str, Pod]
 
 
-@dataclass(frozen=True)
 class WriteLiveHosts(Effect):
     """Replace the list of hosts that an elastic run follows."""
 
@@ -452,7 +406,6 @@ class WriteLiveHosts(Effect):
 # Effects on launcher and ranks:
 
 
-@dataclass(frozen=True)
 class Launch(Effect):
     """Start the launcher on these hosts: LauncherEnded or LaunchFailed follows."""
 
@@ -460,14 +413,12 @@ class Launch(Effect):
     addresses: Mapping[str, str]
 
 
-@dataclass(frozen=True)
 class EndLauncher(Effect):
     """Send the launcher SIGTERM, or SIGKILL."""
 
     kills: bool = False
 
 
-@dataclass(frozen=True)
 class FindCause(Effect):
     """Look for why the launcher ended with `code`: CauseFound follows.
 
@@ -482,7 +433,6 @@ class FindCause(Effect):
     left: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
 class AskRanks(Effect):
     """Ask all ranks on these hosts to end: RanksAsked follows."""
 
@@ -490,14 +440,12 @@ class AskRanks(Effect):
     hosts: Sequence[str]
 
 
-@dataclass(frozen=True)
 class ReleaseRanks(Effect):
     """Answer ranks that wait to report their end."""
 
     connections: Sequence[int]
 
 
-@dataclass(frozen=True)
 class ShowStacks(Effect):
     """Let ranks write what their Python code does to the log: StacksShown follows."""
 
@@ -505,7 +453,6 @@ class ShowStacks(Effect):
     ranks: Mapping[str, Sequence[int]]
 
 
-@dataclass(frozen=True)
 class EndLeftovers(Effect):
     """End what earlier attempts have left on hosts that this one does not use."""
 
@@ -514,7 +461,6 @@ class EndLeftovers(Effect):
     addresses: Mapping[str, str]
 
 
-@dataclass(frozen=True)
 class FollowProgress(Effect):
     """Read the progress that ranks report from one of these hosts at a time."""
 
@@ -522,7 +468,6 @@ class FollowProgress(Effect):
     hosts: Sequence[str]
 
 
-@dataclass(frozen=True)
 class StopProgress(Effect):
     """End that, after the last step if `tells_last`: ProgressStopped follows."""
 
@@ -533,24 +478,20 @@ class StopProgress(Effect):
 # Effects of the end:
 
 
-@dataclass(frozen=True)
 class ScaleDown(Effect):
     """Scale the workers to zero, or to what a test has found: WorkersScaled follows."""
 
 
-@dataclass(frozen=True)
 class StoreResults(Effect):
     """Let the sidecar store the results within some seconds: ResultsStored follows."""
 
     within: float
 
 
-@dataclass(frozen=True)
 class Interrupt(Effect):
     """This pod is asked to end: calls that wait give up soon."""
 
 
-@dataclass(frozen=True)
 class ReleaseRecord(Effect):
     """Give the record back with these last data: RecordReleased follows."""
 
@@ -558,7 +499,6 @@ class ReleaseRecord(Effect):
     epoch: int
 
 
-@dataclass(frozen=True)
 class Exit(Effect):
     """End this master; `problem` is None when the run has finished."""
 

@@ -22,8 +22,7 @@ from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
-from hvd_pods.master.carriers import Tell
-from hvd_pods.master.messages import NoticeTaken
+from hvd_pods.master.messages import NoticeTaken, Tell
 
 LONGEST_NOTICE = 4096
 # Connections at a time beside one of each worker; the launcher needs open files, too.
@@ -99,19 +98,16 @@ class NoticeServer:
         return content, notice.get("waits") is True, attempt
 
     def _check(self, notice: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Keep what a notice of its kind has; None when something is missing or beyond limits."""
-        kind, host, rank = notice.get("kind"), notice.get("host"), notice.get("rank", -1)
-        if (
-            not isinstance(kind, str)
-            or kind not in FIELDS
-            or host not in self._hosts
-            or type(rank) is not int
-        ):
-            return None
-        if not -1 <= rank < self._most_ranks:
+        """Keep what a notice of its kind has; None when something is missing or beyond limits.
+
+        Raises KeyError or TypeError for another kind.
+        """
+        kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
+        fields = FIELDS[kind]
+        if host not in self._hosts or type(rank) is not int or not -1 <= rank < self._most_ranks:
             return None
         content: dict[str, Any] = {"kind": kind, "host": host, "rank": rank}
-        for name, expected in FIELDS[kind].items():
+        for name, expected in fields.items():
             value = notice.get(name)
             if expected is str and isinstance(value, str):
                 content[name] = printable(value[:LONGEST_TEXT], keeps="")

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.master import messages as m
 from hvd_pods.master.ending import (
@@ -70,7 +71,9 @@ class RecordClient:
         return self._data
 
     def _patch(self, purpose: str, data: Mapping[str, str], effect: m.WriteRecord) -> m.Event:
-        body: dict[str, Any] = {"data": dict(data)}
+        # What ranks have raised may have any character.
+        data = {name: printable(text) for name, text in data.items()}
+        body: dict[str, Any] = {"data": data}
         if effect.changes != self._changes and purpose != RELEASE:
             # Written now, it would take back the record that another master has taken.
             return m.RecordChanged(purpose, self._data, self._changes)

@@ -120,7 +120,7 @@ class Recorder:
             if item is None:
                 return
             moment, event = item
-            fields = {f.name: encode(getattr(event, f.name)) for f in dataclasses.fields(event)}  # type: ignore[arg-type]
+            fields = {f.name: encode(getattr(event, f.name)) for f in dataclasses.fields(event)}
             line = json.dumps({"at": list(moment), "event": type(event).__name__, **fields})
 
 

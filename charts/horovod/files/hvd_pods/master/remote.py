@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Sequence
 
+from hvd_pods.common.errors import BAD_CONFIGURATION
+from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
+from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
 
 # Clients at a time: each is a process of the master's container.
 CLIENTS = 32
+# Ranks of one host.
+MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end.
 ASK_WITHIN = 10.0
+# Bytes of a program's output: training code can change what programs in its worker print.
+LONGEST_OUTPUT = 1 << 20
 # Seconds between two looks at whether the master was asked to end.
 LOOK_EVERY = 0.5
 
@@ -41,10 +51,13 @@ def call(
     """
 
     def run(host: Host) -> tuple[int, str]:
-        line, pipe = command_line(host, *program), subprocess.PIPE
+        line, pipe, one = command_line(host, *program), subprocess.PIPE, subprocess.STDOUT
         try:
-            with subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-                return _follow(process, content, seconds, is_stopped)
+            with tempfile.TemporaryFile() as given:
+                given.write(content)
+                given.seek(0)
+                with subprocess.Popen(line, stdin=given, stdout=pipe, stderr=one) as process:
+                    return _follow(process, seconds, is_stopped)
         except OSError as problem:
             return 1, str(problem)
 
@@ -53,33 +66,36 @@ def call(
 
 
 def _follow(
-    process: subprocess.Popen[bytes],
-    content: bytes,
-    seconds: float,
-    is_stopped: Callable[[], bool],
+    process: subprocess.Popen[bytes], seconds: float, is_stopped: Callable[[], bool]
 ) -> tuple[int, str]:
     """Wait for the end of a client; its exit code and its output."""
-    until, given = time.monotonic() + seconds, content or None
+    assert process.stdout  # noqa: S101
+    until, output, stream = time.monotonic() + seconds, b"", process.stdout.fileno()
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
     while True:
-        try:
-            output, errors = process.communicate(given, timeout=min(LOOK_EVERY, seconds))
+        is_ready = poll.poll(1000 * min(LOOK_EVERY, seconds))
+        part = os.read(stream, 1 << 16) if is_ready else b""
+        output += part
+        if is_ready and not part:
             break
-        except subprocess.TimeoutExpired:
-            given = None
-            if is_stopped() or time.monotonic() > until:
-                process.kill()
-                return 1, "asked to end" if is_stopped() else f"no answer within {seconds:.0f} s"
-    text = (errors + output).decode(errors="replace").strip()
-    return process.returncode, text or f"exit code {process.returncode}"
+        why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
+        why = "asked to end" if is_stopped() else why
+        if why or len(output) > LONGEST_OUTPUT:
+            process.kill()
+            return 1, why or "it prints too much"
+    code, text = process.wait(), output.decode(errors="replace").strip()
+    if code and OTHER_KEYS.search(text):
+        return BAD_CONFIGURATION, KEYS_DIFFER
+    return code, text or f"exit code {code}"
 
 
 def ask_ranks(hosts: Sequence[Host]) -> int:
     """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
     asked = 0
     for host, (code, output) in call(hosts, ["worker/draining.py"], seconds=ASK_WITHIN).items():
-        number = output.rpartition("\n")[2]
-        if code or not number.isdigit():
-            log(f"cannot ask the ranks on {host.name} to end: {output}")
-        else:
-            asked += int(number)
+        number = parse_count(output.rpartition("\n")[2], MOST_RANKS)
+        if code or number is None:
+            log(f"cannot ask the ranks on {host.name} to end: {one_line(output)}")
+        asked += 0 if code else number or 0
     return asked

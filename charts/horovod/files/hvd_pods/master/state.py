@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import json
 import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -14,12 +15,15 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.master import messages as m
-from hvd_pods.master.reported_progress import Progress
 from hvd_pods.master.retries import Retries
 from hvd_pods.master.stalls import Stalls
 
 # The states of a run in the record.
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
+# The purpose of the write that records the end.
+END = "end"
+# Steps that the speed is measured over.
+WINDOW = 60
 
 
 class Phase(enum.Enum):
@@ -156,6 +160,51 @@ class Attempt:
     # How long the launcher ran, in seconds.
     seconds: float = 0.0
     problem: RunError | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What was reported last (common/metrics.py), and when which step was seen.
+
+    `history`: seconds by time.monotonic(), and steps. `time`: of the last step.
+    """
+
+    reported: Mapping[str, Any] = field(default_factory=dict)
+    time: str = ""
+    history: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def step(self) -> int:
+        """The last step; 0 when none was reported."""
+        return int(self.reported.get("step", 0))
+
+    @property
+    def is_nan(self) -> bool:
+        """Whether the last loss is not a number."""
+        return self.reported.get("loss") == "nan"
+
+    def take(self, reported: Mapping[str, Any], now: float, time: str) -> Progress:
+        """Take a report of this moment, which has a step."""
+        step, history = reported["step"], self.history
+        if history and step < history[-1][1]:
+            # Ranks that were started again.
+            history = ()
+        if history and step == history[-1][1]:
+            return replace(self, reported=reported)
+        return Progress(reported, time, (*history, (now, step))[-WINDOW:])
+
+    def entry(self) -> str:
+        """The progress for the record, in JSON; empty while nothing was reported."""
+        if not self.reported:
+            return ""
+        shown, (began, first), (now, last) = dict(self.reported), self.history[0], self.history[-1]
+        size = shown.pop("size", 1)
+        if "imagesPerSecond" in shown:
+            shown["imagesPerSecond"] = round(shown["imagesPerSecond"] * size, 3)
+        left = shown.get("steps", 0) - last
+        if left >= 0 and last > first:
+            shown["secondsLeft"] = round(left * (now - began) / (last - first))
+        return json.dumps({**shown, "time": self.time}, separators=(",", ":"))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Mapping
 
 from hvd_pods.common.errors import (
+    ConfigurationError,
     LaunchError,
     LostHostError,
     NotANumberError,
@@ -33,6 +34,8 @@ LOOK_AGAIN_AFTER = 1.0
 # Seconds until a host that joined an elastic run, and could not be given the user's code, is tried
 # again: at first, and at most, as with packages that pip cannot install.
 DELIVER_AGAIN_AFTER, DELIVER_AGAIN_WITHIN = 1.0, 60.0
+# Notices of a kind that are kept: training code can send them without end.
+MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
@@ -80,7 +83,7 @@ def _look_for_loss(step: Step) -> None:
     The launcher may not notice for minutes: nothing closes the connections of a node without power.
     """
     attempt = step.state.attempt
-    lost = gathering.find_lost(step, attempt)
+    lost = gathering.find_lost(step)
     if not lost or not attempt.launched or attempt.launched.problem:
         return
     leaving = attempt.launched.leaving
@@ -221,11 +224,11 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         what = "is stopped, by SIGSTOP or a debugger,"
         _add_stall(step, rank, host, what, notice["seconds"], notice["period"])
     elif kind == RAISED:
-        step.set_launched(raised=(*launched.raised, notice))
+        step.set_launched(raised=(*launched.raised, notice)[-MOST_NOTICES:])
     elif kind == FAILED:
         # An elastic run has gone on without the ranks that failed before.
         before = () if step.state.run.elastic else launched.failed
-        step.set_launched(failed=(*before, notice))
+        step.set_launched(failed=(*before, notice)[-MOST_NOTICES:])
     elif kind == ENDED:
         waiting = (*launched.waiting, *([event.connection] if event.connection else ()))
         step.set_launched(ended=launched.ended | {(host, rank)}, waiting=waiting)
@@ -302,7 +305,12 @@ def _by_host(step: Step, stalls: list[Stall]) -> Mapping[str, list[int]]:
     return ranks
 
 
-def end_stalled(step: Step) -> None:
+def on_launch_failed(step: Step, event: m.LaunchFailed) -> None:
+    """The launcher could not be started."""
+    step.end_attempt(event.problem)
+
+
+def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
     launched = step.state.attempt.launched
     if launched and launched.stalls.late:
@@ -344,6 +352,9 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     code = launched.code
     if launched.leaving and not run.elastic:
         step.end_attempt(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
+        return
+    if cause and cause.is_final:
+        step.end_attempt(ConfigurationError(cause.text))
         return
     broken = {} if run.elastic else gathering.broken_hosts(step)
     if broken:

@@ -14,6 +14,7 @@ from typing import Callable, Mapping, Sequence
 from hvd_pods.common import packages
 from hvd_pods.common.code_archive import pack, unpack
 from hvd_pods.common.errors import BAD_CONFIGURATION, ConfigurationError, RunError
+from hvd_pods.common.hostile import one_line
 from hvd_pods.common.paths import CODE, CODE_SOURCE
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Pod
@@ -21,6 +22,8 @@ from hvd_pods.master import remote
 
 # Seconds in which a host has to take the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
+# What a message tells of hosts that have failed: reasons, and characters of each.
+MOST_REASONS, LONGEST_REASON = 8, 2000
 
 
 class UserCode:
@@ -102,13 +105,12 @@ class UserCode:
         if reached:
             log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} hosts")
         failed = self._install(reached) if self.has_packages and reached else {}
-        reached = [host for host in reached if host not in failed]
-        self._delivered.update({host: pods[host] for host in reached})
-        reasons = [f"{host.name}: {output}" for host, (code, output) in answers.items() if code]
-        if reasons:
-            raise RunError("cannot copy the code to the workers: " + "; ".join(reasons))
+        self._delivered.update({host: pods[host] for host in reached if host not in failed})
+        if len(reached) < len(hosts):
+            unreached = {host: answer for host, answer in answers.items() if answer[0]}
+            raise _describe("copy the code to the workers: ", unreached)
         if failed:
-            raise _describe(failed)
+            raise _describe(f"install {packages.REQUIREMENTS} on ", failed)
 
     def _install(self, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
         """Let hosts install the packages; return exit code and message of each failed host."""
@@ -125,15 +127,16 @@ class UserCode:
         return {host: answer for host, answer in answers.items() if answer[0]}
 
 
-def _describe(failed: Mapping[Host, tuple[int, str]]) -> RunError:
+def _describe(what: str, failed: Mapping[Host, tuple[int, str]]) -> RunError:
     """Name the first host for each reason, because all hosts usually have the same reason."""
     hosts: dict[str, list[str]] = {}
     for host, (_, output) in failed.items():
         hosts.setdefault(output, []).append(host.name)
     parts = [
-        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {output}"
+        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: "
+        + one_line(output, LONGEST_REASON)
         for output, names in hosts.items()
     ]
     is_sure = all(code == BAD_CONFIGURATION for code, _ in failed.values())
     kind = ConfigurationError if is_sure else RunError
-    return kind(f"cannot install {packages.REQUIREMENTS} on " + "; ".join(parts))
+    return kind(f"cannot {what}" + "; ".join(parts[:MOST_REASONS]))

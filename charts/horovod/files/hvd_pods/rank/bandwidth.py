@@ -16,17 +16,13 @@ TENSOR_MEBIBYTES = 32
 ROUNDS = 10
 
 
-def make_tensor(hvd: Any) -> Any:
-    """Return a tensor of TENSOR_MEBIBYTES of float32 ones, of the framework that `hvd` is for."""
-    framework = importlib.import_module(hvd.__name__.rpartition(".")[2])
-    return framework.ones(TENSOR_MEBIBYTES * 2**20 // 4)
-
-
 def main() -> None:
     """Print the bandwidth, or exit with a message when the sum is wrong."""
     hvd = import_horovod()
     hvd.init()
-    tensor = make_tensor(hvd)
+    framework: Any = importlib.import_module(hvd.__name__.rpartition(".")[2])
+    # Of float32.
+    tensor = framework.ones(TENSOR_MEBIBYTES * 2**20 // 4)
     total = hvd.allreduce(tensor, op=hvd.Sum, name="warm-up")
     if float(total[0]) != hvd.size():
         sys.exit(f"bandwidth: the sum of a 1 from each of {hvd.size()} ranks is {float(total[0])}")

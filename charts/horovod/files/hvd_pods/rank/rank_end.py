@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 
 from hvd_pods.common.notices import ENDED, FAILED
 from hvd_pods.rank import ranks
@@ -26,49 +27,35 @@ LEFT = 128 + signal.SIGTERM
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-def exit_code_to_report(rank: int, status: int) -> int:
-    """What to report of an elastic rank's script: LEFT if it was asked to leave and ended with 0.
+def report(rank: int, status: int, *, is_elastic: bool) -> int:
+    """Tell the master how a rank's script has ended; the status that the launcher may have now.
 
-    At a 0, horovodrun takes the training for finished and ends it on all other workers.
+    A status is an exit code or minus a signal. At the 0 of a rank that was asked to leave,
+    horovodrun takes the training for finished and ends it on all other workers.
     """
     script = ranks.find(rank)
-    is_asked = script is not None and ranks.was_asked_to_end(script)
-    return LEFT if is_asked and status == 0 else status
+    if script is None or not ranks.was_asked_to_end(script):
+        if script and status:
+            # Before the launcher ends the other ranks: not all of them name a rank and its signal.
+            ranks.notify(script, kind=FAILED, status=status)
+        return status
+    status = LEFT if is_elastic and status == 0 else status
+    if script.notices:
+        _report_end(script, status)
+    return status
 
 
-def report_failure(rank: int, status: int) -> None:
-    """Tell the master that a rank has failed by itself: not all launchers name it, and its signal.
-
-    `status` is its exit code or minus its signal.
-    """
-    script = ranks.find(rank)
-    if status and script is not None and not ranks.was_asked_to_end(script):
-        ranks.notify(script, kind=FAILED, status=status)
-
-
-def report_end(rank: int, status: int) -> None:
-    """Tell the master that a rank's script has ended, if the rank was asked to leave.
-
-    `status` is its exit code or minus its signal. After a failure, returns when the launcher may
-    know of it.
-    """
-    script = ranks.find(rank)
-    if script is None or not script.notices or not ranks.was_asked_to_end(script):
-        return
+def _report_end(script: ranks.Script, status: int) -> None:
+    """Tell the master; after a failure, wait until the launcher may know of it."""
     for number in signal.valid_signals():
         # Only signals that were passed on to the script have handlers.
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
-    marker = ranks.mark_waiting()
-    try:
-        # The kubelet kills the worker at the end of the grace period.
-        answer_within = float(os.environ.get("HVD_GRACE", "30"))
+    # The kubelet kills the worker at the end of the grace period.
+    answer_within = float(os.environ.get("HVD_GRACE", "30"))
+    # When the master does not answer, or one of the ranks has not ended in time.
+    with ranks.waiting(), suppress(OSError, ValueError):
         ranks.send(script, answer_within, kind=ENDED, waits=bool(status))
-    except (OSError, ValueError):
-        # The master does not answer, or one of the ranks has not ended in time.
-        return
-    finally:
-        ranks.mark_not_waiting(marker)
 
 
 def abort_under_hydra(code: int) -> None:

@@ -14,13 +14,18 @@ import signal
 import socket
 from collections import namedtuple
 from collections.abc import Iterator
+from contextlib import contextmanager
 
-from hvd_pods.common import fast_start, notices
+from hvd_pods.common import fast_start, hostile, notices
 from hvd_pods.common.fence import EPOCH
 
 FOLDER = f"{fast_start.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
 HIGH = 512
+# Bytes of an entry, and the highest rank. Scripts may write to the folder as well.
+LONGEST, MOST_RANKS = 4096, 10**6
+# Neither to what a link leads to, nor waiting for the reader of a FIFO.
+WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # At this real-time signal, a rank writes its Python stack to a file. No library is known to use it:
 # C libraries take the first ones, and Java, Go and MPI none of them.
 STACK_SIGNAL = signal.SIGRTMAX - 2
@@ -45,7 +50,7 @@ def register(rank: int, pid: int) -> None:
         began = ""
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        with open(beside, "w", encoding="utf-8") as file:
+        with open(os.open(beside, WRITE, 0o600), "w", encoding="utf-8") as file:
             json.dump(Script(rank, pid, began, address, epoch), file)
         # Replaced in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
@@ -64,8 +69,7 @@ def open_stack_file(rank: int) -> int:
     """Open that file in the rank; its descriptor, or that of standard error if there is no room."""
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        file = os.open(stack_file(rank), flags, 0o600)
+        file = os.open(stack_file(rank), WRITE | os.O_APPEND, 0o600)
         try:
             return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
         finally:
@@ -76,9 +80,9 @@ def open_stack_file(rank: int) -> int:
 
 def running() -> Iterator[Script]:
     """Yield the scripts that have not ended, by their ranks."""
-    names = [name for name in fast_start.list_names(FOLDER) if name.isdigit()]
-    for name in sorted(names, key=int):
-        script = find(int(name))
+    numbers = (hostile.parse_count(name, MOST_RANKS) for name in fast_start.list_names(FOLDER))
+    for rank in sorted(number for number in numbers if number is not None):
+        script = find(rank)
         try:
             fields = fast_start.read_stat(script.pid) if script else []
         except OSError:
@@ -90,9 +94,11 @@ def running() -> Iterator[Script]:
 def find(rank: int) -> Script | None:
     """The script that was last written down for a rank, whether it has ended or not."""
     try:
-        return Script(*json.loads(fast_start.read(os.path.join(FOLDER, str(rank)))))
-    except (OSError, ValueError):
+        script = Script(*json.loads(hostile.read_file(os.path.join(FOLDER, str(rank)), LONGEST)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    is_valid = [type(value) for value in script] == [int, int, str, str, str] and script.pid > 0
+    return script if is_valid else None
 
 
 def ask_to_end(script: Script) -> bool:
@@ -114,16 +120,15 @@ def _asked(script: Script) -> str:
     return os.path.join(FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
 
 
-def mark_waiting() -> str:
-    """Write down that this process waits to report the end of its script; the marker to remove."""
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Write down that this process waits to report the end of its script."""
     marker = os.path.join(FOLDER, f"{os.getpid()}.waits")
     os.close(os.open(marker, os.O_CREAT))
-    return marker
-
-
-def mark_not_waiting(marker: str) -> None:
-    """Remove the marker: the process no longer waits."""
-    os.unlink(marker)
+    try:
+        yield
+    finally:
+        os.unlink(marker)
 
 
 def is_any_waiting() -> bool:

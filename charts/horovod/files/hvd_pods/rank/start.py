@@ -11,19 +11,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start, memory_access, notices, threads
+from hvd_pods.common import fast_start, notices, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
 
-# Seconds in which the server of horovodrun has to answer, while all ranks introduce themselves.
-INTRODUCE_WITHIN = 60.0
+# Seconds in which the server of horovodrun has to answer, and between two attempts.
+INTRODUCE_WITHIN, INTRODUCE_EVERY = 60.0, 0.2
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
@@ -101,14 +103,18 @@ def introduce(variables: Mapping[str, str]) -> None:
     secret = variables.get(notices.ADDRESS, "").rpartition(",")[2]
     if not address or not secret:
         return
-    try:
-        port = int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"])
-        with socket.create_connection((address, port), INTRODUCE_WITHIN) as connection:
-            connection.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
-            connection.recv(1)
-    except OSError as problem:
-        # Horovod says so as well, in its own words.
-        print(f"[hvd] horovodrun does not answer at {address}:{port}: {problem}", flush=True)
+    port, until = (
+        int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"]),
+        time.monotonic() + INTRODUCE_WITHIN,
+    )
+    while time.monotonic() < until:
+        with suppress(OSError), socket.create_connection((address, port), INTRODUCE_WITHIN) as made:
+            made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
+            if made.recv(1):
+                return
+        # So many connections wait there that it could not take this one.
+        time.sleep(INTRODUCE_EVERY)
+    print(f"[hvd] horovodrun does not answer at {address}:{port}", flush=True)
 
 
 def begin_cold(rank: int, program: str, pid: int) -> None:
@@ -131,11 +137,6 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
-    # Only Open MPI: the chart turns this access off in MPICH, and Gloo's ranks use sockets.
-    if place.rank == 0 and "OMPI_COMM_WORLD_RANK" in os.environ:
-        warning = memory_access.find_warning(place.local_size)
-        if warning:
-            print(f"[hvd] {warning}", flush=True)
     introduce(os.environ)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
@@ -143,12 +144,7 @@ def main() -> int:
     status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    # Sent before the launcher ends the other ranks, which fail then, too.
-    rank_end.report_failure(place.rank, status)
-    if arguments.ranks == 0:
-        status = rank_end.exit_code_to_report(place.rank, status)
-    rank_end.report_end(place.rank, status)
-    return rank_end.finish(status)
+    return rank_end.finish(rank_end.report(place.rank, status, is_elastic=arguments.ranks == 0))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ def set_up_python(request: dict[str, Any]) -> None:
     sys.executable = shutil.which(python) or python
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[:] = request["command"]
-    sys.argv[:] = [_argv0(program), *program["arguments"]]
+    first = {"file": str(program["target"]), "code": "-c", "module": "-m"}[program["kind"]]
+    sys.argv[:] = [first, *program["arguments"]]
     path0 = first_path(program)
     if path0 is not None:
         sys.path.insert(0, path0)
@@ -83,10 +84,6 @@ def set_up_python(request: dict[str, Any]) -> None:
     _open_streams(program["unbuffered"])
     _correct_multiprocessing()
     renew_randomness()
-
-
-def _argv0(program: dict[str, Any]) -> str:
-    return {"file": str(program["target"]), "code": "-c", "module": "-m"}[program["kind"]]
 
 
 def _open_streams(unbuffered: bool) -> None:
@@ -176,8 +173,8 @@ def set_title(command: list[str]) -> None:
     data, end_data, heap, _, _, environment, end = fields[41:48]
     libc = ctypes.CDLL(None)
     libc.sbrk.restype = ctypes.c_void_p
-    numbers = (code, end_code, data, end_data, heap, libc.sbrk(0), stack, start)
-    numbers += (start + len(_title), environment, end, 0, 0, -1)
+    numbers = [code, end_code, data, end_data, heap, libc.sbrk(0), stack, start]
+    numbers += [start + len(_title), environment, end, 0, 0, -1]
     changed = ctypes.create_string_buffer(struct.pack("12QIi", *numbers))
     libc.prctl(PR_SET_MM, PR_SET_MM_MAP, changed, ctypes.c_ulong(len(changed) - 1), 0)
     Path("/proc/self/comm").write_text(Path(command[0]).name[:15])

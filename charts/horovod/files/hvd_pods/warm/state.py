@@ -87,7 +87,9 @@ class WarmState:
     def _reasons(self, request: dict[str, Any], path0: str | None) -> Iterator[str | None]:
         yield self.problem
         yield _find_threads()
-        yield _find_gpu(self.opened)
+        # A GPU's context cannot be used in a fork.
+        gpus = [path for path in self.opened.values() if path.startswith(GPU_DEVICES)]
+        yield f"an imported module uses the GPU ({gpus[0]})" if gpus else None
         taken = sorted(self.opened.keys() & set(request["descriptors"]))
         yield f"an imported module uses descriptor {taken[0]}" if taken else None
         yield self._find_cpus(request)
@@ -188,12 +190,6 @@ def open_descriptors() -> dict[int, str]:
             # The descriptor with which the folder was read.
             continue
     return found
-
-
-def _find_gpu(descriptors: dict[int, str]) -> str | None:
-    """A GPU's context cannot be used in a fork."""
-    used = [path for path in descriptors.values() if path.startswith(GPU_DEVICES)]
-    return f"an imported module uses the GPU ({used[0]})" if used else None
 
 
 def find_library(parts: Sequence[str]) -> str | None:

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import IO, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import memory_access, packages, ssh, threads
+from hvd_pods.common import fast_start, fence, packages, ssh, threads
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import CODE, PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
@@ -39,16 +39,12 @@ LEFT = re.compile(
 DRAIN_WITHIN = 2.0
 
 
-def preloaded(environment: Mapping[str, str]) -> list[str]:
-    """The modules to import for ranks: launch.preload, or the modules that the image names."""
-    return environment.get("HVD_PRELOAD", "").replace(",", " ").split()
-
-
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     """Start a process that imports the modules while sshd starts; ranks connect to its socket."""
     for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).unlink(missing_ok=True)
-    modules = preloaded(environment)
+    # launch.preload, or what the image names.
+    modules = environment.get("HVD_PRELOAD", "").replace(",", " ").split()
     if not modules:
         return
     # As rank/start.py sets them: libraries read them when they are imported.
@@ -135,11 +131,10 @@ def pass_on(errors: IO[bytes]) -> None:
 def serve(command: list[str], signals: Signals) -> int:
     """Run sshd until this pod is asked to end; its exit code when it ends before."""
     server = subprocess.Popen(command, stderr=subprocess.PIPE)
+    fence.note_worker(os.getpid())
     assert server.stderr  # noqa: S101
     messages = threading.Thread(target=pass_on, args=[server.stderr], daemon=True)
     messages.start()
-    # Ranks cannot start yet: sshd has not answered.
-    memory_access.note(int(os.environ.get("HVD_SLOTS", "1")))
     watch = rank_watch.RankWatch(os.environ)
 
     def wait(seconds: float) -> None:
@@ -160,6 +155,11 @@ def serve(command: list[str], signals: Signals) -> int:
 
 def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
+    with suppress(ImportError, OSError):
+        # Orphans come to this process where it is not the first one either (common/fence.py).
+        fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
+    # Of this container before it was started again.
+    Path(fast_start.WORKER).unlink(missing_ok=True)
     signals, slots = Signals(), int(os.environ.get("HVD_SLOTS", "1"))
     if CODE.is_dir():
         # The packages are installed later: sessions and forks find them at this path then.

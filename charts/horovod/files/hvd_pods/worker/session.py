@@ -12,20 +12,6 @@ import sys
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import fast_start, fence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Mapping
-
-
-def prepare_session(
-    sshd_environment: Mapping[str, str], container_environment: Mapping[str, str]
-) -> tuple[list[str], dict[str, str]]:
-    """Return a session's command line and environment; the container's values override sshd's."""
-    environment = {**sshd_environment, **container_environment}
-    environment.pop("SSH_ORIGINAL_COMMAND", None)
-    requested = sshd_environment.get("SSH_ORIGINAL_COMMAND")
-    return (["/bin/sh", "-c", requested] if requested else ["/bin/sh", "-i"]), environment
-
 
 def read_environment() -> dict[str, str]:
     """Return the environment that sshd.write_environment saved."""
@@ -41,9 +27,10 @@ def main() -> int:
     except fence.FenceError as problem:
         print(f"[hvd] error: {os.uname().nodename}: {problem}", file=sys.stderr, flush=True)
         return problem.exit_code
-    command, environment = prepare_session(os.environ, read_environment())
-    environment[fence.EPOCH] = epoch
-    os.execve(command[0], command, environment)
+    requested = os.environ.pop("SSH_ORIGINAL_COMMAND", None)
+    # The container's values override sshd's.
+    environment = {**os.environ, **read_environment(), fence.EPOCH: epoch}
+    os.execve("/bin/sh", ["/bin/sh", *(["-c", requested] if requested else ["-i"])], environment)
 
 
 if __name__ == "__main__":

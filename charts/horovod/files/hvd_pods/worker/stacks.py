@@ -10,10 +10,11 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start
+from hvd_pods.common import fast_start, hostile
 from hvd_pods.rank import ranks
 from hvd_pods.rank.ranks import STACK_SIGNAL
 
@@ -52,7 +53,8 @@ def ask(script: ranks.Script) -> str | None:
 
 def has_open(pid: int, file: str) -> bool:
     """Whether a process still has this file open: a script may have closed what it did not open."""
-    folder, path = f"/proc/{pid}/fd", os.path.realpath(file)
+    # Not where a link leads to.
+    folder, path = f"/proc/{pid}/fd", str(Path(file).parent.resolve() / Path(file).name)
     for name in fast_start.list_names(folder):
         try:
             if os.readlink(f"{folder}/{name}") == path:
@@ -65,19 +67,12 @@ def has_open(pid: int, file: str) -> bool:
 
 def has_signal(pid: int, *sets: str) -> bool:
     """Whether STACK_SIGNAL is in one of these sets of signals of a process (proc(5), status)."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        name, _, mask = line.partition(":")
-        if name in sets and int(mask, 16) >> (STACK_SIGNAL - 1) & 1:
-            return True
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            name, _, mask = line.partition(":")
+            if name in sets and int(mask, 16) >> (STACK_SIGNAL - 1) & 1:
+                return True
     return False
-
-
-def is_writing(pid: int) -> bool:
-    """Whether a process has not taken the signal yet, or its handler runs, which blocks it."""
-    try:
-        return has_signal(pid, "ShdPnd", "SigBlk")
-    except OSError:
-        return False
 
 
 def read(rank: int, pid: int, until: float) -> str:
@@ -89,8 +84,10 @@ def read(rank: int, pid: int, until: float) -> str:
     while not is_late:
         time.sleep(SETTLED)
         # In this order: what was written until then is read.
-        is_late, has_ended = time.monotonic() > until, not is_writing(pid)
-        now = fast_start.read(ranks.stack_file(rank))
+        is_late = time.monotonic() > until
+        # The process has taken the signal, and its handler, which blocks it, has ended.
+        has_ended = not has_signal(pid, "ShdPnd", "SigBlk")
+        now = hostile.read_file(Path(ranks.stack_file(rank)))
         # A script may block the signal for ever.
         if now and (is_late or (now == before and has_ended)):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from subprocess import PIPE
 
 import pytest
@@ -35,17 +36,20 @@ def test_a_newer_master_ends_the_ranks_of_the_older_one_which_is_then_refused(
 
 
 @unprivileged
+@pytest.mark.parametrize("environment", ["", "env -i "], ids=["", "without its environment"])
 def test_ranks_that_left_their_session_are_ended_before_the_next_attempt_begins(
-    ssh_pods: SshPods,
+    ssh_pods: SshPods, environment: str
 ) -> None:
     """As mpirun's daemon does; a terminal's end does not reach it."""
-    log = ssh_pods.worker.generated / "detached"
-    left = f"setsid sh -c 'trap \"\" HUP TERM; echo up; exec sleep 61' >{log} 2>&1 & "
-    left += f"until grep -q up {log}; do :; done"
-    assert ssh_pods.master.ssh(WORKER, left, HVD_EPOCH="200").returncode == 0
+    epoch = 300 if environment else 200
+    sleep = f"sleep 61.{os.getpid()}{epoch}"
+    log = ssh_pods.worker.generated / f"detached-{epoch}"
+    left = f"{environment}/usr/bin/setsid sh -c 'trap \"\" HUP TERM; echo up; exec {sleep}' "
+    left += f">{log} 2>&1 & until grep -q up {log}; do :; done"
+    assert ssh_pods.master.ssh(WORKER, left, HVD_EPOCH=str(epoch)).returncode == 0
     find = "for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$p 2>/dev/null; echo; done"
-    same = ssh_pods.master.ssh(WORKER, find, HVD_EPOCH="200").stdout
-    assert b"sleep 61" in same
-    following = ssh_pods.master.ssh(WORKER, find, HVD_EPOCH="201").stdout
+    same = ssh_pods.master.ssh(WORKER, find, HVD_EPOCH=str(epoch)).stdout
+    assert sleep.encode() in same
+    following = ssh_pods.master.ssh(WORKER, find, HVD_EPOCH=str(epoch + 1)).stdout
     assert b"session.py" in following or b"sshd" in following, "processes are shown"
-    assert b"sleep 61" not in following
+    assert sleep.encode() not in following

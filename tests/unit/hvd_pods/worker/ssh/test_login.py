@@ -60,8 +60,10 @@ def session_environment(ssh_pods: SshPods) -> dict[str, str]:
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            done = ssh_pods.master.ssh(
-                "-A", "-Y", "-o", "SendEnv=FROM_CLIENT LANG", "-o", "SetEnv=FROM_OPTION=1",
+            # The image's own, since the one of launchers refuses these options.
+            done = ssh_pods.master.run(
+                "ssh", "-F", str(ssh_pods.master.generated / "ssh_config"), "-A",
+                "-Y", "-o", "SendEnv=FROM_CLIENT LANG", "-o", "SetEnv=FROM_OPTION=1",
                 WORKER, "env -0",
                 FROM_CLIENT="1", LANG="xx", DISPLAY=":0", SSH_AUTH_SOCK=str(agent),
             )  # fmt: skip

@@ -104,7 +104,7 @@ def test_ssh_leaves_the_launchers_output_blocking(ssh_pods: SshPods) -> None:
 def test_wrong_host_key_is_refused(impostor: Master, options: list[str]) -> None:
     done = impostor.ssh(*options, WORKER, "echo logged in")
     assert (done.returncode, done.stdout) == (255, b"")
-    assert b"Host key verification failed" in done.stderr
+    assert ssh.OTHER_KEYS.search(done.stderr.decode())
 
 
 @unprivileged
@@ -117,7 +117,7 @@ def test_worker_refuses_another_host_key(ssh_pods: SshPods) -> None:
 def test_foreign_user_key_is_refused(ssh_pods: SshPods) -> None:
     done = ssh_pods.add_master("foreign", user_key=make_key()).ssh(WORKER, "echo logged in")
     assert (done.returncode, done.stdout) == (255, b"")
-    assert b"Permission denied (publickey)" in done.stderr
+    assert ssh.OTHER_KEYS.search(done.stderr.decode())
 
 
 def test_other_user_is_refused(ssh_pods: SshPods) -> None:
