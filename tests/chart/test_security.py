@@ -95,6 +95,19 @@ def test_containers_have_no_capability_and_write_to_volumes_only() -> None:
     assert volumes["generated"]["emptyDir"]["medium"] == "Memory"
 
 
+def test_strangers_commands_share_no_writable_folder_of_the_charts() -> None:
+    """The master's /tmp has the code that it runs, and /horovod/generated has the keys."""
+    shared = {
+        (container["name"], mount["name"], mount.get("subPath"))
+        for container in containers_of(render(EVERY_POD))
+        for mount in container["volumeMounts"]
+        if container["name"] in ("staging", "results") and mount["mountPath"] != "/data"
+        if not mount.get("readOnly")
+    }
+    exchange = ("results", "generated", "results")
+    assert shared == {("staging", "tmp", "staging"), ("results", "tmp", "results"), exchange}
+
+
 def test_only_the_master_and_helm_test_have_a_token() -> None:
     tokens = {kind: spec["automountServiceAccountToken"] for kind, spec in pods().items()}
     assert tokens == {"StatefulSet": False, "Job": True, "Deployment": False, "Pod": True}
