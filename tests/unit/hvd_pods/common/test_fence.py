@@ -82,6 +82,14 @@ def test_an_epoch_that_training_code_has_made_up_keeps_no_master_out(
     assert started[0].process.wait(TIMEOUT) == -signal.SIGKILL
 
 
+def test_a_session_of_a_newer_epoch_is_left_to_itself(started: list[Session]) -> None:
+    """It waits until the session of this epoch has ended the older ones."""
+    started += [Session(*SLEEP, epoch=epoch) for epoch in ("5", "6", "7", "x")]
+    older = set(fence.older_processes(6))
+    found = [session.process.pid in older for session in started]
+    assert found == [True, False, False, True]
+
+
 @pytest.mark.slow
 def test_warm_ranks_are_ended_with_all_that_they_have_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -107,7 +107,7 @@ def older_processes(epoch: int) -> Iterator[int]:
             older.update([pid] if state != "Z" else [])
             continue
         try:
-            is_older = _is_guard(folder) or _is_other(fast_start.read(f"{folder}/environ"), epoch)
+            is_older = _is_guard(folder) or _is_older(fast_start.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
         except OSError:
             # The process has ended, or belongs to another user.
@@ -148,12 +148,16 @@ def _read_worker() -> tuple[int | None, list[int]]:
     return (main if main in ancestors else None), [*started, *ancestors]
 
 
-def _is_other(environment: bytes, epoch: int) -> bool:
-    """Whether a process has another epoch: as this one is the newest, it is older, or made up."""
+def _is_older(environment: bytes, epoch: int) -> bool:
+    """Whether a process has an older epoch, or one that no master sends.
+
+    A session of a newer one waits until this one has been admitted.
+    """
     for entry in environment.split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name == EPOCH.encode():
-            return value != str(epoch).encode()
+            number = _parse(os.fsdecode(value))
+            return number is None or number < epoch
     return False
 
 
