@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hvd_pods.master import guard
+from tests.unit.hvd_pods.copies import copy_files
 
 MODULE = "horovod.runner.common.util.network"
 
@@ -89,3 +91,23 @@ def test_no_pickle_calls_anything(content: bytes) -> None:
     with contextlib.suppress(Exception):
         guard.read_messages(content + b".")
     assert not RAN
+
+
+def become(folder: Path, script: str, mode: str = "horovodrun") -> subprocess.CompletedProcess[str]:
+    """Run the guard of a pod, which becomes a script that stands for horovodrun."""
+    program = folder / "horovodrun"
+    program.write_text(f"#!{sys.executable}\n{script}")
+    program.chmod(0o755)
+    guard_of_pod = copy_files(folder / "pod", sys.executable) / "hvd_pods/master/guard.py"
+    return subprocess.run(
+        [sys.executable, str(guard_of_pod), mode, str(program), "-np", "1"],
+        env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_horovodrun_finds_its_own_modules_and_none_of_the_charts(tmp_path: Path) -> None:
+    """In a pod, a program is a link into the folder that Python then searches."""
+    (tmp_path / "own.py").touch()
+    done = become(tmp_path, "import sys, own; print(sys.argv[1:])\nimport launch")
+    assert "['-np', '1']" in done.stdout
+    assert "No module named 'launch'" in done.stderr

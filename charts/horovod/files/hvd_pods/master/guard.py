@@ -12,7 +12,9 @@ import os
 import sys
 
 # Modules beside this file must not be found in place of others. The script's folder follows below.
-sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+# Python has followed the link that this file is in a pod.
+OWN = os.path.dirname(os.path.realpath(__file__))
+sys.path[:] = [path for path in sys.path if os.path.realpath(path) != OWN]
 
 import base64
 import hmac
