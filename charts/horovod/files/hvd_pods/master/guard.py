@@ -53,7 +53,7 @@ def read_messages(content: bytes) -> "Any":
 
 
 def take_messages_only() -> None:
-    """Raises ImportError, AttributeError or RuntimeError for a Horovod that unpickles otherwise."""
+    """Raises an exception, of any class, for a Horovod that unpickles otherwise."""
     import cloudpickle
 
     pickles: Tuple[Any, ...] = (cloudpickle, pickle)
@@ -118,13 +118,15 @@ def main() -> None:
     try:
         take_messages_only()
         know_addresses(os.environ.get("HVD_NOTICES", "").rpartition(",")[2])
-    except (AttributeError, ImportError, RuntimeError) as problem:
-        text = f"the servers of {program} cannot be guarded: {problem}"
+    except Exception as problem:  # noqa: BLE001 - another Horovod may fail here in any way
+        text = f"the servers of {program} cannot be guarded: {problem!r}"
         if mode == "elastic":
             own = socket.gethostname()
             print(f"[hvd] error: {own}: launch.mode elastic: {text}", file=sys.stderr)
             sys.exit(os.EX_CONFIG)
         print(f"[hvd] {text}", flush=True)
+        # Begun anew, as modules may already have taken what unpickles here.
+        os.execv(program, sys.argv[2:])
     del sys.argv[:2]
     sys.path.insert(0, os.path.dirname(program))
     runpy.run_path(program, run_name="__main__")
