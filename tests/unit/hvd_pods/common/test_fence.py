@@ -118,16 +118,23 @@ def test_warm_ranks_are_ended_with_all_that_they_have_started(
         client.communicate(timeout=60)
 
 
-def test_program_that_a_hook_of_the_container_has_started_is_no_orphan_of_a_session() -> None:
+@pytest.mark.parametrize("left", ["", "4"], ids=["new", "started again"])
+def test_program_that_a_hook_of_the_container_has_started_is_no_orphan_of_a_session(
+    newest: Path, left: str
+) -> None:
     """The first session comes after it; what is there later was left by sessions."""
+    newest.write_text(left)
     fence.note_worker(os.getpid())
     with subprocess.Popen(["sleep", "60"]) as of_a_hook:
-        fence.admit("5")
+        fence.admit(left or "5")
         with subprocess.Popen(["sleep", "60"], env={}) as orphan:
+            # Training code can write to it, too.
+            newest.write_text("")
             fence.admit("6")
-            assert orphan.wait(TIMEOUT) == -signal.SIGKILL
+            orphan.wait(TIMEOUT)
         assert of_a_hook.poll() is None
         of_a_hook.kill()
+    assert orphan.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("content", ["", "0", "-1", "999999999", "x", "1" * 5000])
