@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hvd_pods.master import guard
+from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.copies import copy_files
 
 MODULE = "horovod.runner.common.util.network"
@@ -91,6 +95,34 @@ def test_no_pickle_calls_anything(content: bytes) -> None:
     with contextlib.suppress(Exception):
         guard.read_messages(content + b".")
     assert not RAN
+
+
+def test_silent_strangers_keep_no_rank_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They can make more connections than have room, again and again."""
+
+    class Server(socketserver.ThreadingTCPServer):
+        """In place of Horovod's."""
+
+    module = ModuleType("horovod.runner.http.http_server")
+    vars(module).update(RendezvousHTTPServer=Server)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(guard, "MOST_STRANGERS", 4)
+    monkeypatch.setattr(guard, "STRANGER_WITHIN", TIMEOUT)
+    guard.know_addresses("f00d")
+    with Server(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+
+        def connect() -> socket.socket:
+            return socket.create_connection(server.server_address[:2], TIMEOUT)
+
+        silent = [connect() for _ in range(9)]
+        with connect() as rank:
+            rank.sendall(b"HVD f00d HTTP/1.0\r\n\r\n")
+            assert rank.recv(5) == b"known"
+        assert silent[0].recv(1) == b"", "the oldest has made room"
+        for connection in silent:
+            connection.close()
+        server.shutdown()
 
 
 def become(folder: Path, script: str, mode: str = "horovodrun") -> subprocess.CompletedProcess[str]:
