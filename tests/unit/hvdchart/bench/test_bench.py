@@ -23,25 +23,16 @@ from hvdchart.bench.scaling import (
     rows,
 )
 from hvdchart.errors import FileError, RunFailedError
-from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import SPEC, installed_values, job, meanwhile, pod, terminated
+from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
 
 PODS = (Pod("r-0", "u0", "n0", "i@sha256:1"), Pod("r-1", "u1", "n1", "i@sha256:1"))
 MACHINE = {"host": "r-0", "processor": "Fast <1>", "cpus": 4, "gpus": []}
-
-
-def planned(nodes: str, more: str = "") -> Plan:
-    head = "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
-    return make_plan(
-        parse_spec(f"{head}nodes: [{nodes}]\ntrain: {{command: [a]}}\n{more}".encode())
-    )
 
 
 def measured(turn: int, workers: int, speed: float, pods: tuple[Pod, ...] = PODS) -> Measurement:

@@ -6,7 +6,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import Spec
+from tests.unit.hvdchart.specs import read
 
 GOOD = """\
 apiVersion: hvdchart/v1
@@ -31,13 +31,10 @@ def refused(text: str | bytes) -> SpecError:
 # What replaces what in the good spec; where the message must point; what it must say.
 WRONG_VALUES = [
     ("sockets: 2", "socket: 2", "6:5", "did you mean 'sockets'?"),
-    ("sockets: 2", 'sockets: "2"', "6:14", "'2'; expected a whole number from 1 to 64"),
     ("sockets: 2", "sockets:", "6:5", "nothing (null)"),
-    ("count: 2", "count: 1_000", "5:12", "number 1_000 with '_'; expected 1000, or quotes"),
     ("    count: 2\n", "", "4:5", "key 'count' is missing"),
     ("    coresPerSocket: 28\n", "", "4:5", "needs coresPerSocket or gpus"),
     ("name: run", "name: Run", "2:7", "a-z, 0-9 and -"),
-    ("name: run", "name: 7", "2:7", 'in quotes: "7"'),
     ("[python, train.py]", "python train.py", "9:12", "expected a list"),
     ("train:\n", "volumes: {data: {}}\ntrain:\n", "8:17", "no source"),
     ("train:\n", "volumes: {data: {emptyDir: {}}, x: {emptyDir: {}, mountPath: /data/}}\ntrain:\n",
@@ -110,13 +107,6 @@ OUTPUT_OF_X = "horovod: {timeline: true}\nvolumes: {output: {pvc: a, groups: [x]
 STATIC = "coresPerSocket: 4, cpuManager: static"
 
 
-def read(group: str, rest: str = "", name: str = "run") -> Spec:
-    nodes = f"nodes: [{{name: x, count: 2, {group}}}]"
-    return parse_spec(
-        f"apiVersion: hvdchart/v1\nname: {name}\ntrain: {{command: [a]}}\n{nodes}\n{rest}"
-    )
-
-
 @pytest.mark.parametrize(
     ("group", "rest"),
     [
@@ -133,7 +123,7 @@ def read(group: str, rest: str = "", name: str = "run") -> Spec:
     ],
 )
 def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
-    read(group, rest)
+    read(f"{{name: x, count: 2, {group}}}", rest)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +147,7 @@ def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
 )  # fmt: skip
 def test_spec_beyond_the_limit_is_refused(group: str, rest: str, path: str, says: str) -> None:
     with pytest.raises(SpecError) as caught:
-        read(group, rest)
+        read(f"{{name: x, count: 2, {group}}}", rest)
     assert caught.value.path == path
     assert says in str(caught.value)
 
@@ -173,7 +163,7 @@ def test_name_leaves_room_for_the_hash_of_a_statefulset(
 
     def read_with(length: int) -> None:
         run = "r" * (length if path == "name" else 30)
-        read(group.replace("NAME", "g" * length), name=run)
+        read(f"{{name: x, count: 2, {group.replace('NAME', 'g' * length)}}}", name=run)
 
     read_with(longest)
     with pytest.raises(SpecError, match="a name with which it has at most 52") as caught:

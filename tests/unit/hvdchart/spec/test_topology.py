@@ -6,13 +6,7 @@ import pytest
 
 from hvdchart.quantity import GI, MI
 from hvdchart.spec import topology
-from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import Spec
-
-
-def spec(group: str, rest: str = "") -> Spec:
-    text = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
-    return parse_spec(f"{text}nodes: [{{name: x, count: 1, {group}}}]\n{rest}".encode())
+from tests.unit.hvdchart.specs import read
 
 
 # Without the 600m that DaemonSets and the master request.
@@ -49,7 +43,7 @@ def test_memory_reserve_follows_the_table(size: int, reserved: float) -> None:
     ],
 )  # fmt: skip
 def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, cores: int) -> None:
-    assert topology.reserved_cores(spec(group).nodes[0]) == cores
+    assert topology.reserved_cores(read(f"{{name: x, count: 1, {group}}}").nodes[0]) == cores
 
 
 @pytest.mark.parametrize(
@@ -66,5 +60,5 @@ def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, co
 def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
     group: str, rest: str, slots: int
 ) -> None:
-    read = spec(group, rest)
-    assert topology.slots(read.nodes[0], read) == slots
+    spec = read(f"{{name: x, count: 1, {group}}}", rest)
+    assert topology.slots(spec.nodes[0], spec) == slots

@@ -9,19 +9,15 @@ from rich.console import Console
 
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import load_spec, parse_spec
+from hvdchart.spec.load import load_spec
 from hvdchart.values.report import document, tables
+from tests.unit.hvdchart.specs import planned
 
 VALUES = Path(__file__).parents[4] / "values"
 
 
 def example(name: str) -> Plan:
     return make_plan(load_spec(VALUES / f"{name}.spec.yaml"))
-
-
-def planned(nodes: str, rest: str = "") -> Plan:
-    text = f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: [a]}}\n{rest}"
-    return make_plan(parse_spec(text.encode()))
 
 
 def printed(*parts: object) -> str:
