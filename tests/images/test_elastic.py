@@ -37,7 +37,7 @@ def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
         "failed_host_gets_processes_again": [["b0", "b1"], 0],
         "process_that_ends_while_the_driver_waits_for_its_host_is_replaced": [["b0"], 0],
         "ranks_synchronize_after_hosts_were_removed": [
-            *("sync", "train", "save", "meet", "on_reset", "sync", "train"),
+            *("sync", "train", "save", "meet", "on_reset", "sync", "train")
         ],
     }
 

@@ -56,9 +56,7 @@ def docker_archive(file: Path, *contents: dict[str, bytes], mtime: int = 0) -> P
     return file
 
 
-def test_builds_are_compared_by_content_and_not_by_times(
-    tmp_path: Path,
-) -> None:
+def test_builds_are_compared_by_content_and_not_by_times(tmp_path: Path) -> None:
     layered = ({"a": b"1", "d/b": b"2"}, {"d/.wh.b": b"", "a": b"3"})
     first = files(docker_archive(tmp_path / "1.tar", *layered))
     assert list(first) == ["a"]

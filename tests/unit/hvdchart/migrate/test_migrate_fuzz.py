@@ -24,12 +24,7 @@ from hvdchart.migrate.ledger import leaves
 from hvdchart.migrate.report import report_text
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.values.schema import values_schema
-from tests.unit.hvdchart.migrate.old_files import (
-    MARKS,
-    damaged_trees,
-    migrate_line,
-    migrate_tree,
-)
+from tests.unit.hvdchart.migrate.old_files import MARKS, damaged_trees, migrate_line, migrate_tree
 
 pytestmark = pytest.mark.fuzz
 # What a line is for, and the default of a variable that is set.
