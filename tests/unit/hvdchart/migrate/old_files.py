@@ -93,8 +93,7 @@ def migrate_job(**fields: Any) -> Migration:
     for role in ("launcher", "worker"):
         container = roots[f"{role}_container"] = {"name": "main", "image": "team/image:1"}
         pod = roots[f"{role}_pod"] = {"containers": [container]}
-        template = roots[f"{role}_template"] = {"spec": pod}
-        replicas[role.title()] = roots[role] = {"template": template}
+        replicas[role.title()] = {"template": {"spec": pod}}
     roots["launcher_container"]["command"] = ["mpirun", "train"]
     for path, value in fields.items():
         root, _, key = path.partition("__")

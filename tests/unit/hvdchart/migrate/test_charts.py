@@ -145,8 +145,7 @@ def test_misspelt_number_of_workers_is_not_replaced_by_the_default() -> None:
          {"repository": "a", "digest": f"sha256:{HEX}"}),
         ({"worker": {"image": {"repository": "r:5000/a", "tag": f"1.0@sha256:{HEX}"}}}, "image",
          {"repository": "r:5000/a", "tag": "1.0", "digest": f"sha256:{HEX}"}),
-        # Ports of root, and on the host network those of Kubernetes, stay the chart's default.
-        ({"ssh": {"port": 1023}}, "ssh", None),
+        # The first port after those that Kubernetes has on the host network.
         ({"ssh": {"port": 10261}, "useHostNetwork": True}, "ssh.port", 10261),
     ],
 )  # fmt: skip
