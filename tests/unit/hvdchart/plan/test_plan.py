@@ -57,8 +57,6 @@ RULES = [
      "3 of 4 cores: too few to leave two free", "hvdchart"),
     ("coresPerSocket: 3, gpus: 1", "env.TF_NUM_INTEROP_THREADS", "2",
      "3 cores of a rank - 2, at least 2: they feed its GPU", "NVIDIA"),
-    ("coresPerSocket: 1, tuning: {kmpBlocktime: 5}", "env.KMP_BLOCKTIME", "5",
-     "nodes[0].tuning.kmpBlocktime", "the spec"),
     ("coresPerSocket: 1, shared: true", "env.OMPI_MCA_mpi_yield_when_idle", "1",
      "shared machines: waiting ranks yield their core", "hvdchart"),
     ("coresPerSocket: 4, sockets: 2, shared: true", "resources.requests.cpu", "4",
