@@ -1,4 +1,4 @@
-"""The pages about specs are true: their examples run."""
+"""The pages about specs are true: their examples run, and their schema accepts right specs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
+from hypothesis import given
 from jsonschema_rs import Draft7Validator
 from ruamel.yaml import YAML
 
@@ -20,6 +22,7 @@ from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.schema import values_schema
 from tests.pages import blocks
+from tests.unit.hvdchart.strategies import specs
 
 # With what a page shows of a spec, it is a whole one.
 REST = {
@@ -29,6 +32,7 @@ REST = {
 }  # fmt: skip
 
 
+SPEC_SCHEMA = DOCS / "spec.schema.json"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
 
 
@@ -74,3 +78,15 @@ def test_values_of_pages_are_those_of_the_chart(page: Path) -> None:
     for document in documents(page):
         if "apiVersion" not in document and not validator.is_valid(document):
             parse_spec(json.dumps({**REST, **document}), page.name)
+
+
+@pytest.mark.parametrize("schema", [values_schema(), json.loads(SPEC_SCHEMA.read_text())])
+def test_schema_is_valid_by_its_metaschema(schema: dict[str, Any]) -> None:
+    assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
+    jsonschema_rs.meta.validate(schema)
+
+
+@pytest.mark.fuzz
+@given(specs())
+def test_spec_schema_accepts_right_specs(spec: dict[str, Any]) -> None:
+    Draft7Validator(json.loads(SPEC_SCHEMA.read_text())).validate(spec)

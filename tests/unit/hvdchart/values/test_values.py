@@ -170,7 +170,8 @@ def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> No
 
 def test_groups_are_merged_as_the_templates_merge_them() -> None:
     worker = {
-        "number": 2, "slots": 1, "env": [1], "nodeSelector": {"a": "b"}, "affinity": {"c": {"e": 1}},
+        "number": 2, "slots": 1, "env": [1],
+        "nodeSelector": {"a": "b"}, "affinity": {"c": {"e": 1}},
     }  # fmt: skip
     groups = [
         {"name": "a"},
