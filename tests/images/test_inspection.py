@@ -103,7 +103,6 @@ def test_syft_lists_the_packages_of_each_image_once(
 @pytest.mark.parametrize(
     ("output", "status", "message"),
     [
-        ("", 0, None),
         ("Found 1 known vulnerability in 1 package", 1, None),
         ("ERROR: could not connect to pypi.org", 1, "cannot be reached: ERROR: could not connect"),
     ],

@@ -72,11 +72,15 @@ def test_wrong_setting_is_refused(setting: str, says: str) -> None:
     assert says in str(caught.value)
 
 
+LIST = "nodes=[{name: a, count: x, gpus: 1}]"
+
+
 @pytest.mark.parametrize(
     ("tree", "place"),
     [
         (merged(b"\nname: Wrong"), "over0:2:7"),
         (apply_settings(merged(), ["nodes.0.count=x"]), "--set nodes.0.count=x"),
+        (apply_settings(merged(), [LIST]), f"--set {LIST}"),
     ],
 )
 def test_wrong_value_names_its_own_file_or_setting(tree: Node, place: str) -> None:
