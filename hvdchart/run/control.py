@@ -11,7 +11,7 @@ from typing import Any
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.helm import Helm, release_values, upgrade
+from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
 from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Object, Release
 from hvdchart.run.status import Status, newest_job, run_status
@@ -48,7 +48,7 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> None:
     """
     missing = None
     try:
-        helm.call(name, cluster.namespace, "uninstall", name, "--wait")
+        undeploy(name, cluster.namespace, helm)
     except NoRunError as error:
         missing = error
     if not cluster.delete_rest(name) and missing:

@@ -1,4 +1,4 @@
-"""Calls the program `helm`; no other module does."""
+"""Calls Helm, through pyhelm3 and the program `helm`; no other module does."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pyhelm3
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, NoRunError
@@ -19,6 +22,7 @@ from hvdchart.run.helm_errors import remedy_for
 from hvdchart.run.release import Object
 from hvdchart.values.check import checked_values
 
+T = TypeVar("T")
 # Older ones cannot ask the API server what an upgrade would change.
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
@@ -29,6 +33,30 @@ _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 _GRACE = 10
 
 
+class _FailedError(Exception):
+    """Helm has ended with another exit code than 0; the message is Helm's."""
+
+
+class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
+    """pyhelm3's commands of Helm, started from a list of arguments: pyhelm3 uses a shell."""
+
+    def __init__(self, options: Sequence[str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._options = options
+
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
+        arguments = [self._executable, *map(str, command), *self._options]
+        if self._kubecontext:
+            arguments += ["--kube-context", self._kubecontext]
+        if input:
+            # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
+            input = json.dumps(json.loads(input), ensure_ascii=False).encode()
+        code, output, errors = _run(arguments, input)
+        if code:
+            raise _FailedError(errors.strip() or f"exit code {code}")
+        return output
+
+
 @dataclass(frozen=True)
 class Helm:
     """The program, a name on PATH or a path, and the kubeconfig's context that it uses."""
@@ -37,40 +65,45 @@ class Helm:
     context: str | None = None
     # How many revisions of a release it keeps: it reads all of them at each upgrade.
     revisions: int = 10
+    # Further options of every command.
+    options: tuple[str, ...] = ()
 
-    def call(self, name: str, namespace: str, *arguments: str, values: Object | None = None) -> str:
-        """What a command of Helm about a release prints; `values` are its standard input.
+    @property
+    def command(self) -> Any:
+        """pyhelm3's commands, each a coroutine for `call`."""
+        return _Command(
+            self.options,
+            executable=self.program,
+            kubecontext=self.context,
+            history_max_revisions=self.revisions,
+        )
+
+    def call(self, what: str, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
+        """What a command of Helm about a release answers.
 
         Raises HelmError with Helm's message, and ClusterError where there is no such release.
         """
-        context = ["--kube-context", self.context] if self.context else []
-        # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
-        text = "" if values is None else json.dumps(values, ensure_ascii=False)
-        line = [self.program, *arguments, "--namespace", namespace, *context]
-        code, output, message = _run(line, text.encode())
-        if not code:
-            return output.decode()
+        try:
+            return _result(command)
+        except _FailedError as error:
+            message = str(error)
+        except (ValueError, RecursionError) as error:
+            self.version()
+            output = str(getattr(error, "doc", error))[:200]
+            raise HelmError(f"{self.program} does not print JSON: {output}") from error
         if "release: not found" in message:
             raise NoRunError(name, namespace)
         # Not before: it takes as long as a tenth of a second.
         self.version()
         remedy = remedy_for(message, name, namespace)
-        what = f"helm {arguments[0]}: {message or f'exit code {code}'}"
-        raise HelmError(f"{what}{f'; {remedy}' if remedy else ''}")
-
-    def read(self, name: str, namespace: str, *arguments: str, values: Object | None = None) -> Any:
-        """As `call`, for a command that prints JSON."""
-        output = self.call(name, namespace, *arguments, "--output", "json", values=values)
-        try:
-            return json.loads(output)
-        except (ValueError, RecursionError) as error:
-            self.version()
-            raise HelmError(f"{self.program} does not print JSON: {output[:200]}") from error
+        raise HelmError(f"helm {what}: {message}{f'; {remedy}' if remedy else ''}")
 
     def version(self) -> str:
         """The program's version. Raises HelmError if it is too old, or the program is not Helm."""
-        _, answer, errors = _run([self.program, "version", "--template", "{{ .Version }}"], b"")
-        output = answer.decode(errors="replace").strip() or errors
+        try:
+            output = str(_result(self.command.version())).strip()
+        except _FailedError as error:
+            output = str(error)
         match = _VERSION.fullmatch(output)
         if not match:
             raise HelmError(
@@ -100,11 +133,14 @@ def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     look up existing SSH keys and generates new ones each time. Raises HelmError, and SpecError when
     the chart refuses the spec's own `values`.
     """
-    name = plan.spec.name
+    arguments = ["template", plan.spec.name, str(chart_dir()), "--namespace", namespace]
     # `helm install` sends no pods of `helm test` either.
-    options = ("--skip-crds", "--skip-tests", "--values", "-")
-    line = ("template", name, str(chart_dir()), *options)
-    return Helm(program).call(name, namespace, *line, values=checked_values(plan))
+    arguments += ["--skip-crds", "--skip-tests", "--values", "-"]
+    # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
+    helm = Helm(program)
+    run = helm.command.run(arguments, json.dumps(checked_values(plan)).encode())
+    output: bytes = helm.call("template", plan.spec.name, namespace, run)
+    return output.decode()
 
 
 def upgrade(
@@ -122,12 +158,16 @@ def upgrade(
     and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
     Without `is_validated`, fields that Kubernetes does not know are dropped in silence.
     """
+    if not is_validated:
+        # pyhelm3's own disable_validation adds each character of it as an argument.
+        helm = replace(helm, options=(*helm.options, "--disable-openapi-validation"))
     # Helm merges values into those of the last revision unless --reset-values is given.
-    options = ["--install", "--reset-values", "--history-max", str(helm.revisions), "--values", "-"]
-    options += ["--create-namespace"] if create_namespace else []
-    options += [] if is_validated else ["--disable-openapi-validation"]
-    line = ("upgrade", name, str(chart_dir()), *options)
-    return int(helm.read(name, namespace, *line, values=values)["version"])
+    command = helm.command.install_or_upgrade(
+        name, chart_dir(), values, namespace=namespace, create_namespace=create_namespace,
+        reset_values=True,
+    )  # fmt: skip
+    revision: Object = helm.call("upgrade", name, namespace, command)
+    return int(revision["version"])
 
 
 def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
@@ -136,28 +176,65 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
     Secrets are left out. Raises HelmError, and SpecError when the chart refuses the values.
     """
     name = plan.spec.name
-    options = ("--reset-values", "--install", "--dry-run=server", "--values", "-")
-    line = ("upgrade", name, str(chart_dir()), *options)
-    after = helm.read(name, namespace, *line, values=checked_values(plan))["manifest"]
+    arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
+    # Not pyhelm3's own `install_or_upgrade`: its dry run does not ask the API server.
+    arguments += ["--install", "--dry-run=server", "--output", "json", "--values", "-"]
+
+    async def read(arguments: list[str], values: Object | None = None) -> str:
+        text = None if values is None else json.dumps(values).encode()
+        output: bytes = await helm.command.run(arguments, text)
+        return str(json.loads(output)["manifest"]) if values else output.decode()
+
+    after = helm.call("upgrade", name, namespace, read(arguments, checked_values(plan)))
     try:
-        before = helm.call(name, namespace, "get", "manifest", name)
+        present = read(["get", "manifest", name, "--namespace", namespace])
+        before = helm.call("get", name, namespace, present)
     except ClusterError:
         before = ""
-    return Preview(_public(before), _public(str(after)))
+    return Preview(_public(before), _public(after))
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
     """The name of a release's chart; None when there is no release of that name."""
+
+    async def read() -> str:
+        # Not pyhelm3's own `list`, which has no filter: `--all` is an option of Helm 3 alone.
+        arguments = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
+        return str(json.loads(await helm.command.run(arguments))["chart"])
+
     try:
-        return str(helm.read(name, namespace, "get", "metadata", name)["chart"])
+        return helm.call("get", name, namespace, read())
     except ClusterError:
         return None
 
 
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
     """The values that a release was installed with; raises ClusterError without a release."""
-    # Helm prints null for a release without values.
-    return helm.read(name, namespace, "get", "values", name) or {}
+    command = helm.command.get_values(name, namespace=namespace)
+    values: Object = helm.call("get", name, namespace, command)
+    return values
+
+
+def undeploy(name: str, namespace: str, helm: Helm) -> None:
+    """Run `helm uninstall` and wait until the release's objects are deleted.
+
+    Raises ClusterError when there is no release of that name, and HelmError.
+    """
+    command = helm.command.uninstall(name, namespace=namespace, wait=True)
+    helm.call("uninstall", name, namespace, command)
+
+
+def _result(command: Coroutine[Any, Any, T]) -> T:
+    """The result of a command of pyhelm3. It waits nowhere but in `_Command.run`, which blocks.
+
+    Without an event loop, because asyncio's holds back a KeyboardInterrupt.
+    """
+    try:
+        command.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("pyhelm3 waits for something other than Helm")
 
 
 def without_archives(manifest: str) -> str:
@@ -177,7 +254,7 @@ def _public(manifest: str) -> str:
     return "".join(f"---\n{each}\n" for each in kept)
 
 
-def _run(command: list[str], values: bytes) -> tuple[int, bytes, str]:
+def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
     """Run a program to its end; its exit code, output and errors.
 
     Ctrl-C does not reach it: a Helm that is interrupted leaves objects of both revisions, and no
@@ -193,7 +270,7 @@ def _run(command: list[str], values: bytes) -> tuple[int, bytes, str]:
         start_new_session=True,
     ) as process:  # fmt: skip
         try:
-            output, errors = process.communicate(values)
+            output, errors = process.communicate(values or b"")
         except KeyboardInterrupt:
             for sent in (0, signal.SIGTERM, signal.SIGKILL):
                 process.send_signal(sent)
@@ -201,4 +278,4 @@ def _run(command: list[str], values: bytes) -> tuple[int, bytes, str]:
                     process.communicate(timeout=_GRACE)
                     break
             raise
-    return process.returncode, output, errors.decode(errors="replace").strip()
+    return process.returncode, output, errors.decode(errors="replace")

@@ -15,11 +15,10 @@ PAGE = CHART.parents[1] / "docs" / "gitops.md"
 
 
 def documented(kind: str) -> dict[str, Any]:
-    """Return the page's object of a kind."""
+    """Return the page's first object of a kind; a later one may be a part of one."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     documents = (document for block in blocks for document in YAML(typ="safe").load_all(block))
-    (document,) = (document for document in documents if document.get("kind") == kind)
-    result: dict[str, Any] = document
+    result: dict[str, Any] = next(each for each in documents if each.get("kind") == kind)
     return result
 
 

@@ -13,7 +13,7 @@ from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 
 # What a person should not wait for: each takes 0.03 s or more.
 SLOW = {
-    *("jsonschema_rs", "kubernetes", "oauthlib", "pathspec", "pydantic", "requests"),
+    *("jsonschema_rs", "kubernetes", "oauthlib", "pathspec", "pydantic", "pyhelm3", "requests"),
     *("requests_oauthlib", "rich", "ruamel", "watchfiles", "websocket"),
 }
 # What only commands on a cluster need.

@@ -127,7 +127,7 @@ options of another MPI (hvd_pods/common/launcher_options.py).
 {{- $resources := .Values.master.resources | default dict -}}
 {{- range $kind := list "requests" "limits" -}}
 {{- $given := dig $kind "memory" "" $resources -}}
-{{- if and $given (lt (include "horovod.mebibytes" $given | float64) (float64 $needed)) -}}
+{{- if and $given (lt (include "horovod.quantity" $given | float64) (mulf $needed 1048576)) -}}
 {{- $why := printf "%s keeps an SSH client for each of %d ranks, which need %dMi" $mode (int $ranks) (int $needed) -}}
 {{- $key := printf "master.resources.%s.memory" $kind -}}
 {{- $remedy := printf "set %s to %dMi or more" $key (int $needed) -}}
@@ -135,12 +135,4 @@ options of another MPI (hvd_pods/common/launcher_options.py).
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- end }}
-
-{{/* A quantity of memory, such as 1Gi or 2.5e9, in MiB. */}}
-{{- define "horovod.mebibytes" -}}
-{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- $text := toString . -}}
-{{- $unit := regexFind "[kKMGT]i?$" $text -}}
-{{- divf (mulf (trimSuffix $unit $text | float64) (get $units $unit)) 1048576 -}}
 {{- end }}

@@ -76,6 +76,11 @@ Call with (dict "env" $list "name" "OUTPUT_PATH").
 {{ $value }}
 {{- end }}
 
+{{/* Where the ranks write, unless a value says otherwise. */}}
+{{- define "horovod.outputPath" -}}
+{{ include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") }}
+{{- end }}
+
 {{/* Not empty when the list has the variable, with value or valueFrom. */}}
 {{- define "horovod.hasEnv" -}}
 {{- $name := .name -}}

@@ -29,9 +29,14 @@ securityContext:
   {{- toYaml $context | nindent 2 }}
 {{- end }}
 
+{{/* A number of the values, or the default in place of null. Call with (list $number $default). */}}
+{{- define "horovod.number" -}}
+{{ ternary (last .) (first .) (first . | kindIs "invalid") | int }}
+{{- end }}
+
 {{/* Seconds that a pod has to end: Kubernetes' own 30 by default. Call with a group or with .Values.master. */}}
 {{- define "horovod.gracePeriod" -}}
-{{ ternary 30 .terminationGracePeriodSeconds (kindIs "invalid" .terminationGracePeriodSeconds) | int }}
+{{ include "horovod.number" (list .terminationGracePeriodSeconds 30) }}
 {{- end }}
 
 {{/*

@@ -1,11 +1,7 @@
 {{/* The master's pod. */}}
 
-{{/* The master's pod template. */}}
+{{/* The master's pod template. It is rendered once: use horovod.once. */}}
 {{- define "horovod.masterPod" -}}
-{{ include "horovod.once" (dict "root" . "name" "horovod.masterPodTemplate") }}
-{{- end }}
-
-{{- define "horovod.masterPodTemplate" -}}
 {{- $master := .Values.master -}}
 metadata:
   labels:

@@ -10,8 +10,6 @@ so that only the workers' environment names it.
 {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
 {{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
 {{- end -}}
-{{- $lostAfter := .Values.launch.lostAfterSeconds -}}
-{{- if kindIs "invalid" $lostAfter -}}{{- $lostAfter = 12 -}}{{- end -}}
 {{- dict
   "id" .horovod.id
   "settings" .horovod.settings
@@ -26,7 +24,7 @@ so that only the workers' environment names it.
   "binding" (include "horovod.binding" .Values.launch.binding | fromYaml)
   "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
-  "lostAfterSeconds" (int $lostAfter)
+  "lostAfterSeconds" (include "horovod.number" (list .Values.launch.lostAfterSeconds 12) | int)
   "stallTimeoutSeconds" (include "horovod.stallTimeout" . | int)
   "failOnNaN" .Values.launch.failOnNaN
   "gracePeriodSeconds" (include "horovod.gracePeriod" .Values.master | int)
@@ -44,8 +42,7 @@ so that only the workers' environment names it.
 
 {{/* Seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit. */}}
 {{- define "horovod.stallTimeout" -}}
-{{- $seconds := .Values.launch.stallTimeoutSeconds -}}
-{{ ternary 3600 $seconds (kindIs "invalid" $seconds) | int }}
+{{ include "horovod.number" (list .Values.launch.stallTimeoutSeconds 3600) }}
 {{- end }}
 
 {{- define "horovod.binding" -}}

@@ -41,8 +41,7 @@ master, and its exit code is not the pod's.
 {{- end }}
 
 {{- define "horovod.resultsPath" -}}
-{{- $output := include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") -}}
-{{ .Values.results.path | default $output }}
+{{ .Values.results.path | default (include "horovod.outputPath" .) }}
 {{- end }}
 
 {{/* Settings of storing for the master; empty when results.command is empty. */}}

@@ -34,20 +34,24 @@ The gang's PodGroup. Some Kubernetes releases do not let its size change, so tha
 {{ first $served }}
 {{- end }}
 
+{{/* A quantity such as 100m, 1.5Gi or 2e9 as a number. */}}
+{{- define "horovod.quantity" -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
+{{- $units = merge $units (dict "Ti" 1099511627776 "Pi" 1125899906842624) -}}
+{{- $value := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" (toString .) -}}
+{{- mulf (float64 $value) (trimPrefix $value (toString .) | get $units) -}}
+{{- end }}
+
 {{/*
 What the gang's containers request together, as YAML. A request that is not given is the limit, as in Kubernetes.
 CPU is in thousandths, other resources in whole units.
 */}}
 {{- define "horovod.gangResources" -}}
-{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
-{{- $units = merge $units (dict "Ti" 1099511627776 "Pi" 1125899906842624) -}}
 {{- $sums := dict -}}
 {{- range prepend .horovod.groups (dict "maximum" 1 "resources" .Values.master.resources) -}}
 {{- $number := .maximum -}}
 {{- range $name, $amount := list .resources.limits .resources.requests | include "horovod.layered" | fromYaml -}}
-{{- $value := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" (toString $amount) -}}
-{{- $unit := get $units (trimPrefix $value (toString $amount)) -}}
-{{- $part := mulf (float64 $value) $unit $number (ternary 1000 1 (eq $name "cpu")) -}}
+{{- $part := mulf (include "horovod.quantity" $amount) $number (ternary 1000 1 (eq $name "cpu")) -}}
 {{- $_ := set $sums $name (addf $part (get $sums $name | default 0)) -}}
 {{- end -}}
 {{- end -}}

@@ -6,6 +6,5 @@
 
 {{/* The directory that TensorBoard reads. */}}
 {{- define "horovod.logDir" -}}
-{{- $output := include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") -}}
-{{ .Values.tensorboard.logDir | default $output }}
+{{ .Values.tensorboard.logDir | default (include "horovod.outputPath" .) }}
 {{- end }}

@@ -20,7 +20,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.master import (
     effects,
     holding,
-    mesh,
+    main,
     probing,
     record_io,
     recording,
@@ -185,11 +185,11 @@ def test_the_meshs_proxy_is_ended_after_the_run(
 
     monkeypatch.setenv("HVD_MESH", "Hold")
     with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
-        for port in list(mesh.PROXIES):
-            monkeypatch.delitem(mesh.PROXIES, port)
+        for port in list(main.PROXIES):
+            monkeypatch.delitem(main.PROXIES, port)
         # Nothing listens at port 1, which is no error.
         for port, path in ((1, "/shutdown"), (proxy.server_port, "/quit")):
-            monkeypatch.setitem(mesh.PROXIES, port, path)
+            monkeypatch.setitem(main.PROXIES, port, path)
         served = background(proxy.handle_request)
         pod.install("exit 0")
         assert pod.run() == 0

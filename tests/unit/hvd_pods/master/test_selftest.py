@@ -157,15 +157,6 @@ def test_the_time_limit_holds_while_the_api_server_is_away(
     assert time.monotonic() - began < TIMEOUT / 2
 
 
-def test_the_workers_are_as_before_when_the_record_is_given_back(ended: MasterPod) -> None:
-    """The master of an upgrade, which waits for the record, needs its own number of workers."""
-    ended.environment()
-    assert selftest.main() == 0
-    patches = [r.path for r in ended.api.requests if r.method == "PATCH"]
-    assert patches[-2].endswith("hvd-worker/scale")
-    assert patches[-1].endswith("configmaps/hvd-run")
-
-
 @pytest.mark.slow
 def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
     ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,6 @@ from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPP
 from hvd_pods.master import messages as m
 from hvd_pods.master.ending import STORED, deadline, interruption, will_retry
 from hvd_pods.master.failure import Cause
-from hvd_pods.master.retries import MOST_FREE
 from hvd_pods.master.stalls import StallReader
 from hvd_pods.master.state import Phase
 from hvd_pods.master.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
@@ -147,16 +146,6 @@ def test_worker_that_the_kubelet_evicted_for_its_own_use_has_failed() -> None:
         of_the_node.answer()
     assert of_the_node.state.failures == 0
     assert low in of_the_node.of(m.ReportFailure)[0].problem.args[0]
-
-
-def test_attempts_that_count_as_no_failure_are_limited_while_none_comes_further() -> None:
-    world = training()
-    while not world.exit:
-        if world.is_running:
-            notice(world, LEAVING, "w-1", seconds=20.0)
-            world.end_launcher(143)
-        world.answer() if world.answers else world.fire()
-    assert len(world.of(m.Launch)) == 3 + MOST_FREE
 
 
 def test_ranks_that_were_asked_to_end_report_their_end_together() -> None:
@@ -402,7 +391,7 @@ def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup
     world.answers.clear()
     world.tell(m.Terminated())
     world.settle()
-    assert bool(world.of(m.ScaleDown)) is (cleanup != "Never")
+    assert bool(world.of(m.ScaleDown)) is (cleanup != "Never" or job is SUSPENDED)
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running", "it may go on later"
     assert world.exit
     assert world.exit.problem

@@ -70,7 +70,7 @@ class Effects:
         tell: m.Tell,
     ) -> None:
         self._facts, self._run, self._api = facts, facts.run, api
-        self._events, self._notices, self._tell = events, notices, tell
+        self._notices, self._tell = notices, tell
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
         self.is_stopped = False
@@ -87,14 +87,14 @@ class Effects:
         self.exit: m.Exit | None = None
         if api:
             api.is_stopped = self.was_stopped
-        self._methods: Mapping[type, Callable[[Any], None]] = {
+        self._methods: Mapping[type, Callable[[Any], object]] = {
             m.Log: lambda effect: log(effect.message),
-            m.Emit: self._emit,
-            m.ReportFailure: self._report_failure,
+            m.Emit: lambda e: events.put(e.reason, e.message, e.kind in ("warning", "failure")),
+            m.ReportFailure: lambda effect: report_failure(effect.problem),
             m.ReadRecord: lambda effect: self._call(RECORD, self._client.read),
             m.WriteRecord: lambda effect: self._call(RECORD, partial(self._client.write, effect)),
             m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
-            m.ReadJob: lambda effect: self._call(JOB, partial(self._read_job, effect)),
+            m.ReadJob: lambda e: self._call(JOB, lambda: read_job(self._access, e, time.time())),
             m.ProvideWorkers: lambda effect: self._call(RECORD, self._provide),
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,
@@ -157,18 +157,11 @@ class Effects:
     def _of(self, names: Sequence[str]) -> list[Host]:
         return [self._facts.hosts[name] for name in names]
 
-    def _emit(self, effect: m.Emit) -> None:
-        is_warning = effect.kind in ("warning", "failure")
-        self._events.put(effect.reason, effect.message, is_warning)
-
     def _interrupt(self, effect: m.Interrupt) -> None:
         self.is_stopped = True
 
     def _exit(self, effect: m.Exit) -> None:
         self.exit = effect
-
-    def _read_job(self, effect: m.ReadJob) -> m.Event:
-        return read_job(self._access, effect, time.time())
 
     def _provide(self) -> m.Event:
         try:
@@ -204,9 +197,6 @@ class Effects:
     def _release_ranks(self, effect: m.ReleaseRanks) -> None:
         if self._notices:
             self._notices.release(effect.connections)
-
-    def _report_failure(self, effect: m.ReportFailure) -> None:
-        report_failure(effect.problem)
 
     def _stop_watching(self, effect: m.StopWatching) -> None:
         if self._hosts:

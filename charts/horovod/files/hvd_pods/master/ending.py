@@ -142,12 +142,15 @@ def finish(step: Step, problem: RunError | None) -> None:
 
 
 def scale_down(step: Step) -> None:
-    """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
+    """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it.
+
+    A suspended run has no workers, whatever `cleanup` says.
+    """
     state, job = step.state, step.state.job or UNREADABLE
     annotations = job["metadata"].get("annotations") or {}
     cleanup = str(annotations.get("horovod/cleanup", state.run.cleanup))
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
-    if is_wanted and cleanup != "Never":
+    if (is_wanted and cleanup != "Never") or job["spec"].get("suspend"):
         step.do(m.ScaleDown())
     else:
         store_results(step)

@@ -12,22 +12,26 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.reporting import report_end
+from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import launcher_memory, mesh, notice_server, recording, serve_metrics
+from hvd_pods.master import launcher_memory, notice_server, recording, serve_metrics
 from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
 from hvd_pods.master.retries import Retries
 from hvd_pods.master.state import Facts, State
 
+# Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
+PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
 # Another file for the events of this run than the one in memory, in master.env.
 RECORDING_VARIABLE = "HOROVOD_EVENTS_FILE"
 # Seconds that a timer waits for events that are on the queue already.
@@ -105,6 +109,25 @@ def end_on(master: Master, number: int, event: Event) -> None:
     signal.signal(number, lambda *_: master.tell(event))
 
 
+def end_proxy(
+    proxies: Mapping[int, str] = PROXIES, environment: Mapping[str, str] = os.environ
+) -> None:
+    """Ask each proxy in this pod to end, if the chart says that the pod waits for one."""
+    if environment.get("HVD_MESH") != "Hold":
+        return
+    for port, path in proxies.items():
+        connection = HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("POST", path)
+            status = connection.getresponse().status
+        except (OSError, HTTPException):
+            # This pod has no proxy of that mesh.
+            continue
+        finally:
+            connection.close()
+        log(f"asked the mesh's proxy to end (POST {path}): it answered {status}")
+
+
 def main() -> int:
     """Run; the exit code tells the Job whether to make another master."""
     run = parse_run(os.environ["HVD_RUN"])
@@ -124,7 +147,7 @@ def main() -> int:
         return EXIT_INTERNAL_ERROR
     finally:
         events.close()
-    mesh.end_proxy()
+    end_proxy()
     return report_end(problem)
 
 
