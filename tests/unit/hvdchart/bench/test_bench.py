@@ -133,7 +133,6 @@ def test_a_damaged_result_is_refused_with_the_place(
 
 
 pytestmark = pytest.mark.timeout(120)
-ROOT = Path(__file__).parents[4]
 NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": NAME}

@@ -9,7 +9,6 @@ from hvdchart.migrate.command_line import parse_command_line
 from hvdchart.migrate.shell import calculate
 from tests.unit.hvdchart.migrate.old_files import migrate_line
 
-DIGEST = "0123456789abcdef" * 4
 SHELL = "the line needs a shell before the launcher starts"
 
 

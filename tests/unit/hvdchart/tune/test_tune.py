@@ -85,23 +85,18 @@ def test_tuning_block_merges_into_the_spec() -> None:
 pytestmark = pytest.mark.timeout(120)
 
 
-def measure(cluster: FakeCluster, helm: StubProgram, *results: str) -> None:
-    """A tuning run that prints these lines and ends."""
+@pytest.mark.slow
+def test_tune_without_a_result_uninstalls_and_has_the_last_line(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
     answer_as(helm, "hvd-tune")
     labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd-tune"}
     run, master = job(("Complete", "", "")), pod("hvd-tune-master-1-a", "master", terminated(0))
     run["metadata"]["labels"] = labels
     master["metadata"]["labels"] = {**labels, "app.kubernetes.io/component": "master"}
-    cluster.put("jobs", run)
-    cluster.put("pods", master)
-    cluster.log("hvd-tune-master-1-a", *results, end=True)
-
-
-@pytest.mark.slow
-def test_tune_without_a_result_uninstalls_and_has_the_last_line(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    measure(fake_cluster, helm, "no module named tensorflow")
+    fake_cluster.put("jobs", run)
+    fake_cluster.put("pods", master)
+    fake_cluster.log("hvd-tune-master-1-a", "no module named tensorflow", end=True)
     done = hvdchart("tune", spec)
     assert done.code == 8
     assert done.errors.endswith(
