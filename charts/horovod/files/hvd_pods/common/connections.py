@@ -153,14 +153,10 @@ class ConnectionServer:
 
 def listen(address: str, port: int) -> socket.socket:
     """Listen at an address, or at all of this pod. Raises OSError."""
-    if address:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
-    elif socket.has_dualstack_ipv6():
-        listener = socket.create_server(
-            ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
-        )
-    else:
-        listener = socket.create_server(("", port), backlog=BACKLOG)
+    is_dual = not address and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual or ":" in address else socket.AF_INET
+    listener = socket.create_server(
+        (address, port), family=family, backlog=BACKLOG, dualstack_ipv6=is_dual
+    )
     listener.setblocking(False)
     return listener
