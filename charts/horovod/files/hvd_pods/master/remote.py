@@ -96,7 +96,9 @@ def ask_ranks(hosts: Sequence[Host]) -> int:
     """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
     asked = 0
     for host, (code, output) in call(hosts, ["worker/draining.py"], seconds=ASK_WITHIN).items():
-        number = parse_count(output.rpartition("\n")[2], MOST_RANKS)
+        # ssh and the worker's Python may print warnings before and after it.
+        counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))
+        number = next((count for count in counts if count is not None), None)
         if code or number is None:
             log(f"cannot ask the ranks on {host.name} to end: {one_line(output)}")
         asked += 0 if code else number or 0
