@@ -73,9 +73,11 @@ check() {
 }
 check "$@"
 # ssh makes its pipes non-blocking, and so the launcher's, whose they are, too: Open MPI then drops
-# what a full pipe does not take. A pipe that is opened anew is not the launcher's.
-[ -p /proc/self/fd/1 ] && [ -w /proc/self/fd/1 ] && exec >>/proc/self/fd/1
-[ -p /proc/self/fd/2 ] && [ -w /proc/self/fd/2 ] && exec 2>>/proc/self/fd/2
+# what a full pipe does not take. A pipe that is opened anew is not the launcher's. A
+# named one waits for a reader, which descriptor 9 is; `command` keeps this shell after a failure.
+reopens() { [ -p "$1" ] && [ -r "$1" ] && [ -w "$1" ]; }
+reopens /proc/self/fd/1 && command exec 9<>/proc/self/fd/1 >>/proc/self/fd/1 9>&-
+reopens /proc/self/fd/2 && command exec 9<>/proc/self/fd/2 2>>/proc/self/fd/2 9>&-
 """.replace("SETTINGS", " | ".join(f'{pattern}[" "=]*' for pattern in _PATTERNS))
 
 
