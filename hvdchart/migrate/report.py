@@ -19,7 +19,7 @@ def values_text(migration: Migration, origin: str) -> str:
     release = migration.release or "NAME"
     namespace = f" --namespace {migration.namespace}" if migration.namespace else ""
     head = [
-        f"Migrated from {origin} by `python -m hvdchart migrate`. To install it:",
+        f"Migrated from {origin} by `hvdchart migrate`. To install it:",
         f"  helm install {release} charts/horovod{namespace} --values THIS-FILE",
     ]
     if migration.checks:

@@ -155,12 +155,3 @@ def examples(sandboxes: Sandboxes) -> Sandbox:
 def each_examples(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Sandbox:
     """A sandbox of the examples on each runtime image in turn."""
     return sandboxes(str(request.param))
-
-
-@pytest.fixture
-def output(each_examples: Sandbox, request: pytest.FixtureRequest) -> Path:
-    """The test's own folder below /output, writable for any user."""
-    folder = each_examples.folder / str(request.node.originalname)
-    folder.mkdir()
-    folder.chmod(0o777)
-    return folder

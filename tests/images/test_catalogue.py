@@ -1,4 +1,4 @@
-"""versions.yaml, locks and keys. These need no image and no engine."""
+"""versions.yaml, locks, keys and steps of builds. These need no image and no engine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from devtools.common.errors import ImageError
 from devtools.images.build import KEPT_BUILDS, kept_name, touch_and_evict
 from devtools.images.catalogue import ROOT, Image, load_catalogue
-from devtools.images.content import build_arguments, image_files, image_key, wheel_key
+from devtools.images.content import build_arguments, has_patch, image_files, image_key, wheel_key
 from devtools.images.lock import fill_in_parameters, lock_file, stale_locks
-from images.common import build_horovod
+from images.common import build_horovod, finish
 
 GOOD = """
 bases: {sid: debian:sid}
@@ -265,3 +265,24 @@ def test_wheel_key_changes_with_options_that_the_compiler_sees() -> None:
 
     assert key(march="haswell") != key()
     assert key(allocator="jemalloc") == key()
+
+
+def test_pattern_that_matches_nothing_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]
+    with pytest.raises(SystemExit, match="gone/include matches nothing"):
+        finish.matches(tmp_path, "gone/include")
+    slim = tmp_path / "slim.txt"
+    slim.write_text("# why\nremove a/b\nstrip c.so # d\n")
+    assert finish.slimming(slim) == [("remove", "a/b"), ("strip", "c.so")]
+    slim.write_text("remove a\ndelete b\n")
+    with pytest.raises(SystemExit, match=r"slim\.txt:2: 'delete b': expected remove or strip"):
+        finish.slimming(slim)
+
+
+def test_every_patched_horovod_goes_on_with_elastic_runs() -> None:
+    patched = [image for image in load_catalogue().values() if (image.folder / "series").exists()]
+    assert {image.name for image in patched} >= {"cpu", "pytorch"}
+    for image in patched:
+        assert has_patch(image, "elastic.patch"), image.name
+        assert has_patch(image, "autotune-again.patch"), image.name

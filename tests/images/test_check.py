@@ -1,18 +1,20 @@
-"""`hvdchart image check` on a good, a bad and a missing image, with the engine of this machine."""
+"""What `hvdchart image check` and the list of updates find in changed images, with this machine's
+engine.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
+from devtools.images.audit import updates
 from devtools.images.engines import Build
 from devtools.trials.sandbox import Sandbox
 
-BAD = "hvd-test-bad-image:1"
+CHANGED = "hvd-test-changed-image:1"
 
 
 def check(image: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -20,15 +22,16 @@ def check(image: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture
-def bad(cpu: Sandbox, tmp_path: Path) -> Iterator[str]:
-    """The CPU image without an SSH server and mpirun."""
-    file = tmp_path / "Dockerfile"
-    gone = "/usr/sbin/sshd /usr/bin/mpirun"
-    file.write_text(f"FROM {cpu.image.reference}\nUSER 0\nRUN rm {gone}\nUSER 1000\n")
-    cpu.image.engine.build(Build(tmp_path, file, [BAD], {}, {}, "bad"))
-    yield BAD
-    cpu.image.engine.remove(BAD)
+@contextmanager
+def changed(cpu: Sandbox, folder: Path, command: str) -> Iterator[None]:
+    """The CPU image, changed by a command of root, under the name CHANGED."""
+    file = folder / "Dockerfile"
+    file.write_text(f"FROM {cpu.image.reference}\nUSER 0\nRUN {command}\nUSER 1000\n")
+    cpu.image.engine.build(Build(folder, file, [CHANGED], {}, {}, "changed"))
+    try:
+        yield
+    finally:
+        cpu.image.engine.remove(CHANGED)
 
 
 def test_our_own_image_meets_all_requirements(cpu: Sandbox) -> None:
@@ -39,8 +42,17 @@ def test_our_own_image_meets_all_requirements(cpu: Sandbox) -> None:
     assert "--" not in done.stdout
 
 
-def test_image_without_programs_is_refused_with_remedies(bad: str) -> None:
-    done = check(bad)
+def test_image_without_programs_is_refused_with_remedies(cpu: Sandbox, tmp_path: Path) -> None:
+    with changed(cpu, tmp_path, "rm /usr/sbin/sshd /usr/bin/mpirun"):
+        done = check(CHANGED)
     assert done.returncode == 9, done.stdout + done.stderr
     assert "install openssh-server" in done.stdout
     assert "cannot be used with launch.mode mpirun; missing: sshd, mpirun" in done.stderr
+
+
+def test_update_of_an_old_package_is_listed(cpu: Sandbox, tmp_path: Path) -> None:
+    old = "/^Package: ca-certificates$/,/^Version/s/^Version: .*/Version: 1/"
+    with changed(cpu, tmp_path, f"sed -i '{old}' /var/lib/dpkg/status"):
+        listed = {update.package: update for update in updates(CHANGED, cpu.image.engine)}
+    assert listed["ca-certificates"].installed == "1"
+    assert listed["ca-certificates"].candidate > "2023"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, output_of
@@ -13,10 +11,11 @@ from tests.results import result
 DIGITS = ("python", "digits.py")
 
 
-def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
-    each_examples: Sandbox, output: Path
-) -> None:
-    where = f"/output/{output.name}"
+def test_two_ranks_learn_to_read_digits_and_other_runs_resume(each_examples: Sandbox) -> None:
+    (each_examples.folder / "learnt").mkdir()
+    # Any user may write there.
+    (each_examples.folder / "learnt").chmod(0o777)
+    where = "/output/learnt"
     first = each_examples.run(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
     assert first.returncode == 0, output_of(first)
     learnt = result(first)

@@ -22,6 +22,13 @@ ELASTIC = (
 pytestmark = pytest.mark.patch("elastic.patch")
 
 
+def discover(inside: Sandbox, *hosts: str) -> None:
+    """Write the script that lists these hosts with a slot each: /output/hosts."""
+    script = inside.folder / "hosts"
+    script.write_text("\n".join(["#!/bin/sh", *(f"echo {host}:1" for host in hosts)]) + "\n")
+    script.chmod(0o755)
+
+
 def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
     inside: Sandbox,
 ) -> None:
@@ -30,7 +37,7 @@ def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
         "failed_host_gets_processes_again": [["b0", "b1"], 0],
         "process_that_ends_while_the_driver_waits_for_its_host_is_replaced": [["b0"], 0],
         "ranks_synchronize_after_hosts_were_removed": [
-            *("sync", "train", "save", "meet", "on_reset", "sync", "train"),
+            *("sync", "train", "save", "meet", "on_reset", "sync", "train")
         ],
     }
 
@@ -39,9 +46,7 @@ def test_training_goes_on_after_a_rank_was_lost_that_it_cannot_do_without(
     image: Image, inside: Sandbox
 ) -> None:
     """A grouped allreduce fails, the host gets a process again, and autotuning begins anew."""
-    discovery = inside.folder / "hosts"
-    discovery.write_text("#!/bin/sh\necho localhost:1\necho 127.0.0.1:1\n")
-    discovery.chmod(0o755)
+    discover(inside, "localhost", "127.0.0.1")
     script = inside.folder / "elastic_ranks.py"
     script.write_text((HERE / script.name).read_text())
     ranks = ("python3", f"/output/{script.name}", str(image.framework))

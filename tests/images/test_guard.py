@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from devtools.trials.sandbox import OWN_UID, Sandbox, output_of
+from tests.images.test_elastic import discover
 
 HERE = Path(__file__).parent
 FILES = HERE.parents[1] / "charts" / "horovod" / "files" / "hvd_pods"
@@ -40,9 +41,7 @@ def test_horovodrun_runs_code_of_nobody_and_answers_no_strangers(
 ) -> None:
     shutil.copytree(FILES, inside.folder / "hvd_pods", dirs_exist_ok=True)
     shutil.copy(HERE / "hostile_rank.py", inside.folder)
-    discovery = inside.folder / "hosts"
-    discovery.write_text("#!/bin/sh\necho localhost:1\n")
-    discovery.chmod(0o755)
+    discover(inside, "localhost")
     left = inside.folder / ("left-guarded" if launcher == GUARDED else "left-bare")
     left.mkdir()
     left.chmod(0o777)

@@ -11,7 +11,7 @@ import pytest
 
 from devtools.common.errors import ImageError
 from devtools.images import inspection
-from devtools.images.audit import ask_pypi, search_checkout
+from devtools.images.audit import Update, ask_pypi, parse_updates, search_checkout
 from devtools.images.build import BuiltImage
 from devtools.images.inspection import differences, files
 from tests.fakes.program import StubProgram
@@ -56,9 +56,7 @@ def docker_archive(file: Path, *contents: dict[str, bytes], mtime: int = 0) -> P
     return file
 
 
-def test_builds_are_compared_by_content_and_not_by_times(
-    tmp_path: Path,
-) -> None:
+def test_builds_are_compared_by_content_and_not_by_times(tmp_path: Path) -> None:
     layered = ({"a": b"1", "d/b": b"2"}, {"d/.wh.b": b"", "a": b"3"})
     first = files(docker_archive(tmp_path / "1.tar", *layered))
     assert list(first) == ["a"]
@@ -105,7 +103,6 @@ def test_syft_lists_the_packages_of_each_image_once(
 @pytest.mark.parametrize(
     ("output", "status", "message"),
     [
-        ("", 0, None),
         ("Found 1 known vulnerability in 1 package", 1, None),
         ("ERROR: could not connect to pypi.org", 1, "cannot be reached: ERROR: could not connect"),
     ],
@@ -126,3 +123,16 @@ def test_findings_of_pip_audit_are_no_error(
     else:
         with pytest.raises(ImageError, match=message):
             ask_pypi({"pillow": "9.0.0"})
+
+
+def test_security_updates_are_marked() -> None:
+    log = (
+        "#7 1.2 Inst libssl3 [3.0.11-1] (3.0.17-1 Debian-Security:12/oldstable-security [amd64])\n"
+        "Inst tzdata [2024a-0] (2025b-0 Debian:12.12/oldstable, Debian:12-updates [all]) []\n"
+        "Inst new-one (1.0 Debian:12.12/oldstable [all])\nConf tzdata (2025b-0)\n"
+    )
+    assert parse_updates(log) == [
+        Update("libssl3", "3.0.11-1", "3.0.17-1", "Debian-Security:12/oldstable-security "),
+        Update("tzdata", "2024a-0", "2025b-0", "Debian:12.12/oldstable, Debian:12-updates "),
+    ]
+    assert [update.security for update in parse_updates(log)] == [True, False]

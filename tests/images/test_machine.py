@@ -36,9 +36,7 @@ def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     more.mkdir()
     monkeypatch.setattr(base, "_SOURCES", (tmp_path / "sources.list", more))
     monkeypatch.setattr(
-        platform,
-        "freedesktop_os_release",
-        lambda: {"ID": "debian", "VERSION_CODENAME": "bookworm"},
+        platform, "freedesktop_os_release", lambda: {"ID": "debian", "VERSION_CODENAME": "bookworm"}
     )
     return more
 

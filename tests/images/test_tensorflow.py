@@ -6,6 +6,7 @@ import pytest
 
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox
+from hvdchart.plan import rules
 from tests.images.conftest import Sandboxes
 from tests.images.slimmed import KERAS_2, KERAS_3
 
@@ -52,3 +53,25 @@ def test_second_build_builds_nothing(cpu_2_15: Sandbox, monkeypatch: pytest.Monk
     # Nor after another state of the tree got the reference: the earlier build is kept.
     cpu_2_15.image.engine.remove(cpu_2_15.image.reference)
     assert build("cpu-2.15").key == cpu_2_15.image.key
+
+
+TRAIN = """
+import tensorflow as tf
+images, layer = tf.ones([2, 16, 16, 8]), tf.keras.layers.Conv2D(8, 3)
+with tf.GradientTape() as tape:
+    loss = tf.reduce_sum(layer(images))
+assert tape.gradient(loss, layer.trainable_variables)[0].dtype == tf.float32
+"""
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu-2.15"])
+@pytest.mark.parametrize(("asked", "allowed"), [({rules.FPMATH: "BF16"}, True), ({}, False)])
+def test_onednn_computes_in_bfloat16_only_with_the_setting(
+    sandboxes: Sandboxes, name: str, asked: dict[str, str], allowed: bool
+) -> None:
+    """What `tuning.bfloat16` sets reaches oneDNN: read from oneDNN's own log."""
+    settings = [f"{key}={value}" for key, value in asked.items()]
+    log = sandboxes(name).succeed("env", "ONEDNN_VERBOSE=1", *settings, "python3", "-c", TRAIN)
+    done = [line for line in log.splitlines() if ",convolution," in line]
+    assert {"forward" in line for line in done} == {True, False}, log
+    assert {"fpmath:bf16" in line for line in done} == {allowed}, done

@@ -88,8 +88,12 @@ def test_clients_that_send_slowly_or_nothing_or_do_not_read_are_given_up() -> No
     assert ask(port, b"hello") == b"hello"
 
 
-def test_long_answer_is_sent_as_the_client_reads_it() -> None:
-    assert ask(start(), b"long") == LONG
+def test_long_answer_is_sent_as_the_client_reads_it_whatever_follows_the_request() -> None:
+    with connect(start()) as connection:
+        connection.sendall(b"long\n")
+        begin = connection.recv(1)
+        connection.sendall(b"more")
+        assert begin + read(connection) == LONG
 
 
 def test_request_that_is_too_long_is_not_answered() -> None:

@@ -82,6 +82,14 @@ def test_an_epoch_that_training_code_has_made_up_keeps_no_master_out(
     assert started[0].process.wait(TIMEOUT) == -signal.SIGKILL
 
 
+def test_a_session_of_a_newer_epoch_is_left_to_itself(started: list[Session]) -> None:
+    """It waits until the session of this epoch has ended the older ones."""
+    started += [Session(*SLEEP, epoch=epoch) for epoch in ("5", "6", "7", "x")]
+    older = set(fence.older_processes(6))
+    found = [session.process.pid in older for session in started]
+    assert found == [True, False, False, True]
+
+
 @pytest.mark.slow
 def test_warm_ranks_are_ended_with_all_that_they_have_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -110,16 +118,23 @@ def test_warm_ranks_are_ended_with_all_that_they_have_started(
         client.communicate(timeout=60)
 
 
-def test_program_that_a_hook_of_the_container_has_started_is_no_orphan_of_a_session() -> None:
+@pytest.mark.parametrize("left", ["", "4"], ids=["new", "started again"])
+def test_program_that_a_hook_of_the_container_has_started_is_no_orphan_of_a_session(
+    newest: Path, left: str
+) -> None:
     """The first session comes after it; what is there later was left by sessions."""
+    newest.write_text(left)
     fence.note_worker(os.getpid())
     with subprocess.Popen(["sleep", "60"]) as of_a_hook:
-        fence.admit("5")
+        fence.admit(left or "5")
         with subprocess.Popen(["sleep", "60"], env={}) as orphan:
+            # Training code can write to it, too.
+            newest.write_text("")
             fence.admit("6")
-            assert orphan.wait(TIMEOUT) == -signal.SIGKILL
+            orphan.wait(TIMEOUT)
         assert of_a_hook.poll() is None
         of_a_hook.kill()
+    assert orphan.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("content", ["", "0", "-1", "999999999", "x", "1" * 5000])

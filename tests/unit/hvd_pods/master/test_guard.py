@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -14,6 +18,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hvd_pods.master import guard
+from tests.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.copies import copy_files
 
 MODULE = "horovod.runner.common.util.network"
 
@@ -89,3 +95,72 @@ def test_no_pickle_calls_anything(content: bytes) -> None:
     with contextlib.suppress(Exception):
         guard.read_messages(content + b".")
     assert not RAN
+
+
+def test_silent_strangers_keep_no_rank_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They can make more connections than have room, again and again."""
+
+    class Server(socketserver.ThreadingTCPServer):
+        """In place of Horovod's."""
+
+    module = ModuleType("horovod.runner.http.http_server")
+    vars(module).update(RendezvousHTTPServer=Server)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(guard, "MOST_STRANGERS", 4)
+    monkeypatch.setattr(guard, "STRANGER_WITHIN", TIMEOUT)
+    guard.know_addresses("f00d")
+    with Server(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+
+        def connect() -> socket.socket:
+            return socket.create_connection(server.server_address[:2], TIMEOUT)
+
+        silent = [connect() for _ in range(9)]
+        with connect() as rank:
+            rank.sendall(b"HVD f00d HTTP/1.0\r\n\r\n")
+            assert rank.recv(5) == b"known"
+        assert silent[0].recv(1) == b"", "the oldest has made room"
+        for connection in silent:
+            connection.close()
+        server.shutdown()
+
+
+def become(folder: Path, script: str, mode: str = "horovodrun") -> subprocess.CompletedProcess[str]:
+    """Run the guard of a pod, which becomes a script that stands for horovodrun."""
+    program = folder / "horovodrun"
+    program.write_text(f"#!{sys.executable}\n{script}")
+    program.chmod(0o755)
+    guard_of_pod = copy_files(folder / f"pod-{mode}", sys.executable) / "hvd_pods/master/guard.py"
+    return subprocess.run(
+        [sys.executable, str(guard_of_pod), mode, str(program), "-np", "1"],
+        env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_horovodrun_finds_its_own_modules_and_none_of_the_charts(tmp_path: Path) -> None:
+    """In a pod, a program is a link into the folder that Python then searches."""
+    (tmp_path / "own.py").touch()
+    done = become(tmp_path, "import sys, own; print(sys.argv[1:])\nimport launch")
+    assert "['-np', '1']" in done.stdout
+    assert "No module named 'launch'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "reader", ["def read(self, sent): raise KeyError('on purpose')", "pass", "raise SyntaxError"]
+)
+def test_horovodrun_that_cannot_be_guarded_runs_as_it_is(tmp_path: Path, reader: str) -> None:
+    """Its messages may be of classes that only another version of Horovod has."""
+    util = tmp_path / "horovod/runner/common/util"
+    util.mkdir(parents=True)
+    (util / "codec.py").write_text("from cloudpickle import loads as loads_base64")
+    (util / "secret.py").write_text("def compute_digest(*_): return b''")
+    (util / "network.py").write_text(f"class Wire:\n def __init__(self, key): ...\n {reader}")
+    (tmp_path / "cloudpickle.py").write_text("from pickle import loads")
+    load = "from horovod.runner.common.util.codec import *\nprint(loads_base64({}))"
+    done = become(tmp_path, load.format(pickle.dumps(os.getcwd)))
+    assert done.returncode == 0, done.stderr
+    assert "cannot be guarded" in done.stdout
+    assert done.stdout.endswith("<built-in function getcwd>\n")
+    refused = become(tmp_path, "print('ran')", "elastic")
+    assert (refused.returncode, refused.stdout) == (os.EX_CONFIG, "")
+    assert "cannot be guarded" in refused.stderr

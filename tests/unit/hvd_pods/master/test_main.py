@@ -197,6 +197,7 @@ def test_the_meshs_proxy_is_ended_after_the_run(
     assert asked == ["/quit after Finished"]
 
 
+@pytest.mark.slow
 def test_a_failed_attempt_is_followed_by_another_in_the_same_master(
     pod: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +246,7 @@ def test_a_new_master_counts_on_and_another_run_anew(
     assert [number for number, _ in made(pod)] == numbers
 
 
+@pytest.mark.slow
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run(
     pod: MasterPod, on_failure: OnFailure
 ) -> None:
@@ -404,6 +406,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
     assert pod.run() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(pod: MasterPod) -> None:
     def be_away(handler: Handler) -> None:
@@ -420,6 +423,7 @@ def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(pod: Mas
     assert pod.stages()[-1] == "Finished"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_a_node_that_is_drained_while_the_api_is_away_does_not_fail_a_finished_training(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch

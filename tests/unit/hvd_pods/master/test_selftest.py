@@ -131,6 +131,7 @@ def test_the_test_does_not_run_beside_a_master(
     assert (item["data"]["holder"], item["data"]["holderJob"]) == ("", "helm test")
 
 
+@pytest.mark.slow
 def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
     ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
     assert "run `helm test` again when the run has ended" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_the_time_limit_holds_while_the_api_server_is_away(
     ended: MasterPod, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from tests.unit.hvd_pods.copies import FILES
 
 SERVE = (
     f"import sys; sys.path.insert(0, {str(FILES)!r}); from hvd_pods.worker import main;"
-    "main.DRAIN_WITHIN, main.fast_start.WORKER = float(sys.argv[2]), '/dev/null';"
+    "main.DRAIN_WITHIN = float(sys.argv[2]);"
     "sys.exit(main.serve(['sh', '-c', sys.argv[1]], main.Signals()))"
 )
 

@@ -133,6 +133,7 @@ def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
     assert report_progress.read_folder(tmp_path / "none", 0.0) == ""
 
 
+@pytest.mark.slow
 def test_the_worker_tells_each_change_once_and_the_last_step(tmp_path: Path) -> None:
     """It ends with its standard input, which the master closes."""
     rank = tmp_path / "0"

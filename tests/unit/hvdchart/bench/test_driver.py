@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.run import Host
 from hvd_pods.master import launch, mpi
 from hvdchart.bench.in_pod import driver
 from tests.unit.hvd_pods.runs import make_run
@@ -48,13 +47,11 @@ def test_the_masters_line_is_cut_to_the_first_hosts(
 ) -> None:
     args = ["python3", "driver.py", "{}", "$(HOSTFILE)", "$(LAUNCH)"]
     run = make_run(mode="custom", args=args)
-    *_, hostfile = launch.build_command(run, implementation)[:4]
-    line = launch.build_command(run, implementation)[4:]
+    _, _, _, hostfile, *line = launch.build_command(run, implementation)
     assert hostfile in line, "the driver replaces it by its own"
     file = tmp_path / "hostfile"
     addresses = {host: host.address for host in run.hosts}
     file.write_text(mpi.format_hostfile(run, addresses, implementation))
-    assert isinstance(next(iter(run.hosts)), Host)
     cut, ranks, hosts = driver.on_first_hosts(line, str(file), 1)
     slots = run.hosts[0].slots
     assert (ranks, hosts) == (slots, file.read_text().splitlines()[0] + "\n")
@@ -64,10 +61,10 @@ def test_the_masters_line_is_cut_to_the_first_hosts(
     assert driver.on_first_hosts(line, str(file), len(run.hosts))[:2] == (line, run.ranks)
 
 
-def drive(tmp_path: Path, sizes: list[int], launched: str = LAUNCHER) -> tuple[int, list[Any], str]:
+def drive(tmp_path: Path, sizes: list[int]) -> tuple[int, list[Any], str]:
     """Run the driver on three hosts; its exit code, its measurements and all of its output."""
     launcher, hostfile = tmp_path / "mpirun", tmp_path / "hosts"
-    launcher.write_text(launched)
+    launcher.write_text(LAUNCHER)
     launcher.chmod(0o755)
     hostfile.write_text("".join(f"h{n}.s slots=2\n" for n in range(3)))
     job = {"sizes": sizes, "turns": 2, "command": [sys.executable, "-c", RANK]}
@@ -84,13 +81,8 @@ def drive(tmp_path: Path, sizes: list[int], launched: str = LAUNCHER) -> tuple[i
 def test_each_turn_begins_with_another_size(tmp_path: Path) -> None:
     code, measurements, output = drive(tmp_path, [1, 2])
     assert code == 0, output
-    assert [(each["turn"], each["workers"]) for each in measurements] == [
-        (0, 1),
-        (0, 2),
-        (1, 2),
-        (1, 1),
-    ]
-    assert [each["ranks"] for each in measurements] == [2, 4, 4, 2]
+    measured = [(each["turn"], each["workers"], each["ranks"]) for each in measurements]
+    assert measured == [(0, 1, 2), (0, 2, 4), (1, 2, 4), (1, 1, 2)]
     assert [each["result"]["imagesPerSecond"] for each in measurements] == [10.0, 20.0, 20.0, 10.0]
     machine = json.loads(output.splitlines()[0].removeprefix("MACHINE "))
     assert machine["cpus"] == os.cpu_count()

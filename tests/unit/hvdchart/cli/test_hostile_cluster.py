@@ -166,6 +166,7 @@ def test_garbage_of_the_api_server_is_one_message(
     assert (done.code, "the answer is not Kubernetes' own" in done.errors) == (7, True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_in_one_line(fake_cluster: FakeCluster) -> None:
     play(fake_cluster, job(), pod(f"{JOB}-x", "master", CREATING))
     for words in (["list"], ["--help"], ["schema"]):

@@ -169,6 +169,7 @@ def bomb() -> dict[str, Any]:
     return packed(gzip.compress(bytes(unpack.MOST_BYTES + 1), 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hostile", "message"),
     [

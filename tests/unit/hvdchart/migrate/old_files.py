@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from hvdchart.migrate.convert import Migration, migrate_command_line, read_input
 from hvdchart.migrate.convert import migrate_file as migrate_data
-from hvdchart.spec.yaml_tree import Node
 from hvdchart.values.schema import values_schema
 
 FOLDER = Path(__file__).parent / "old"
@@ -54,15 +53,15 @@ JOBS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
+@functools.cache
+def load_text(name: str) -> str:
+    """The values of one of the YAML files as JSON; of the job in one with several documents."""
+    return json.dumps(read_input(PATHS[name].read_bytes(), name)[0].plain)
+
+
 def load_tree(name: str) -> Any:
     """The plain values of one of the YAML files, to be changed."""
-    return copy.deepcopy(tree_of(name).plain)
-
-
-@functools.cache
-def tree_of(name: str) -> Node:
-    """The parsed tree of one of the YAML files; of the job in a file with several documents."""
-    return read_input(PATHS[name].read_bytes(), name)[0]
+    return json.loads(load_text(name))
 
 
 @functools.cache
@@ -87,51 +86,21 @@ def migrate_tree(tree: Any) -> Migration:
     return migrate_text(json.dumps(tree))
 
 
-def results(migration: Migration) -> dict[str, tuple[str, str, str]]:
-    """Outcome, new path and reason by old path."""
-    return {entry.old: (entry.outcome, entry.new, entry.reason) for entry in migration.entries}
-
-
-def mpijob(**fields: Any) -> dict[str, Any]:
-    """A small MPIJob; each keyword replaces or adds what its path, with __ for a dot, names."""
-    container = {"name": "main", "image": "team/image:1"}
-    tree: dict[str, Any] = {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": "job"},
-        "spec": {
-            "mpiReplicaSpecs": {
-                "Launcher": {
-                    "template": {
-                        "spec": {"containers": [{**container, "command": ["mpirun", "train"]}]}
-                    }
-                },
-                "Worker": {"template": {"spec": {"containers": [dict(container)]}}},
-            }
-        },
-    }
-    replicas = tree["spec"]["mpiReplicaSpecs"]
-    roots = {
-        "spec": tree["spec"],
-        "metadata": tree["metadata"],
-        "worker": replicas["Worker"],
-        "worker_template": replicas["Worker"]["template"],
-        "launcher_template": replicas["Launcher"]["template"],
-        "launcher": replicas["Launcher"],
-        "worker_pod": replicas["Worker"]["template"]["spec"],
-        "launcher_pod": replicas["Launcher"]["template"]["spec"],
-        "worker_container": replicas["Worker"]["template"]["spec"]["containers"][0],
-        "launcher_container": replicas["Launcher"]["template"]["spec"]["containers"][0],
-    }
+def migrate_job(**fields: Any) -> Migration:
+    """The migration of a small MPIJob; a keyword sets what its path, with __ for a dot, names."""
+    roots: dict[str, dict[str, Any]] = {"metadata": {"name": "job"}, "spec": {}}
+    replicas = {}
+    for role in ("launcher", "worker"):
+        container = roots[f"{role}_container"] = {"name": "main", "image": "team/image:1"}
+        pod = roots[f"{role}_pod"] = {"containers": [container]}
+        replicas[role.title()] = {"template": {"spec": pod}}
+    roots["launcher_container"]["command"] = ["mpirun", "train"]
     for path, value in fields.items():
         root, _, key = path.partition("__")
         roots[root][key] = value
-    return tree
-
-
-def migrate_job(**fields: Any) -> Migration:
-    """The migration of a small MPIJob with these fields."""
-    return migrate_tree(mpijob(**fields))
+    spec = {"mpiReplicaSpecs": replicas, **roots["spec"]}
+    head = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}
+    return migrate_tree({**head, "metadata": roots["metadata"], "spec": spec})
 
 
 def migrate_old(**values: Any) -> Migration:
@@ -142,10 +111,6 @@ def migrate_old(**values: Any) -> Migration:
 
 
 WORKER_POD = "spec.mpiReplicaSpecs.Worker.template.spec"
-LAUNCHER_POD = "spec.mpiReplicaSpecs.Launcher.template.spec"
-WORKER = f"{WORKER_POD}.containers[0]"
-LAUNCHER = f"{LAUNCHER_POD}.containers[0]"
-
 MARKS = st.integers(1000, 9999).map(lambda number: f"zq{number}")
 _SCALARS = st.one_of(
     MARKS, MARKS, st.none(), st.booleans(), st.integers(-1, 70000), st.text(max_size=6),

@@ -19,32 +19,17 @@ from hypothesis import strategies as st
 from jsonschema_rs import Draft7Validator
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.convert import Migration, migrate
+from hvdchart.migrate.convert import Migration
 from hvdchart.migrate.ledger import leaves
 from hvdchart.migrate.report import report_text
 from hvdchart.spec.paths import dotted, value_at
-from hvdchart.spec.yaml_tree import Node, Place
 from hvdchart.values.schema import values_schema
-from tests.unit.hvdchart.migrate.old_files import (
-    MARKS,
-    damaged_trees,
-    migrate_line,
-)
+from tests.unit.hvdchart.migrate.old_files import MARKS, damaged_trees, migrate_line, migrate_tree
 
 pytestmark = pytest.mark.fuzz
 # What a line is for, and the default of a variable that is set.
 PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "docker", "run", "zq1")
 SCHEMA = Draft7Validator(dict(values_schema()))
-
-
-def node_of(value: Any) -> Node:
-    """The node of a value, as the parser of YAML makes it, in a fraction of its time."""
-    place = Place("<old>", 1, 1)
-    if isinstance(value, dict):
-        return Node(place, {key: node_of(child) for key, child in value.items()})
-    if isinstance(value, list):
-        return Node(place, [node_of(child) for child in value])
-    return Node(place, value, value if isinstance(value, str) else json.dumps(value))
 
 
 def migrated(read: Callable[[], Migration]) -> Migration | None:
@@ -92,84 +77,63 @@ def assert_nothing_is_lost(tree: Any, migration: Migration) -> None:
 
 @given(damaged_trees())
 def test_damaged_files_lose_nothing(tree: Any) -> None:
-    migration = migrated(lambda: migrate(node_of(tree), values_schema()))
+    migration = migrated(lambda: migrate_tree(tree))
     if migration is not None:
         assert_nothing_is_lost(tree, migration)
 
 
 WORDS = MARKS | st.sampled_from(["a b", "c'd", "$5", "x=y", "#e", "*.py", "-q", "a;b", "{}"])
-NUMBERS = st.integers(0, 40).map(str)
-
-
-def option(*choices: Any) -> st.SearchStrategy[list[str]]:
-    """The words of an option: each choice is a text or a strategy."""
-    parts = [part if isinstance(part, st.SearchStrategy) else st.just(part) for part in choices]
-    return st.tuples(*parts).map(list)
-
-
-HOSTS = st.lists(
-    st.sampled_from(["a", "b", "a:8", "b:8", "c:4", "d:0"]), min_size=1, max_size=4
-).map(",".join)
-BINDINGS = st.sampled_from(["none", "core", "socket"])
-MAPPINGS = st.sampled_from(["slot", "node", "ppr:2:socket:pe=10", "ppr:4:node", "socket:PE=4"])
-NAMED = st.sampled_from(["A", "B", "PATH"])
-VALUES = st.tuples(NAMED, WORDS).map("=".join)
-PER_HOST = st.sampled_from(["-npernode", "-ppn", "-N", "--slots-per-host", "--slots"])
-# Right options of each launcher, wrong ones of all.
+# Options of each launcher, with what a generated word, mark or number takes the place of.
 OPTIONS = {
     "mpirun": [
-        option(st.sampled_from(["-bind-to", "--bind-to"]), BINDINGS),
-        option(st.sampled_from(["-map-by", "--map-by"]), MAPPINGS),
-        option("-x", VALUES),
-        option("-x", NAMED),
-        option(st.sampled_from(["-mca", "--mca"]), st.sampled_from(["pml", "plm_rsh_args"]), WORDS),
-        option(st.sampled_from(["--tag-output", "--oversubscribe", "--allow-run-as-root"])),
-        option("--output-filename", MARKS),
+        *("-bind-to none", "--bind-to core", "-bind-to socket", "-map-by slot", "--map-by node"),
+        *("--map-by ppr:2:socket:pe=10", "-map-by ppr:4:node", "-map-by socket:PE=4"),
+        *("-x A=WORD", "-x B=WORD", "-x PATH", "-mca pml WORD", "--mca plm_rsh_args WORD"),
+        *("--tag-output", "--oversubscribe", "--allow-run-as-root", "--output-filename MARK"),
     ],
-    "mpiexec.hydra": [
-        option("-genv", NAMED, WORDS),
-        option("-genvlist", NAMED),
-        option("-wdir", MARKS),
-    ],
+    "mpiexec.hydra": ["-genv A WORD", "-genv B WORD", "-genvlist PATH", "-wdir MARK"],
     "horovodrun": [
-        option(st.sampled_from(["--gloo", "--verbose", "--mpi", "--disable-cache"])),
-        option(st.sampled_from(["--network-interfaces", "--output-filename", "-p"]), MARKS),
-        option("--host-discovery-script", MARKS),
-        option("--min-np", st.just("1")),
+        *("--gloo", "--verbose", "--mpi", "--disable-cache", "--network-interfaces MARK"),
+        *("--output-filename MARK", "-p MARK", "--host-discovery-script MARK", "--min-np 1"),
+    ],
+    "docker": [
+        *("--rm", "-it", "--privileged", "-d", "--gpus all", "--gpus 2", "-e A=WORD", "-e B=WORD"),
+        *("-v /mnt/MARK:/data:ro", "-w MARK", "--name MARK", "--zoom MARK", "--entrypoint MARK"),
+        *("--shm-size 16g", "--shm-size 1zq", "--network host", "--network bridge"),
     ],
 }
-WRONG = st.one_of(
-    option(st.sampled_from(["--zoom", "--hostfile"]), MARKS), option(PER_HOST, NUMBERS)
-)
-SIZES = st.one_of(
-    st.sampled_from([
-        ["-np", "16", "-H", "a:8,b:8"], ["-np", "4"], ["-H", "a:2,b:2"], ["-np", "2", "-H", "a,b"],
-        ["-n", "8", "-H", "a:8,b:8"], ["--num-proc", "4", "--host", "a:2,b:2"]]),
-    option(st.sampled_from(["-np", "-n", "--num-proc"]), NUMBERS, "-H", HOSTS),
-)  # fmt: skip
-DOCKER = st.one_of(
-    option(st.sampled_from(["--rm", "-it", "--privileged", "-d"])),
-    option("--gpus", st.sampled_from(["all", "2"])),
-    option("-e", st.tuples(NAMED, WORDS).map("=".join)),
-    option("-v", MARKS.map(lambda mark: f"/mnt/{mark}:/{mark}:ro")),
-    option(st.sampled_from(["-w", "--name", "--zoom", "--entrypoint"]), MARKS),
-    option("--shm-size", st.sampled_from(["16g", "1zq"])),
-    option("--network", st.sampled_from(["host", "bridge"])),
-)
+WRONG = [
+    *("--zoom MARK", "--hostfile MARK", "-npernode NUMBER", "-ppn NUMBER", "-N NUMBER"),
+    *("--slots-per-host NUMBER", "--slots NUMBER"),
+]
+SIZES = [
+    *("-np 16 -H a:8,b:8", "-np 4", "-H a:2,b:2", "-np 2 -H a,b", "-n 8 -H a:8,b:8"),
+    *("--num-proc 4 --host a:2,b:2", "-np NUMBER -H a:8,b:8", "-n NUMBER -H a,b:8,c:4,d:0"),
+]
+
+
+@st.composite
+def options(draw: st.DrawFn, choices: list[str], least: int, most: int) -> list[list[str]]:
+    """Some of the options, each as its words."""
+    made = {"WORD": WORDS, "MARK": MARKS, "NUMBER": st.integers(0, 40).map(str)}
+    return [
+        [re.sub("WORD|MARK|NUMBER", lambda match: draw(made[match[0]]), word)
+         for word in option.split()]
+        for option in draw(st.lists(st.sampled_from(choices), min_size=least, max_size=most))
+    ]  # fmt: skip
 
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> tuple[list[str], str]:
     """The words of a line, and the script with it: variables above, comments, continued lines."""
-    launcher = draw(st.sampled_from(list(OPTIONS)))
-    right = draw(st.lists(st.one_of(OPTIONS[launcher]), max_size=5))
-    wrong = draw(st.lists(WRONG, max_size=1)) if draw(st.integers(0, 4)) == 0 else []
-    parts = [draw(SIZES), *right, *wrong]
-    options = [word for part in draw(st.permutations(parts)) for word in part]
+    launcher = draw(st.sampled_from(["mpirun", "mpiexec.hydra", "horovodrun"]))
+    wrong = draw(options(WRONG, 1, 1)) if draw(st.integers(0, 4)) == 0 else []
+    parts = [*draw(options(SIZES, 1, 1)), *draw(options(OPTIONS[launcher], 0, 5)), *wrong]
+    chosen = [word for part in draw(st.permutations(parts)) for word in part]
     command = ["python", *draw(st.lists(WORDS, max_size=3))]
-    words = [launcher, *options, *command]
+    words = [launcher, *chosen, *command]
     if draw(st.integers(0, 3)) == 0:
-        docker = [word for part in draw(st.lists(DOCKER, max_size=4)) for word in part]
+        docker = [word for part in draw(options(OPTIONS["docker"], 0, 4)) for word in part]
         words = ["docker", "run", *docker, f"team/{draw(MARKS)}:1", *words]
     quoted = [shlex.quote(word) for word in words]
     above: list[str] = []

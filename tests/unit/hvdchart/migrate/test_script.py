@@ -9,7 +9,6 @@ from hvdchart.migrate.command_line import parse_command_line
 from hvdchart.migrate.shell import calculate
 from tests.unit.hvdchart.migrate.old_files import migrate_line
 
-DIGEST = "0123456789abcdef" * 4
 SHELL = "the line needs a shell before the launcher starts"
 
 
@@ -17,23 +16,21 @@ SHELL = "the line needs a shell before the launcher starts"
     ("words", "reason"),
     [
         (["mpirun -np 2 python a.py --out $HOME"], SHELL),
-        (["mpirun -np 2 python *.py"], SHELL),
         (["bash", "-x", "mpirun a"], SHELL),
         (["bash", "-c", "cd /work && mpirun a"], SHELL),
         (["mpirun", "--no-such-option", "1", "a"],
          "migrate does not understand option --no-such-option of mpirun"),
         (["mpirun", "-np", "many", "a"], "-np is many, and no whole number from 1 on"),
-        (["mpirun", "-np", "-2", "a"], "-np is -2, and no whole number from 1 on"),
         (["mpirun", "-H", "a:1,b:x", "a"], "the host b:x of -H has no number of slots"),
-        (["mpirun", "--mca=btl", "self", "a"],
-         "migrate does not understand option --mca=btl of mpirun"),
         (["mpirun", "-np", "2"], "the line gives mpirun no command to run"),
         (["mpirun", "-np", "1", "a", ":", "-np", "1", "b"],
          "the line starts several programs, separated by a colon"),
         (["python", "a.py"], "python is not a launcher that migrate knows"),
+        (["mpirun", "--mca=btl", "self", "a"],
+         "migrate does not understand option --mca=btl of mpirun"),
+        (["sh", "-c", "`which mpirun` t"], SHELL),
         (["mpirun", "--gloo", "a"], "migrate does not understand option --gloo of mpirun"),
         (["sh", "-c", "A=1 > f; mpirun t $A"], SHELL),
-        (["sh", "-c", "`which mpirun` t"], SHELL),
     ],
 )  # fmt: skip
 def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: str) -> None:
@@ -47,7 +44,6 @@ def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: s
     [
         ("mpirun -mca pml ob1 --map-by=slot --tag-output -bind-to none --timeout 5 a",
          "-mca pml ob1 --map-by=slot --tag-output -bind-to none --timeout 5", None),
-        ("mpirun -np 4 --verbose a", "--verbose", 4),
         ("mpirun -H a:1 --hostfile /etc/mpi/hostfile --allow-run-as-root -v a", "-v", None),
         ("horovodrun -p 2222 --ssh-port=22 --slots-per-host 2 --mpi -v a", "-v", None),
         ("mpirun --mca plm_rsh_no_tree_spawn 1 -mca plm_rsh_agent ssh -v a", "-v", None),
@@ -72,12 +68,10 @@ def test_options_that_the_chart_sets_are_dropped(
         ("mpirun -np 12 -H a:8,b:8 --map-by node t", 2, 6),
         ("mpirun -np 16 -npernode 4 t", 4, 4),
         ("mpirun -np 16 --map-by ppr:4:node t", 4, 4),
-        ("mpirun -np 2 -npernode 1 t", 2, 1),
         ("mpiexec.hydra -n 16 -ppn 2 -hosts a,b,c,d,e,f,g,h t", 8, 2),
         ("horovodrun -np 4 -H localhost:4 t", 1, 4),
         ("horovodrun -np 8 --slots-per-host 4 --min-np 4 --max-np 16 t", 2, 4),
         ("horovodrun --min-np 4 --slots 2 --host-discovery-script d.sh t", 2, 2),
-        ("docker run team/a mpirun -np 2 -H a,b t", 2, 1),
         ("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node 4\nmpirun t", 2, 4),
         ("#SBATCH -N 4 -n 8\nmpirun t", 4, 2),
         ("#SBATCH -N 4\nmpirun -np 8 t", 4, 2),
@@ -121,10 +115,8 @@ def test_arithmetic_of_known_whole_numbers_is_calculated(
         ("A=1\n[ -n \"$X\" ] && A=2\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("A+=1\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("mpirun -np 2 python $1", "only a shell knows $1; expected its value in its place"),
-        ("mpirun -np 2 python $(date)", "only a shell knows $(date); expected its value in its pl"),
         ("A=$B\nmpirun -np 2 t ${A}x", "only a shell knows $A; expected A=VALUE in a line above"),
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
-        ("for i in 1 2; do mpirun -np 2 t; done", "for begins more than a simple command"),
         ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
         ("cat <<EOF\nmpirun -np 2 a\nEOF", "<< begins more than a simple command"),
         ("horovodrun -np 2 --min-np 4 t", "--min-np is 4, but 1 workers x 2 slots start 2 ranks"),
@@ -133,7 +125,6 @@ def test_arithmetic_of_known_whole_numbers_is_calculated(
         ("docker run -e TOKEN a mpirun -np 2 t", "-e TOKEN takes the value from the user's shell"),
         ("mlt template_config set zoom 1", "zoom is no parameter of mlt's horovod template"),
         ("mlt template_config set gpus 4", "a rank had several GPUs"),
-        ("bash mpirun.sh", "bash is not a launcher that migrate knows"),
         ("docker run -v /a:/dev/shm b mpirun -np 2 t", "/dev/shm belongs to the system"),
     ],
 )  # fmt: skip
@@ -176,19 +167,6 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
 @pytest.mark.parametrize(
     "script",
     [
-        "pip install x && A=1 mpirun -np 1 t",
-        "export A=1; mpirun -np 1 t; unset A",
-        "export A=1; mpirun -np 1 t; export B=1 A=2",
-        "A=1; export A\nmpirun -np 1 t",
-    ],
-)
-def test_ranks_get_the_variables_that_they_had(script: str) -> None:
-    assert migrate_line(script).values["worker"]["env"] == [{"name": "A", "value": "1"}]
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
         "make && export A=1 && mpirun -np 1 t",
         "export A; A+=x; mpirun -np 1 t",
         "export A=$(date)\nmpirun -np 1 t",
@@ -206,6 +184,10 @@ def test_variable_of_the_ranks_that_only_a_shell_knows_is_to_be_checked_once(scr
 @pytest.mark.parametrize(
     ("line", "env", "check"),
     [
+        ("pip install x && A=1 mpirun -np 1 t", {"A": "1"}, ""),
+        ("export A=1; mpirun -np 1 t; unset A", {"A": "1"}, ""),
+        ("export A=1; mpirun -np 1 t; export B=1 A=2", {"A": "1"}, ""),
+        ("A=1; export A\nmpirun -np 1 t", {"A": "1"}, ""),
         ("env -i A=1 mpirun -np 2 -x A t", {"A": "1"}, ""),
         # A line of Hydra, whatever its launcher is called.
         ("export A=1\nmpirun -ppn 1 -hosts a,b -n 2 t", {"A": "1"}, ""),
@@ -227,7 +209,6 @@ def test_variables_that_a_launcher_gives_to_its_ranks(
     ("line", "check"),
     [
         ("/opt/x/bin/mpirun -np 2 t", "the launcher was /opt/x/bin/mpirun: "),
-        ("./mpirun -np 2 t", "the launcher was ./mpirun: "),
         ("mpirun -np 2 --rankfile r t", "--rankfile r names hosts and cores of the old cluster"),
         ("horovodrun -np 2 --config-file c t", "--config-file c names a file, which the image"),
         ("mpirun -np 2 -x A t", "the launcher gives A to all ranks, and the file has no value"),

@@ -118,9 +118,9 @@ def test_what_is_missing_or_would_make_the_spec_wrong_is_refused(
     assert spec.read_text() == TEXT
 
 
-@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
-def test_a_new_project_can_be_deployed_as_it_is(template: object, tmp_path: Path) -> None:
-    chosen = next(each for each in TEMPLATES.values() if each is template)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_new_project_can_be_deployed_as_it_is(template: str, tmp_path: Path) -> None:
+    chosen = TEMPLATES[template]
     folder = tmp_path / "team" / "mine"
     files = make_project(folder, "mine", chosen)
     assert {file.name for file in files} == {file.name for file in folder.iterdir()}

@@ -49,6 +49,7 @@ def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgra
     assert json.loads(call.input) == checked_values(plan())
 
 
+@pytest.mark.slow
 def test_helm_that_is_interrupted_comes_to_its_end(tmp_path: Path) -> None:
     """Half of an upgrade leaves objects that no revision of the release has."""
     helm, started, ended = (tmp_path / name for name in ("helm", "started", "ended"))

@@ -39,6 +39,7 @@ def texts(lines: Iterator[LogLine]) -> list[str]:
     return sorted(f"{line.pod} {line.text}" for line in lines)
 
 
+@pytest.mark.slow
 def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> None:
     """Also of pods that start later, and after the server has ended its watches."""
     training.put("pods", pod("hvd-worker-1", "worker", CREATING))

@@ -1,4 +1,4 @@
-"""The pages about specs are true: their examples run."""
+"""The pages about specs are true: their examples run, and their schema accepts right specs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
+from hypothesis import given
 from jsonschema_rs import Draft7Validator
 from ruamel.yaml import YAML
 
@@ -20,6 +22,7 @@ from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.schema import values_schema
 from tests.pages import blocks
+from tests.unit.hvdchart.strategies import specs
 
 # With what a page shows of a spec, it is a whole one.
 REST = {
@@ -29,6 +32,7 @@ REST = {
 }  # fmt: skip
 
 
+SPEC_SCHEMA = DOCS / "spec.schema.json"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
 
 
@@ -37,10 +41,6 @@ def documents(page: Path) -> list[dict[str, Any]]:
     """Each document in the YAML blocks of a page."""
     loaded = (YAML(typ="safe", pure=True).load_all(text) for text in blocks(page, "yaml"))
     return [document for each in loaded for document in each if isinstance(document, dict)]
-
-
-def is_spec(document: dict[str, Any]) -> bool:
-    return document.get("apiVersion") == REST["apiVersion"]
 
 
 def test_library_page_prints_what_its_code_prints() -> None:
@@ -63,8 +63,9 @@ def test_library_page_prints_what_its_code_prints() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_specs_of_pages_can_be_deployed(page: Path) -> None:
-    for document in filter(is_spec, documents(page)):
-        assert checked_values(make_plan(parse_spec(json.dumps(document), page.name)))
+    for document in documents(page):
+        if document.get("apiVersion") == REST["apiVersion"]:
+            assert checked_values(make_plan(parse_spec(json.dumps(document), page.name)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -74,3 +75,15 @@ def test_values_of_pages_are_those_of_the_chart(page: Path) -> None:
     for document in documents(page):
         if "apiVersion" not in document and not validator.is_valid(document):
             parse_spec(json.dumps({**REST, **document}), page.name)
+
+
+@pytest.mark.parametrize("schema", [values_schema(), json.loads(SPEC_SCHEMA.read_text())])
+def test_schema_is_valid_by_its_metaschema(schema: dict[str, Any]) -> None:
+    assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
+    jsonschema_rs.meta.validate(schema)
+
+
+@pytest.mark.fuzz
+@given(specs())
+def test_spec_schema_accepts_right_specs(spec: dict[str, Any]) -> None:
+    Draft7Validator(json.loads(SPEC_SCHEMA.read_text())).validate(spec)

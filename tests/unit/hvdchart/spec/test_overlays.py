@@ -9,7 +9,7 @@ import pytest
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.overlays import apply_settings, merge_specs
-from hvdchart.spec.yaml_tree import parse
+from hvdchart.spec.yaml_tree import Node, parse
 
 BASE = b"""\
 apiVersion: hvdchart/v1
@@ -39,12 +39,6 @@ def test_null_below_values_is_left_to_helm() -> None:
     assert tree.plain["values"] == {"worker": {"nodeSelector": None}, "shm": None}
     tree = apply_settings(tree, ["values.worker.nodeSelector=null"])
     assert tree.plain["values"]["worker"] == {"nodeSelector": None}
-
-
-def test_wrong_value_names_its_own_file() -> None:
-    with pytest.raises(SpecError) as caught:
-        read_spec(merged(b"\nname: Wrong"))
-    assert caught.value.place == "over0:2:7"
 
 
 @pytest.mark.parametrize(
@@ -78,8 +72,18 @@ def test_wrong_setting_is_refused(setting: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("setting", ["nodes.0.count=x", "nodes=[{name: a, count: x, gpus: 1}]"])
-def test_wrong_value_of_a_setting_names_the_setting(setting: str) -> None:
+LIST = "nodes=[{name: a, count: x, gpus: 1}]"
+
+
+@pytest.mark.parametrize(
+    ("tree", "place"),
+    [
+        (merged(b"\nname: Wrong"), "over0:2:7"),
+        (apply_settings(merged(), ["nodes.0.count=x"]), "--set nodes.0.count=x"),
+        (apply_settings(merged(), [LIST]), f"--set {LIST}"),
+    ],
+)
+def test_wrong_value_names_its_own_file_or_setting(tree: Node, place: str) -> None:
     with pytest.raises(SpecError) as caught:
-        read_spec(apply_settings(merged(), [setting]))
-    assert caught.value.place == f"--set {setting}"
+        read_spec(tree)
+    assert caught.value.place == place

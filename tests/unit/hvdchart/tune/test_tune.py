@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import parse_spec, read_spec
+from hvdchart.spec.load import read_spec
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.tune.grid import (
@@ -23,23 +22,14 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import job, pod, terminated
+from tests.unit.hvdchart.specs import HEAD, planned
 
 OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_THREADS": "2"}
-
-
-def spec_text(nodes: str) -> str:
-    head = "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
-    return f"{head}nodes: [{nodes}]\ntrain: {{command: [a]}}\n"
-
-
-def planned(
-    nodes: str = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}",
-) -> Plan:
-    return make_plan(parse_spec(spec_text(nodes).encode()))
+XEON = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
 
 
 def test_settings_begin_with_the_plans_own() -> None:
-    settings = list_settings(planned(), {})
+    settings = list_settings(planned(XEON), {})
     assert settings[0] == OWN
     assert len({json.dumps(setting, sort_keys=True) for setting in settings}) == len(settings) == 8
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
@@ -79,8 +69,8 @@ def test_tuning_block_merges_into_the_spec() -> None:
     text = tuning_text(first, first, "run.spec.yaml")
     assert "The best setting is +20.0% faster than the plan's." in text
     assert "# The faster ones again, in turn with the plan's:\n#       10.00  OMP" in text
-    base = "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
-    trees = [parse(spec_text(base).encode(), "base"), parse(text.encode(), "tuning")]
+    base = f"{HEAD}name: run\nnodes: [{XEON}]\n"
+    trees = [parse(base.encode(), "base"), parse(text.encode(), "tuning")]
     env = make_plan(read_spec(merge_specs(trees))).groups[0].env
     assert env["TF_NUM_INTRAOP_THREADS"] == "28"
     again = measured((10.0,), (10.0,))
@@ -95,23 +85,18 @@ def test_tuning_block_merges_into_the_spec() -> None:
 pytestmark = pytest.mark.timeout(120)
 
 
-def measure(cluster: FakeCluster, helm: StubProgram, *results: str) -> None:
-    """A tuning run that prints these lines and ends."""
+@pytest.mark.slow
+def test_tune_without_a_result_uninstalls_and_has_the_last_line(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
     answer_as(helm, "hvd-tune")
     labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd-tune"}
     run, master = job(("Complete", "", "")), pod("hvd-tune-master-1-a", "master", terminated(0))
     run["metadata"]["labels"] = labels
     master["metadata"]["labels"] = {**labels, "app.kubernetes.io/component": "master"}
-    cluster.put("jobs", run)
-    cluster.put("pods", master)
-    cluster.log("hvd-tune-master-1-a", *results, end=True)
-
-
-@pytest.mark.slow
-def test_tune_without_a_result_uninstalls_and_has_the_last_line(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    measure(fake_cluster, helm, "no module named tensorflow")
+    fake_cluster.put("jobs", run)
+    fake_cluster.put("pods", master)
+    fake_cluster.log("hvd-tune-master-1-a", "no module named tensorflow", end=True)
     done = hvdchart("tune", spec)
     assert done.code == 8
     assert done.errors.endswith(

@@ -1,27 +1,33 @@
-"""What `hvdchart plan` shows: the document for programs and the tables for the terminal."""
+"""What `hvdchart plan` and `render` show: the document for programs, tables and the values."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import load_spec, parse_spec
+from hvdchart.spec.load import load_spec
+from hvdchart.values.render import render_values
 from hvdchart.values.report import document, tables
+from tests.unit.hvdchart.specs import planned
 
 VALUES = Path(__file__).parents[4] / "values"
+SPECS = sorted(VALUES.glob("*.spec.yaml"))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
+def test_example_renders_its_committed_values(spec: Path) -> None:
+    rendered = render_values(make_plan(load_spec(spec)), spec.name)
+    golden = spec.with_name(spec.name.replace(".spec.yaml", ".yaml"))
+    assert rendered == golden.read_text(), "run `make goldens`"
 
 
 def example(name: str) -> Plan:
     return make_plan(load_spec(VALUES / f"{name}.spec.yaml"))
-
-
-def planned(nodes: str, rest: str = "") -> Plan:
-    text = f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: [a]}}\n{rest}"
-    return make_plan(parse_spec(text.encode()))
 
 
 def printed(*parts: object) -> str:

@@ -35,6 +35,7 @@ class Limits(NamedTuple):
 class _Progress:
     until: float
     received: bytes = b""
+    # The rest of the answer. When it is sent, what the client still sends is read up to its end.
     unsent: memoryview | None = None
 
 
@@ -93,7 +94,7 @@ class ConnectionServer:
 
     def _continue(self, connection: socket.socket, progress: _Progress) -> None:
         try:
-            if progress.unsent is not None:
+            if progress.unsent:
                 self._send(connection, progress, progress.unsent)
             else:
                 self._receive(connection, progress)
@@ -107,7 +108,7 @@ class ConnectionServer:
         data = connection.recv(self._limits.size - len(progress.received))
         progress.received += data
         request, end, _ = progress.received.partition(self._end)
-        if end:
+        if end and progress.unsent is None:
             self._take(request, connection, progress)
         elif not data or len(progress.received) >= self._limits.size:
             self._close(connection)
@@ -133,7 +134,9 @@ class ConnectionServer:
         progress.unsent = rest
         progress.unsent = rest[connection.send(rest) :]
         if not progress.unsent:
-            self._close(connection)
+            # The kernel throws the answer away when a connection is closed with something unread.
+            connection.shutdown(socket.SHUT_WR)
+            self._selector.modify(connection, selectors.EVENT_READ, connection)
 
     def _close_oldest(self) -> bool:
         oldest = next(iter(self._open), None)

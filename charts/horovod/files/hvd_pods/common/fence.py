@@ -44,6 +44,11 @@ def admit(requested: str | None) -> str:
     with open(fast_start.EPOCH, "a+", encoding="ascii") as file:
         # Other sessions of a new epoch wait here until no process of the old epoch is left.
         fcntl.flock(file, fcntl.LOCK_EX)
+        main, started = _read_worker()
+        if main is not None and not started:
+            # This is the container's first session: hooks may have started processes, too.
+            children = (pid for pid, _, parent, _ in fast_start.processes() if parent == main)
+            note_worker(main, *children)
         file.seek(0)
         # Training code can write to it, too.
         newest = _parse(file.read(MOST_DIGITS + 1)) or 0
@@ -60,10 +65,6 @@ def admit(requested: str | None) -> str:
             file.truncate(0)
             file.write(str(epoch))
             file.flush()
-            main, _ = _read_worker()
-            if newest == 0 and main is not None:
-                # A hook of the container may have started more than the main program has.
-                note_worker(main)
             end_older(epoch)
     return str(epoch)
 
@@ -97,17 +98,22 @@ def end_older(epoch: int) -> None:
 
 def older_processes(epoch: int) -> Iterator[int]:
     """Yield the processes that sessions of older epochs have started, and their descendants."""
-    parents, older = {}, set()
+    found = list(fast_start.processes())
+    # A main program from which this process does not descend is made up. The kernel calls the
+    # parent of a container's first process 0.
+    own = set(_ancestry(os.getpid(), {pid: parent for pid, _, parent, _ in found}))
     main, started = _read_worker()
-    for pid, state, parent, _ in fast_start.processes():
+    kept = own.union(started)
+    parents, older = {}, set()
+    for pid, state, parent, _ in found:
         folder = f"/proc/{pid}"
-        if main is not None and parent == main and pid not in started:
+        if parent == main and main in own and pid not in kept:
             # Left by a session, perhaps without its environment, and inherited by the main program.
             parents[pid] = parent
             older.update([pid] if state != "Z" else [])
             continue
         try:
-            is_older = _is_guard(folder) or _is_other(fast_start.read(f"{folder}/environ"), epoch)
+            is_older = _is_guard(folder) or _is_older(fast_start.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
         except OSError:
             # The process has ended, or belongs to another user.
@@ -120,40 +126,35 @@ def older_processes(epoch: int) -> Iterator[int]:
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
 
 
-def note_worker(main: int) -> None:
+def note_worker(main: int, *started: int) -> None:
     """Write down the worker's main program and its children, which no session has left."""
-    own = [pid for pid, _, parent, _ in fast_start.processes() if parent == main]
     try:
         with open(fast_start.WORKER, "w", encoding="ascii") as file:
-            file.write(" ".join(map(str, [main, *own])))
+            file.write(" ".join(map(str, [main, *started])))
     except OSError:
         # The memory volume is full: what sessions have left is known by its environment alone.
         return
 
 
 def _read_worker() -> tuple[int | None, list[int]]:
-    """What `note_worker` has written, and this process' own ancestors, which are never ended.
-
-    None in place of the main program where this process does not descend from it: training code
-    can write to the file, too, and the kernel calls the parent of a container's first process 0.
-    """
+    """What `note_worker` has written, or anything, as training code can write to the file, too."""
     try:
         main, *started = map(int, fast_start.read(fast_start.WORKER).split())
-        ancestors, pid = [], os.getpid()
-        while pid > 0:
-            ancestors.append(pid)
-            pid = int(fast_start.read_stat(pid)[1])
     except (OSError, ValueError):
         return None, []
-    return (main if main in ancestors else None), [*started, *ancestors]
+    return main, started
 
 
-def _is_other(environment: bytes, epoch: int) -> bool:
-    """Whether a process has another epoch: as this one is the newest, it is older, or made up."""
+def _is_older(environment: bytes, epoch: int) -> bool:
+    """Whether a process has an older epoch, or one that no master sends.
+
+    A session of a newer one waits until this one has been admitted.
+    """
     for entry in environment.split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name == EPOCH.encode():
-            return value != str(epoch).encode()
+            number = _parse(os.fsdecode(value))
+            return number is None or number < epoch
     return False
 
 

@@ -23,7 +23,7 @@ STALE = "from before the last upgrade"
 # What ssh prints when a worker does not have the keys that this pod has, and what is told instead.
 OTHER_KEYS = re.compile(
     rf"Host key for {HOST_KEY_ALIAS} has changed|host key is known for {HOST_KEY_ALIAS} "
-    r"|^[\w.-]{1,64}@[0-9a-f.:]{1,64}: Permission denied \(publickey",
+    r"|^[\w.-]{1,64}@(?P<address>[0-9a-f.:]{1,64}): Permission denied \(publickey\)",
     re.M,
 )
 KEYS_DIFFER = (
@@ -160,6 +160,19 @@ def write_client_config(port: int, addresses: Mapping[Host, str]) -> None:
     new = GENERATED / "ssh_config.new"
     new.write_text(client_config(port, addresses))
     new.replace(GENERATED / "ssh_config")
+
+
+def tells_other_keys(text: str) -> bool:
+    """Whether ssh has printed that a worker has other keys.
+
+    The script's own git or rsync prints the same about servers that are no workers.
+    """
+    addresses = [match["address"] for match in OTHER_KEYS.finditer(text)]
+    try:
+        config = (GENERATED / "ssh_config").read_text()
+    except OSError:
+        config = ""
+    return any(not one or f"\n  HostName {one}\n" in config for one in addresses)
 
 
 def client_config(port: int, addresses: Mapping[Host, str]) -> str:

@@ -12,7 +12,9 @@ import os
 import sys
 
 # Modules beside this file must not be found in place of others. The script's folder follows below.
-sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+# Python has followed the link that this file is in a pod.
+OWN = os.path.dirname(os.path.realpath(__file__))
+sys.path[:] = [path for path in sys.path if os.path.realpath(path) != OWN]
 
 import base64
 import hmac
@@ -22,12 +24,15 @@ import runpy
 import socket
 import struct
 import threading
+from collections import deque
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Tuple
+    from typing import Any, Deque, Set, Tuple
 
-# Connections of strangers at a time, the seconds that each has, and those that may wait for it.
+# Connections of strangers at a time, of which a new one ends the oldest; the seconds that each has;
+# and how many may wait to be accepted.
 MOST_STRANGERS, STRANGER_WITHIN, MOST_WAITING = 256, 3.0, 1024
 # Horovod's classes without any code: what its services and their clients send each other.
 MESSAGES = ("Request", "Response", "Signal")
@@ -51,7 +56,7 @@ def read_messages(content: bytes) -> "Any":
 
 
 def take_messages_only() -> None:
-    """Raises ImportError, AttributeError or RuntimeError for a Horovod that unpickles otherwise."""
+    """Raises an exception, of any class, for a Horovod that unpickles otherwise."""
     import cloudpickle
 
     pickles: Tuple[Any, ...] = (cloudpickle, pickle)
@@ -83,16 +88,21 @@ def know_addresses(secret: str) -> None:
     expected = f"HVD {secret} HTTP/1.0\r\n\r\n".encode()
     from horovod.runner.http.http_server import RendezvousHTTPServer as Server
 
-    answer, known = Server.process_request, set()
-    strangers = threading.BoundedSemaphore(MOST_STRANGERS)
+    answer = Server.process_request
+    known: Set[str] = set()
+    # The oldest first; some of them have been closed.
+    strangers: Deque[Any] = deque()
 
     def process_request(server: "Any", request: "Any", address: "Tuple[Any, ...]") -> None:
         if address[0] in known:
             answer(server, request, address)
-        elif strangers.acquire(blocking=False):
-            threading.Thread(target=meet, args=(server, request, address[0]), daemon=True).start()
-        else:
-            server.shutdown_request(request)
+            return
+        strangers.append(request)
+        if len(strangers) > MOST_STRANGERS:
+            # A rank needs milliseconds.
+            with suppress(OSError):
+                strangers.popleft().shutdown(socket.SHUT_RDWR)
+        threading.Thread(target=meet, args=(server, request, address[0]), daemon=True).start()
 
     def meet(server: "Any", request: "Any", address: str) -> None:
         try:
@@ -104,7 +114,6 @@ def know_addresses(secret: str) -> None:
             # It has gone, or has sent nothing.
             pass
         finally:
-            strangers.release()
             server.shutdown_request(request)
 
     Server.process_request, Server.request_queue_size = process_request, MOST_WAITING
@@ -116,13 +125,15 @@ def main() -> None:
     try:
         take_messages_only()
         know_addresses(os.environ.get("HVD_NOTICES", "").rpartition(",")[2])
-    except (AttributeError, ImportError, RuntimeError) as problem:
-        text = f"the servers of {program} cannot be guarded: {problem}"
+    except Exception as problem:  # noqa: BLE001 - another Horovod may fail here in any way
+        text = f"the servers of {program} cannot be guarded: {problem!r}"
         if mode == "elastic":
             own = socket.gethostname()
             print(f"[hvd] error: {own}: launch.mode elastic: {text}", file=sys.stderr)
             sys.exit(os.EX_CONFIG)
         print(f"[hvd] {text}", flush=True)
+        # Begun anew, as modules may already have taken what unpickles here.
+        os.execv(program, sys.argv[2:])
     del sys.argv[:2]
     sys.path.insert(0, os.path.dirname(program))
     runpy.run_path(program, run_name="__main__")

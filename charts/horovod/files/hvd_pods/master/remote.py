@@ -16,8 +16,10 @@ from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
-from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
+from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
 
+# The exit code of ssh itself.
+SSH_FAILED = 255
 # Clients at a time: each is a process of the master's container.
 CLIENTS = 32
 # Ranks of one host.
@@ -85,7 +87,7 @@ def _follow(
             process.kill()
             return 1, why or "it prints too much"
     code, text = process.wait(), output.decode(errors="replace").strip()
-    if code and OTHER_KEYS.search(text):
+    if code == SSH_FAILED and tells_other_keys(text):
         return BAD_CONFIGURATION, KEYS_DIFFER
     return code, text or f"exit code {code}"
 

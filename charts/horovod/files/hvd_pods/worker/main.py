@@ -131,7 +131,6 @@ def pass_on(errors: IO[bytes]) -> None:
 def serve(command: list[str], signals: Signals) -> int:
     """Run sshd until this pod is asked to end; its exit code when it ends before."""
     server = subprocess.Popen(command, stderr=subprocess.PIPE)
-    fence.note_worker(os.getpid())
     assert server.stderr  # noqa: S101
     messages = threading.Thread(target=pass_on, args=[server.stderr], daemon=True)
     messages.start()
@@ -158,8 +157,8 @@ def main() -> int:
     with suppress(ImportError, OSError):
         # Orphans come to this process where it is not the first one either (common/fence.py).
         fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
-    # Of this container before it was started again.
-    Path(fast_start.WORKER).unlink(missing_ok=True)
+    # In place of what the container has noted before it was started again.
+    fence.note_worker(os.getpid())
     signals = Signals()
     slots, hosts = (int(os.environ.get(name, "1")) for name in ("HVD_SLOTS", "HVD_HOSTS"))
     if CODE.is_dir():

@@ -1,4 +1,4 @@
-"""The diffs of docs/first-script.md: both versions of both scripts train."""
+"""The scripts of pages train: both versions of docs/first-script.md, and docs/elastic.md."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS
 from tests.images.conftest import Sandboxes
+from tests.images.test_elastic import ELASTIC, discover
+from tests.pages import blocks
 
-PAGE = Path(__file__).parents[2] / "docs" / "first-script.md"
+DOCS = Path(__file__).parents[2] / "docs"
 IMAGE = {"tensorflow.keras": "examples", "torch": "examples-pytorch"}
 # What shows the share of a rank: Keras prints the number of its batches, the other script that of
 # its images.
@@ -22,7 +24,7 @@ SHOWN = {
 
 def version(module: str, side: str) -> str:
     """One side of the diff that imports a module of Horovod: - is the ordinary script."""
-    diffs = re.findall(r"^```diff\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    diffs = blocks(DOCS / "first-script.md", "diff")
     (diff,) = (diff for diff in diffs if f"import horovod.{module} as" in diff)
     other = "+" if side == "-" else "-"
     return "\n".join(line[1:] for line in diff.splitlines() if not line.startswith(other))
@@ -39,3 +41,21 @@ def test_both_versions_of_the_script_train(sandboxes: Sandboxes, module: str, si
     assert SHOWN[module][side] in printed
     accuracies = [float(value) for value in re.findall(r"accuracy: (\d\.\d+)", printed)]
     assert accuracies[-1] > 0.9, printed
+
+
+def test_script_of_the_elastic_page_trains(sandboxes: Sandboxes) -> None:
+    (script,) = blocks(DOCS / "elastic.md", "python")
+    inside = sandboxes("examples")
+    discover(inside, "localhost", "127.0.0.1")
+    # It has learnt enough before its end.
+    (inside.folder / "train.py").write_text(
+        script.replace("BATCHES, BATCH = 300", "BATCHES, BATCH = 100")
+    )
+    # Without autotuning, whose options come last.
+    launcher = ELASTIC[: ELASTIC.index("lo") + 1]
+    printed = inside.succeed(
+        *launcher, "python3", "/output/train.py", uid=OWN_UID, OMP_NUM_THREADS="1"
+    )
+    match = re.search(r"ranks: 2, accuracy: (\d\.\d+)", printed)
+    assert match, printed
+    assert float(match[1]) > 0.7
