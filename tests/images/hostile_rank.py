@@ -26,7 +26,6 @@ from hvd_pods.rank import start
 HOST, PORT = (os.environ[f"HOROVOD_GLOO_RENDEZVOUS_{name}"] for name in ("ADDR", "PORT"))
 OWN = f"{os.environ['HOROVOD_HOSTNAME']}:{os.environ['HOROVOD_LOCAL_RANK']}"
 LEFT = Path(os.environ["LEFT"])
-SILENT: list[socket.socket] = []
 
 
 class Attack:
@@ -75,14 +74,6 @@ def begin(name: str) -> int:
     return request(f"rank_and_size/{OWN}")
 
 
-def be_silent() -> int:
-    """Leave more connections open than the guard has room for."""
-    SILENT.extend(
-        socket.create_connection((HOST, int(PORT))) for _ in range(int(os.environ["SILENT"]))
-    )
-    return 200
-
-
 def register_well() -> int:
     WorkerNotificationManager().init()
     return 200
@@ -92,7 +83,6 @@ ATTEMPTS: dict[str, Callable[[], int]] = {
     "stranger asks": lambda: request(f"rank_and_size/{OWN}"),
     "stranger sends code": lambda: register(Attack("of-a-stranger")),
     "stranger guesses": lambda: begin("guess"),
-    "strangers are silent": be_silent,
     "rank asks": lambda: begin(os.environ["HVD_NOTICES"].rpartition(",")[2]),
     "rank sends code": lambda: register(Attack("of-a-rank")),
     "rank answers with code": lambda: answer_with_code("in-an-answer"),

@@ -113,7 +113,7 @@ def test_silent_strangers_keep_no_rank_away(monkeypatch: pytest.MonkeyPatch) -> 
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
 
         def connect() -> socket.socket:
-            return socket.create_connection(server.server_address[:2], TIMEOUT)
+            return socket.create_connection(("127.0.0.1", server.server_address[1]), TIMEOUT)
 
         silent = [connect() for _ in range(9)]
         with connect() as rank:

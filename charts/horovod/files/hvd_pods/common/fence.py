@@ -33,8 +33,6 @@ GONE_WITHIN = 30.0
 class FenceError(Exception):
     """This worker does not serve the session, for the reason in the message."""
 
-    exit_code = 1
-
 
 def admit(requested: str | None) -> str:
     """Let a session of this epoch in, and return the epoch; None is the present one.

@@ -42,20 +42,11 @@ def read_file(path: Path | str, most: int = LARGEST_FILE) -> bytes:
     Whoever can write to the folder could put a link there to a file that only this process may
     read, or a FIFO, whose opening waits for a writer.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    safely = os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | safely)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is no regular file")
-        content = b""
-        while len(content) < most:
-            part = os.read(descriptor, most - len(content))
-            if not part:
-                break
-            content += part
-        return content
-    finally:
-        os.close(descriptor)
+        return file.read(most)
 
 
 def parse_count(text: str, largest: int) -> int | None:

@@ -103,10 +103,8 @@ def introduce(variables: Mapping[str, str]) -> None:
     secret = variables.get(notices.ADDRESS, "").rpartition(",")[2]
     if not address or not secret:
         return
-    port, until = (
-        int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"]),
-        time.monotonic() + INTRODUCE_WITHIN,
-    )
+    port = int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    until = time.monotonic() + INTRODUCE_WITHIN
     while time.monotonic() < until:
         with suppress(OSError), socket.create_connection((address, port), INTRODUCE_WITHIN) as made:
             made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())

@@ -17,7 +17,7 @@ from hvd_pods.common import fast_start
 from hvd_pods.rank import warm_wire
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
 from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
-from hvd_pods.rank.warm_wire import GO
+from hvd_pods.rank.warm_wire import GO, READY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 # Written by the worker. Without this file, ranks start as they would without a warm process.
 DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
 SOCKET = f"{fast_start.GENERATED}/warm.sock"
-# This file exists while the warm process has imported its modules.
-READY = f"{fast_start.GENERATED}/warm.ready"
 # How long to wait for an import that is still running; starting cold would import the same again.
 WAIT_SECONDS = 120.0
 # A process that gets one of these by its own fault must not come back to where it happened.

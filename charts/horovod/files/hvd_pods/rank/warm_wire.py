@@ -8,12 +8,16 @@ import os
 import socket
 import struct
 
+from hvd_pods.common import fast_start
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Sequence
 
     Message = Dict[str, Any]
 
+# This file exists while the warm process has imported its modules.
+READY = f"{fast_start.GENERATED}/warm.ready"
 _LENGTH = struct.Struct("!I")
 # What a client sends when it is ready to pass on signals: no signal has this number.
 GO = bytes([0])

@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from hvd_pods.common.fast_start import (
@@ -60,7 +59,8 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer)
-    signal.signal(signal.SIGCHLD, _do_nothing)
+    # Without a handler, the signal would not be written to the wake-up descriptor.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     guard = os.getpid()
     rank = os.fork()
     if rank == 0:
@@ -80,10 +80,6 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
     with contextlib.suppress(OSError):
         warm_wire.send(connection, {"pid": rank})
     _watch(connection, reader, rank)
-
-
-def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """A handler, so that the signal is written to the wake-up descriptor."""
 
 
 def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:

@@ -50,7 +50,7 @@ def main(main_namespace: dict[str, Any]) -> None:
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
     """Keep a process that imports and forks; its ranks return from here, too."""
     for start in range(1, STARTS + 1):
-        ready_file(listener).unlink(missing_ok=True)
+        Path(warm_wire.READY).unlink(missing_ok=True)
         reader, writer = os.pipe()
         parent = os.getpid()
         pid = os.fork()
@@ -65,11 +65,6 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
         os.close(reader)
     say("ranks start cold from now on")
     return None
-
-
-def ready_file(listener: socket.socket) -> Path:
-    """The file beside the socket that exists while the modules have been imported."""
-    return Path(listener.getsockname()).with_suffix(".ready")
 
 
 def wait_for_ranks(listener: socket.socket, reader: int) -> None:
@@ -98,11 +93,11 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
     began = time.monotonic()
     state = WarmState()
     state.load(modules)
-    names = ", ".join(modules)
-    ready_file(listener).touch()
+    Path(warm_wire.READY).touch()
     if state.problem:
         say(f"ranks start cold: {state.problem} (launch.preload)")
     else:
+        names = ", ".join(modules)
         say(f"imported {names} in {time.monotonic() - began:.1f} s: ranks are forks of this")
     # The kernel reaps the guards.
     handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -26,7 +26,7 @@ def main() -> int:
         epoch = fence.admit(os.environ.get(fence.EPOCH))
     except fence.FenceError as problem:
         print(f"[hvd] error: {os.uname().nodename}: {problem}", file=sys.stderr, flush=True)
-        return problem.exit_code
+        return 1
     requested = os.environ.pop("SSH_ORIGINAL_COMMAND", None)
     # The container's values override sshd's.
     environment = {**os.environ, **read_environment(), fence.EPOCH: epoch}
