@@ -256,6 +256,13 @@ def worker(*env: Entry, **values: object) -> dict[str, str]:
     return variables(render({"worker": {"env": list(env)}, **values}))
 
 
+def test_worker_knows_how_many_may_connect_to_it() -> None:
+    """Its sshd admits as many connections at once."""
+    groups = [{"name": "a", "number": 3}, {"name": "b", "number": 2}]
+    for stateful_set in of_kind(render({"workerGroups": groups}), "StatefulSet"):
+        assert variable("HVD_HOSTS", "5") in pod_spec(stateful_set)["containers"][0]["env"]
+
+
 @pytest.mark.parametrize(
     ("preload", "expected"),
     [(None, None), ([], ""), (["torch", "horovod.torch"], "torch horovod.torch")],

@@ -20,7 +20,8 @@ def demo() -> str:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=600,
+        # It may wait for the images that another test builds, one after another.
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

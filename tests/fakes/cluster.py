@@ -31,10 +31,6 @@ class FakeCluster(FakeApi):
         self._held: set[str] = set()
         self._logs: dict[str, _Log] = {}
 
-    def hold_watch(self, resource: str) -> None:
-        """Keep watches of a resource from sending anything."""
-        self._held.add(f"{resource} watch")
-
     def names(self, resource: str) -> list[str]:
         """The names of the objects of a resource."""
         return [item["metadata"]["name"] for item in self.items(resource)]

@@ -22,14 +22,15 @@ def ssh_banner(revision: str) -> bytes:
 class FakeWorker:
     """Listens on an address of 127.0.0.0/8 or ::1, and sends `banner` to whoever connects.
 
-    As sshd, it then waits. With None it sends nothing, and with an empty banner it ends at once.
+    As sshd, it then waits. With None it sends nothing, and with an empty banner it ends at once. A
+    test may change the banner.
     """
 
     def __init__(self, banner: bytes | None, address: str = "127.0.0.1", port: int = 0) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.create_server((address, port), family=family)
         self.address, self.port = address, int(self._listener.getsockname()[1])
-        self._banner = banner
+        self.banner = banner
         self.connections: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -53,12 +54,12 @@ class FakeWorker:
             try:
                 connection, _ = self._listener.accept()
                 self.connections.append(connection)
-                if self._banner is not None:
-                    connection.sendall(self._banner)
+                if self.banner is not None:
+                    connection.sendall(self.banner)
             except OSError:
                 # The test is over.
                 return
-            if self._banner == b"":
+            if self.banner == b"":
                 connection.close()
 
 

@@ -92,6 +92,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 # The image's home directory is not writable, because the root file system is read-only.
 - {name: HOME, value: /tmp}
 - {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
+{{- $hosts := 0 }}
+{{- range .root.horovod.groups }}{{- $hosts = add $hosts .number }}{{- end }}
+- {name: HVD_HOSTS, value: {{ $hosts | quote }}}
 - {name: HVD_SSH_PORT, value: {{ .root.Values.ssh.port | int | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
 # Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.

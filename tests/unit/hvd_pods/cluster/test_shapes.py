@@ -143,7 +143,7 @@ WRONG = [
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda api: record_io.read_job(api, ReadJob(False, 0.0), 0.0),
+        lambda api: record_io.read_job(api, make_run(), ReadJob(False, 0.0), 0.0),
         lambda api: record_io.RecordClient(api, Facts(make_run(), "own", "j", "u")).read(),
     ],
     ids=["Job", "record"],

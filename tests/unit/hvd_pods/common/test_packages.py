@@ -158,6 +158,18 @@ def test_secrets_of_the_requirements_are_not_in_what_is_told(
     assert "s3cr" not in str(error.value)
 
 
+def test_variable_with_a_word_of_pip_changes_nothing_that_is_told(
+    code: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATE", "installed")
+    monkeypatch.setenv("BRANCH", "test")
+    ask(code, TEXT, "# ${STATE}")
+    assert packages.install(code) == "hvdleaf-1.0"
+    ask(code, "hvdtest==1", "# ${BRANCH}")
+    with pytest.raises(ConfigurationError, match=r"hvdtest==1"):
+        packages.install(code)
+
+
 def test_wrong_requirements_are_a_wrong_configuration(code: Path, index: Index) -> None:
     ask(code, "hvdnone==1")
     with pytest.raises(ConfigurationError, match=f"hvdnone==1.*{index.url}.*hvdchart build"):

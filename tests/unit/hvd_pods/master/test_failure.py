@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvd_pods.common import ssh
 from hvd_pods.common.notices import Notice
 from hvd_pods.master.failure import Cause, ErrorOutput
 from hvd_pods.master.stalls import StallReader
@@ -372,16 +373,32 @@ UNKNOWN = (
 DENIED = "horovod@10.0.0.7: Permission denied (publickey).\n"
 
 
-@pytest.mark.parametrize("output", [CHANGED, UNKNOWN, DENIED])
-def test_keys_that_were_changed_are_told_in_one_line_with_the_remedy(output: str) -> None:
+# What the script's own programs print about other servers.
+OF_OTHERS = [
+    "me@192.168.7.2: Permission denied (publickey,password).\n",
+    "git@10.0.0.77: Permission denied (publickey).\n",
+    "root@10.0.0.7: Permission denied (publickey,password).\n",
+    f"[1]<stderr>:{DENIED}",
+]
+
+
+@pytest.mark.parametrize(
+    ("output", "is_final"),
+    [
+        *((text, True) for text in (CHANGED, UNKNOWN, DENIED)),
+        *((text, False) for text in OF_OTHERS),
+    ],
+)
+def test_keys_of_workers_that_were_changed_are_told_in_one_line_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output: str, is_final: bool
+) -> None:
+    monkeypatch.setattr(ssh, "GENERATED", tmp_path)
+    ssh.write_client_config(2222, {HOSTS[0]: "10.0.0.7"})
     result = cause(output + TYPE_ERROR, 255)
     assert result
-    assert result.is_final
+    assert result.is_final == is_final
     assert "\n" not in result.text
-    assert "ssh.generation" in result.text
-    own = cause("[1]<stderr>:git@github.com: Permission denied (publickey).\n" + TYPE_ERROR)
-    assert own
-    assert not own.is_final, "a script's own"
+    assert ("ssh.generation" in result.text) == is_final
 
 
 def test_numbers_without_end_do_not_end_the_reader() -> None:

@@ -92,6 +92,7 @@ def test_spares_are_recorded_by_their_ordinals() -> None:
     plain = World(one_group())
     plain.train()
     assert plain.of(m.WriteRecord)[-1].data["hosts"] == ""
+    assert plain.state.entry["trained"] == "uid-1"
 
 
 @pytest.mark.parametrize(
@@ -240,23 +241,45 @@ def test_problem_that_lasts_ends_the_run_unless_spares_are_left(
     assert (type(world.exit.problem) if world.exit else None) == kind
 
 
-def test_deleted_service_is_named_at_once_and_not_waited_for_as_long_as_hosts() -> None:
-    world = waiting(World(one_group(hostsTimeoutSeconds=1200)))
+def without_slices(trained: str, **status: Any) -> tuple[World, float]:
+    """Waits for hosts of a Service without slices for two minutes; the seconds that it waited."""
+    world = waiting(World(one_group(hostsTimeoutSeconds=1200), record={"trained": trained}))
     began = world.now
     for host in ("w-0", "w-1"):
         reason = f"{NO_SERVICE} hvd"
         world.tell(m.HostProblem(world.state.attempt.number, host, reason))
-    list_pods(world, worker("w-0"), worker("w-1"))
+    pods = [worker(host, status=status) for host in ("w-0", "w-1")]
+    list_pods(world, *pods)
+    while world.state.phase == Phase.GATHERING and world.now - began < 2 * SERVICE_WITHIN:
+        list_pods(world, *pods)
+    return world, world.now - began
+
+
+def test_deleted_service_is_named_at_once_and_not_waited_for_as_long_as_hosts() -> None:
+    world, waited = without_slices("uid-1")
     (warning,) = [e for e in world.of(m.Emit) if e.reason == "HostsMissing"]
     assert "what to do: create the deleted Service again" in warning.message
-    while world.state.phase == Phase.GATHERING:
-        list_pods(world, worker("w-0"), worker("w-1"))
-    assert world.now - began < 2 * SERVICE_WITHIN
+    assert waited < 2 * SERVICE_WITHIN
+
+
+GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+
+
+@pytest.mark.parametrize(
+    ("trained", "status"),
+    [("", {}), ("uid-1", {"conditions": [GATED]})],
+    ids=["never had slices", "in a queue"],
+)
+def test_slices_that_come_late_are_waited_for_as_long_as_hosts(
+    trained: str, status: dict[str, Any]
+) -> None:
+    world, waited = without_slices(trained, **status)
+    assert world.state.phase == Phase.GATHERING
+    assert waited >= 2 * SERVICE_WITHIN
 
 
 def test_time_in_a_queue_does_not_count() -> None:
-    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-    pods = [worker(f"w-{n}", status={"conditions": [gated]}) for n in (0, 1)]
+    pods = [worker(f"w-{n}", status={"conditions": [GATED]}) for n in (0, 1)]
     world = waiting(World(one_group()))
     for _ in range(100):
         list_pods(world, *pods)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
@@ -228,6 +228,8 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
         assert bool(world.of(m.ScaleDown)) is (code == 0), "as `cleanup` says"
 
 
+# An epoch that workers accept just now.
+LATEST = str(int(WALL * 1000) + FAR_AHEAD - 1)
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
 KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settings", "state")
@@ -239,14 +241,16 @@ COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "epoch"), 
 
 @pytest.mark.fuzz
 @given(RECORDS, COUNTS)
+@example({"holder": ""}, {"epoch": LATEST})
 def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     record: dict[str, str], counts: dict[str, str]
 ) -> None:
     """Somebody may edit it by hand, and whoever may edit ConfigMaps may write what they like."""
     world = started({**record, **counts})
     world.settle(until=m.Launch)
-    latest = (WALL + world.now) * 1000 + FAR_AHEAD
-    assert all(write.epoch <= latest + 2000 for write in world.of(m.WriteRecord))
+    # The workers' clocks may be an hour behind.
+    latest = (WALL + world.now - 3600) * 1000 + FAR_AHEAD
+    assert all(write.epoch <= latest for write in world.of(m.WriteRecord))
     assert world.of(m.Launch) or world.exit
     for effect in world.of(m.Emit):
         assert len(effect.message) < 2000

@@ -293,6 +293,75 @@ def test_kept_connection_is_renewed_and_nothing_is_told(
         assert "closed" not in "".join(current.reasons(HOST))
 
 
+def test_kept_connection_stays_until_another_one_has_a_banner(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "RENEW_EVERY", 0.05)
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT", TIMEOUT)
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST], worker.port, lost_after=15.0)
+        current.put(HOST)
+        current.wait_for(HostAnswers)
+        worker.banner = None
+        wait_until(lambda: len(worker.connections) >= 2, TIMEOUT, "another one", 0.01)
+        first, second = worker.connections[:2]
+        first.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            first.recv(1)
+        second.sendall(ssh_banner("r1"))
+        first.settimeout(TIMEOUT)
+        assert first.recv(1) == b""
+
+
+@pytest.mark.parametrize("banner", [None, b""], ids=["silent", "closes"])
+def test_host_whose_kernel_accepts_connections_is_there_whatever_its_sshd_says(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch, banner: bytes | None
+) -> None:
+    """As without CPU time, memory or a further process. Old connections end meanwhile."""
+    for name in ("SUSPECT_EVERY", "PROBE_TIMEOUT", "RENEW_EVERY"):
+        monkeypatch.setattr(probing, name, 0.05)
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST], worker.port, lost_after=15.0)
+        current.put(HOST)
+        current.wait_for(HostAnswers)
+        worker.banner = banner
+
+        def end(number: int) -> None:
+            wait_until(lambda: len(worker.connections) > number, TIMEOUT, "asked", 0.01)
+            worker.connections[number - 1].close()
+
+        for number in range(1, 8):
+            end(number)
+        assert not any(event.silent for event in current.of(HostProblem))
+        # It is told again when sshd does.
+        worker.banner = ssh_banner("r1")
+        current.wait_for(HostAnswers, 2)
+
+
+def test_host_that_is_heard_is_there_while_this_pod_has_no_socket_left(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, refused = socket.socket, list[str]()
+    monkeypatch.setattr(probing, "RENEW_EVERY", 0.1)
+    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.01)
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST], worker.port, lost_after=15.0)
+        current.put(HOST)
+        current.wait_for(HostAnswers)
+
+        def refuse(*arguments: Any, **options: Any) -> socket.socket:
+            if threading.current_thread().name != "probe-hosts":
+                return make(*arguments, **options)
+            refused.append("socket")
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        told = len(current.of(HostProblem))
+        monkeypatch.setattr(socket, "socket", refuse)
+        wait_until(lambda: len(refused) >= 4, TIMEOUT, "refused", 0.01)
+        monkeypatch.setattr(socket, "socket", make)
+        assert len(current.of(HostProblem)) == told
+
+
 @pytest.mark.parametrize("said", probing.BUSY)
 def test_host_whose_sshd_has_too_many_connections_of_others_is_there(two: Two, said: str) -> None:
     """Otherwise, whoever connects often enough could end a training."""

@@ -235,9 +235,9 @@ def test_the_job_is_read_without_a_wait(
     api_server: FakeApi, is_stopped: bool, after: int, job: Any
 ) -> None:
     api_server.put("batch/jobs", job)
-    assert record_io.read_job(kube.Api(), ReadJob(is_stopped, 1.0), START + after) == JobRead(
-        record_io.shorten_job(job)
-    )
+    assert record_io.read_job(
+        kube.Api(), make_run(), ReadJob(is_stopped, 1.0), START + after
+    ) == JobRead(record_io.shorten_job(job))
     assert len(api_server.requests) == 1
 
 
@@ -274,7 +274,9 @@ def test_near_its_deadline_the_jobs_failure_is_waited_for(
 ) -> None:
     """Just before the deadline, by the master's own clock."""
     api_server.put("batch/jobs", make_job())
-    reading = background(record_io.read_job, kube.Api(), ReadJob(True, None), START + 41)
+    reading = background(
+        record_io.read_job, kube.Api(), make_run(), ReadJob(True, None), START + 41
+    )
     api_server.wait_for_watch("batch/jobs")
     happen(api_server)
     assert reading.result(TIMEOUT) == JobRead(record_io.shorten_job(expected))
@@ -286,7 +288,51 @@ def test_a_job_that_an_upgrade_removed_is_told_from_one_that_was_deleted(
 ) -> None:
     """After an upgrade, the master's Role names the new Job only."""
     api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(job)
+    assert record_io.read_job(kube.Api(), make_run(), ReadJob(False, 0.0), START) == JobRead(job)
+
+
+RELEASE, COMPONENT = "app.kubernetes.io/instance", "app.kubernetes.io/component"
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["is gone", "is going"])
+@pytest.mark.parametrize(
+    ("uid", "changes", "is_replaced"),
+    [
+        ("uid-2", {}, True),
+        ("uid-1", {}, False),
+        ("", {}, False),
+        ("uid-2", {"component": "worker"}, False),
+        ("uid-2", {"release": "another"}, False),
+        ("uid-2", {"phase": "Succeeded"}, False),
+        ("uid-2", {"deletionTimestamp": "2026-01-01T10:01:00Z"}, False),
+    ],
+    ids=["another", "own", "helm test", "worker", "another release", "has ended", "is ending"],
+)
+def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
+    api_server: FakeApi, is_gone: bool, uid: str, changes: dict[str, str], is_replaced: bool
+) -> None:
+    """An administrator's Role may allow the master to see that an upgrade has removed its Job."""
+    labels = {
+        RELEASE: changes.get("release", "hvd"),
+        COMPONENT: changes.get("component", "master"),
+        **({"batch.kubernetes.io/controller-uid": uid} if uid else {}),
+    }
+    metadata = {**changes, "name": "next", "labels": labels}
+    pod = {"metadata": metadata, "status": {"phase": changes.get("phase", "Pending")}}
+    api_server.put("core/pods", pod)
+    if not is_gone:
+        api_server.put("batch/jobs", make_job(deletionTimestamp="2026-01-01T10:00:00Z"))
+    run = make_run(workerSelector=f"{COMPONENT}=worker,{RELEASE}=hvd")
+    read = record_io.read_job(kube.Api(), run, ReadJob(True, 0.0), START)
+    assert isinstance(read, JobRead)
+    assert (read.job is None) == is_replaced
+    assert is_replaced or (read.job and ending.is_withdrawn(read.job))
+
+
+def test_workers_that_nobody_can_tell_the_run_of_are_left_alone(api_server: FakeApi) -> None:
+    api_server.fail("GET", "core/pods", faults.status(403))
+    read = record_io.read_job(kube.Api(), make_run(), ReadJob(True, 0.0), START)
+    assert read == JobRead(None)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +346,7 @@ def test_a_job_that_cannot_be_read_may_retry_a_failure_but_not_a_success(
     api_server.put("batch/jobs", make_job())
     # A server that does not answer keeps the next attempt waiting no longer than a refusal.
     api_server.fail("GET", "batch/jobs", failure, times=9)
-    read = record_io.read_job(kube.Api(), ReadJob(False, 0.05), START)
+    read = record_io.read_job(kube.Api(), make_run(), ReadJob(False, 0.05), START)
     assert "cannot read the Job: " in capsys.readouterr().out
     assert isinstance(read, JobRead)
     assert read.job is not None

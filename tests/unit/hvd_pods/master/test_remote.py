@@ -63,6 +63,23 @@ def test_host_that_does_not_answer_in_time_has_failed(
     assert failures[FIRST] == (1, text)
 
 
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [
+        ("echo 2", 4),
+        ("echo warning; echo 2; echo 'Connection closed.' >&2", 4),
+        ("echo none", 0),
+        ("echo 2; exit 1", 0),
+    ],
+)
+def test_ranks_that_were_asked_to_end_are_counted_whatever_else_is_printed(
+    ssh: Callable[[str], None], script: str, asked: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ssh(script)
+    assert remote.ask_ranks([FIRST, SECOND]) == asked
+    assert ("cannot ask the ranks" in capsys.readouterr().out) == (not asked)
+
+
 def test_master_without_ssh_reaches_no_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,9 +78,11 @@ def test_pauses_follow_from_how_far_attempts_came(
     [
         ([(1.0, 0)] * MOST_FREE, 0),
         ([(1.0, 0)] * (MOST_FREE + 2), 2),
-        # Without reported steps, an attempt that has run for a while came further.
+        # An attempt that has run for a while came further, whatever steps it has reported: a script
+        # may count them from its start, or save so seldom that it repeats some.
         ([(90.0, 0)] * 99, 0),
-        ([(90.0, 7)] * (MOST_FREE + 2), 1),
+        ([(36000.0, 50000)] + [(7200.0, 10000)] * 99, 0),
+        ([(36000.0, 50000)] + [(240.0, 49800)] * 99, 0),
         ([(1.0, step) for step in range(1, 99)], 0),
     ],
 )

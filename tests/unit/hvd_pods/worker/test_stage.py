@@ -148,11 +148,20 @@ def test_publishers_checksums_reach_no_other_file_of_the_volume(
     [
         # As programs show it that do not escape line breaks, this is a line about ./b/a.
         f"ln -s ../../linked b; mkdir -p 'x\n{'0' * 64}  ./b'; echo 1 >'x\n{'0' * 64}  ./b/a'",
-        "ln -s ../../checkpoint.h5 a; echo 1 >b",
+        "ln -s ../linked/a a; echo 1 >b",
         "ln -s /dev/zero SHA256SUMS; echo 1 >b",
-        "ln -s ../../linked sub; echo 1 >b",
+        "ln -s ../linked sub; echo 1 >b",
+        "ln -s /dev/zero a; echo 1 >b",
+        'ln -s "$PWD/b" a; echo 1 >b',
     ],
-    ids=["line break", "link to a file", "link for checksums", "link to a folder"],
+    ids=[
+        "line break",
+        "link to a file",
+        "link for checksums",
+        "link to a folder",
+        "link to a device",
+        "link to the place of the fetch",
+    ],
 )
 def test_names_and_links_that_lead_out_of_the_data_are_refused(
     volume: Volume, tmp_path: Path, command: str
@@ -179,8 +188,56 @@ def test_link_that_was_changed_later_does_not_pass(volume: Volume, verify: str) 
     assert (volume.path / "current").read_text() == "one\n"
 
 
+@pytest.mark.parametrize("target", [".", "sub/gone", "/gone/python3", "sub", "../set/a"])
+def test_links_that_lead_to_nobody_elses_data_are_kept(volume: Volume, target: str) -> None:
+    """As snapshots and virtual environments have them."""
+    fetch = f"{FETCH}; ln -s {target} link"
+    for _ in range(2):
+        code, log = volume.stage(fetch)
+        assert (code, volume.runs) == (0, 1), log
+    assert (volume.path / "link").readlink() == Path(target)
+
+
+def test_link_is_refused_when_what_it_leads_to_appears(volume: Volume, tmp_path: Path) -> None:
+    fetch = f"{FETCH}; ln -sfn ../other link"
+    assert volume.stage(fetch)[0] == 0
+    (tmp_path / "other").mkdir()
+    code, log = volume.stage(fetch)
+    assert code == 1
+    assert "such as ./link:" in log
+
+
+@pytest.mark.parametrize("verify", ["Size", "Checksum"])
+def test_directory_that_the_chart_0_1_0_filled_is_not_filled_again(
+    volume: Volume, verify: str
+) -> None:
+    """That chart listed no links."""
+    volume.stage(f"{FETCH}; ln -s a link")
+    (volume.state / "links").unlink(missing_ok=True)
+    for name in ("sizes", "sha256"):
+        lines = (volume.state / name).read_text().splitlines(keepends=True)
+        files = "".join(line for line in lines if not line.startswith("link"))
+        (volume.state / name).write_text(files)
+    code, log = volume.stage(owner="team/second", verify=verify)
+    assert (code, volume.runs) == (0, 1), log
+
+
+@pytest.mark.parametrize(
+    "line", ["SHA256 (a) = {}", "{}  link", "{} *link", "SHA256 (folder/b c) = {}"]
+)
+def test_publishers_checksums_may_have_bsd_format_and_name_links(volume: Volume, line: str) -> None:
+    links = "ln -sf a link; ln -sfn sub folder"
+    for content, exit_code in (("wrong", 1), ("right", 0)):
+        digest = hashlib.sha256(b"right\n").hexdigest()
+        code, log = volume.stage(
+            f'mkdir -p sub; for file in a \'sub/b c\'; do [ -f "$file" ] || echo {content} >"$file"'
+            f"; done; {links}; echo '{line.format(digest)}' >SHA256SUMS"
+        )
+        assert code == exit_code, log
+
+
 def test_log_shows_no_control_characters_of_names(volume: Volume) -> None:
-    code, log = volume.stage("ln -s /x \"$(printf 'a\\033[31m')\"; touch 'b\\033'")
+    code, log = volume.stage("ln -s / \"$(printf 'a\\033[31m')\"; touch 'b\\033'")
     assert code == 1
     assert "such as ./a[31m:" in log
     assert "\x1b" not in log

@@ -68,12 +68,6 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
     return [MASTER, WORKERS[0], held]
 
 
-def scheduled_by(name: str) -> list[Any]:
-    waiting = pod("hvd-worker-1", "worker")
-    waiting["spec"]["schedulerName"] = name
-    return [MASTER, WORKERS[0], waiting]
-
-
 @pytest.mark.parametrize(
     ("pods", "more", "state", "reason", "advice"),
     [

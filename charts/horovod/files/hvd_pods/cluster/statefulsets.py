@@ -99,9 +99,10 @@ def creation_failure(api: Api, name: str, pod: str) -> str:
 
 
 def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str, str]:
-    """Return why the kubelet has evicted pods, given with their UIDs as far as those are known.
+    """Return why the kubelet has evicted pods, given with their UIDs.
 
-    A failure is logged: nothing is known of them then.
+    Nothing is known of a pod without a UID: events of earlier pods have the same name. A failure is
+    logged: nothing is known then, either.
     """
     query = {"fieldSelector": "involvedObject.kind=Pod,reason=Evicted"}
     try:
@@ -119,7 +120,7 @@ def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str
 
 def _is_about(event: Object, name: str, uid: str) -> bool:
     about = event.get("involvedObject", {})
-    return about.get("name") == name and uid in ("", about.get("uid"))
+    return bool(about.get("name") == name and about.get("uid") == uid)
 
 
 def newest_message(events: list[Object], pod: str) -> str:

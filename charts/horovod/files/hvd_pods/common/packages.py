@@ -58,7 +58,7 @@ UNREACHABLE = re.compile(
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
 CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^/\s]*@")
-HIDDEN, SHORTEST_SECRET = "****", 4
+HIDDEN, SHORTEST_SECRET = "****", 6
 REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
 INSTEAD = (
     "put the packages into an image (hvdchart build), name an index that answers in PIP_INDEX_URL "
@@ -134,10 +134,10 @@ def fill(environment: Path, code: Path) -> str:
         pip, env=variables, cwd=code, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
     )  # fmt: skip
-    output = redact(done.stdout, secrets(code / REQUIREMENTS, variables))
+    values = secrets(code / REQUIREMENTS, variables)
     if done.returncode:
-        raise explain(output)
-    return summarize(output)
+        raise explain(done.stdout, values)
+    return redact(summarize(done.stdout), values)
 
 
 def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
@@ -206,29 +206,30 @@ def summarize(output: str) -> str:
     return "\n".join([done or "nothing: the image has all packages", *broken])
 
 
-def explain(output: str) -> RunError:
-    """Why pip failed, in one line with the index and what to do instead."""
+def explain(output: str, values: Iterable[str] = ()) -> RunError:
+    """Why pip failed, in one line with the index and what to do instead, without these values."""
     lines = output.splitlines()
     named = next((line for line in lines if line.startswith("Looking in indexes: ")), None)
-    index = named.partition(": ")[2] if named else DEFAULT_INDEX
+    index = redact(named.partition(": ")[2], values) if named else DEFAULT_INDEX
     if "No module named pip" in output:
         return ConfigurationError(f"the image's python3 has no pip: {INSTEAD}")
     errors = [line[len("ERROR: ") :].strip() for line in lines if line.startswith("ERROR: ")]
     found = UNREACHABLE.search(output)
     if found:
         reason = REASON.search(output)
-        why = reason[0] if reason else found[1] or found[2]
+        why = redact(reason[0], values) if reason else found[1] or found[2]
         return RunError(f"no answer from the package index {index} ({why}): {INSTEAD}")
     if "The conflict is caused by:" in lines:
         at = lines.index("The conflict is caused by:") + 1
         asked = [line.strip() for line in lines[at:] if line.startswith("    ")]
-        what = "; ".join(asked) + " (Horovod was compiled for what the image has)"
+        what = redact("; ".join(asked), values)
+        what += " (Horovod was compiled for what the image has)"
         return ConfigurationError(f"{what}: ask for another version, or use another image")
     what = errors[-1] if errors else (lines[-1] if lines else "no output")
     if "DO NOT MATCH THE HASHES" in output:
         name = next((line.strip() for line in lines if line.startswith("    ")), "")
         what = f"the hashes in {REQUIREMENTS} are not those of the file that the index has: {name}"
-    return ConfigurationError(f"{what} (package index {index}): {INSTEAD}")
+    return ConfigurationError(f"{redact(what, values)} (package index {index}): {INSTEAD}")
 
 
 def main() -> int:

@@ -81,6 +81,11 @@ class Run:
     resumed: bool = False
 
     @property
+    def master_selector(self) -> str:
+        """Selects the pods of all masters of the release."""
+        return self.worker_selector.replace("component=worker", "component=master")
+
+    @property
     def ranks(self) -> int:
         """The number of ranks to start with: the slots of all hosts that are not optional."""
         return sum(host.slots for host in self.hosts if not host.optional)

@@ -23,7 +23,7 @@ STALE = "from before the last upgrade"
 # What ssh prints when a worker does not have the keys that this pod has, and what is told instead.
 OTHER_KEYS = re.compile(
     rf"Host key for {HOST_KEY_ALIAS} has changed|host key is known for {HOST_KEY_ALIAS} "
-    r"|^[\w.-]{1,64}@[0-9a-f.:]{1,64}: Permission denied \(publickey",
+    r"|^[\w.-]{1,64}@(?P<address>[0-9a-f.:]{1,64}): Permission denied \(publickey\)",
     re.M,
 )
 KEYS_DIFFER = (
@@ -31,16 +31,28 @@ KEYS_DIFFER = (
     "give all pods the same keys with helm upgrade --reuse-values --set ssh.generation=N, where N "
     "is another number than before"
 )
+# The settings that launchers, the MPI operator, rsync and scripts pass with -o. None of them starts
+# a program, listens, or writes a file.
+SETTINGS = (
+    "BatchMode BindAddress CheckHostIP Compression ConnectTimeout ConnectionAttempts "
+    "GlobalKnownHostsFile IdentitiesOnly IdentityFile LogLevel PasswordAuthentication Port "
+    "ServerAliveCountMax ServerAliveInterval StrictHostKeyChecking TCPKeepAlive User "
+    "UserKnownHostsFile"
+)
+# ssh takes NAME=VALUE and NAME VALUE, and names in any case.
+_PATTERNS = (
+    re.sub("[A-Za-z]", lambda letter: f"[{letter[0].upper()}{letter[0].lower()}]", name)
+    for name in SETTINGS.split()
+)
 # The beginning of the wrapper. Arguments that are no options are the host and its command.
 WRAPPER = """\
 #!/bin/sh
 # Training code can name hosts (MPI's info key add-host). One named -oProxyCommand=... would
-# start a program in this container. Launchers pass these options only.
+# start a program in this container.
 refuse() { echo "[hvd] error: ssh is not to be called with $1" >&2; exit 255; }
 check_setting() {
     case $1 in
-    BatchMode=* | BindAddress=* | ConnectTimeout=* | LogLevel=* | PasswordAuthentication=*) ;;
-    ServerAlive*=* | StrictHostKeyChecking=* | UserKnownHostsFile=*) ;;
+    SETTINGS) ;;
     *) refuse "-o $1" ;;
     esac
 }
@@ -50,9 +62,9 @@ check() {
         case $1 in
         -o) check_setting "$2" && shift ;;
         -o*) check_setting "${1#-o}" ;;
-        -[ilp]) shift ;;
-        -[ilp]*) ;;
-        -*[!46ACNTXYaknqtvx]*) refuse "$1" ;;
+        -[bceilp]) shift ;;
+        -[bceilp]*) ;;
+        -*[!46ACNTXYafknqtvx]*) refuse "$1" ;;
         -*) ;;
         *) [ -z "$host" ] || return 0 ; host=$1 ;;
         esac
@@ -61,10 +73,12 @@ check() {
 }
 check "$@"
 # ssh makes its pipes non-blocking, and so the launcher's, whose they are, too: Open MPI then drops
-# what a full pipe does not take. A pipe that is opened anew is not the launcher's.
-[ -p /proc/self/fd/1 ] && [ -w /proc/self/fd/1 ] && exec >>/proc/self/fd/1
-[ -p /proc/self/fd/2 ] && [ -w /proc/self/fd/2 ] && exec 2>>/proc/self/fd/2
-"""
+# what a full pipe does not take. A pipe that is opened anew is not the launcher's. A
+# named one waits for a reader, which descriptor 9 is; `command` keeps this shell after a failure.
+reopens() { [ -p "$1" ] && [ -r "$1" ] && [ -w "$1" ]; }
+reopens /proc/self/fd/1 && command exec 9<>/proc/self/fd/1 >>/proc/self/fd/1 9>&-
+reopens /proc/self/fd/2 && command exec 9<>/proc/self/fd/2 2>>/proc/self/fd/2 9>&-
+""".replace("SETTINGS", " | ".join(f'{pattern}[" "=]*' for pattern in _PATTERNS))
 
 
 def write_private_file(path: Path, content: bytes) -> None:
@@ -91,8 +105,8 @@ def prepare_client(keys: Path | None = None) -> str:
     allow ssh to run.
 
     Options on the command line override a configuration file, and the first one counts. The wrapper
-    puts the strict host key check there, before the options of launchers such as horovodrun, which
-    switch it off.
+    puts the host key check there, before the options of launchers such as horovodrun, which switch
+    it off.
     """
     require_user_name()
     user_key, host_key = (_install_key(name, keys) for name in ("user-key", "host-key"))
@@ -100,8 +114,11 @@ def prepare_client(keys: Path | None = None) -> str:
     (GENERATED / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key}\n")
     wrapper = GENERATED / "bin" / "ssh"
     wrapper.parent.mkdir(exist_ok=True)
-    line = f'exec {ssh} -F {GENERATED}/ssh_config -o StrictHostKeyChecking=yes "$@"\n'
-    wrapper.write_text(WRAPPER + line)
+    pinned = (
+        f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={GENERATED}/known_hosts "
+        "-o GlobalKnownHostsFile=none"
+    )
+    wrapper.write_text(f'{WRAPPER}exec {ssh} -F {GENERATED}/ssh_config {pinned} "$@"\n')
     wrapper.chmod(0o755)
     return user_key
 
@@ -143,6 +160,19 @@ def write_client_config(port: int, addresses: Mapping[Host, str]) -> None:
     new = GENERATED / "ssh_config.new"
     new.write_text(client_config(port, addresses))
     new.replace(GENERATED / "ssh_config")
+
+
+def tells_other_keys(text: str) -> bool:
+    """Whether ssh has printed that a worker has other keys.
+
+    The script's own git or rsync prints the same about servers that are no workers.
+    """
+    addresses = [match["address"] for match in OTHER_KEYS.finditer(text)]
+    try:
+        config = (GENERATED / "ssh_config").read_text()
+    except OSError:
+        config = ""
+    return any(not one or f"\n  HostName {one}\n" in config for one in addresses)
 
 
 def client_config(port: int, addresses: Mapping[Host, str]) -> str:

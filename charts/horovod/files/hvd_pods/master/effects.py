@@ -94,7 +94,7 @@ class Effects:
             m.ReadRecord: lambda effect: self._call(RECORD, self._client.read),
             m.WriteRecord: lambda effect: self._call(RECORD, partial(self._client.write, effect)),
             m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
-            m.ReadJob: lambda e: self._call(JOB, lambda: read_job(self._access, e, time.time())),
+            m.ReadJob: lambda effect: self._call(JOB, partial(self._read_job, effect)),
             m.ProvideWorkers: lambda effect: self._call(RECORD, self._provide),
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,
@@ -210,6 +210,9 @@ class Effects:
         except RunError as problem:
             return m.Prepared(effect.attempt, problem)
         return m.Prepared(effect.attempt)
+
+    def _read_job(self, effect: m.ReadJob) -> m.Event:
+        return read_job(self._access, self._run, effect, time.time())
 
     def _list_pods(self, effect: m.ListPods) -> m.Event:
         api, run, refusals = self._access, self._run, {}

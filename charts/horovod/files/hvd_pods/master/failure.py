@@ -19,7 +19,7 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
-from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
+from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
 from hvd_pods.common.tracebacks import TracebackReader
 
 # Lines of the launcher's end that are searched, and seconds before it in which the cause was
@@ -142,7 +142,7 @@ class ErrorOutput:
         # Copies, because processes that outlive the launcher may still write.
         recent = [item for item in self._tracebacks.copy() if item.at > since]
         lines = [line for line in self._lines.copy() if line.at > since]
-        if any(OTHER_KEYS.search(line.text) for line in lines if line.rank is None):
+        if any(tells_other_keys(line.text) for line in lines if line.rank is None):
             return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
         match = next((m for r in RANKS for line in lines if (m := r.search(line.text))), None)
         rank = int(match["rank"]) if match else None

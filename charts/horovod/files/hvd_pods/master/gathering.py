@@ -292,7 +292,9 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
             # A container that does not run does not listen either: no need to say so.
             if diagnosis.wait_seconds is None:
                 diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {reason}")
-            if reason.startswith(NO_SERVICE):
+            is_known = diagnosis.queued or diagnosis.wait_seconds is not None
+            # A run that has trained had slices. Before that, their controller may be slow.
+            if reason.startswith(NO_SERVICE) and step.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
                 diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=SERVICE_WITHIN)
             found[host] = diagnosis

@@ -32,6 +32,9 @@ LOOK_EVERY = 1.0
 TAKE_RETRY_SECONDS = 10.0
 # More than the attempts that a holder makes whose epochs cannot be written to the record.
 MOST_UNWRITTEN = 1000
+# Milliseconds by which an epoch of the record may be ahead of this clock. Workers accept more, so
+# that they accept the next epoch, too, when their clocks are behind.
+MOST_AHEAD = FAR_AHEAD // 2
 # No number in the record is greater: it may be edited by hand.
 LARGEST = 10**18
 # Characters of the names of a master and its Job.
@@ -244,7 +247,7 @@ def number(text: str | None) -> int:
 def epoch_of(data: Mapping[str, str], wall: float) -> int:
     """The epoch of a record; 0 for one that no master has written: workers would refuse it."""
     epoch = number(data.get("epoch"))
-    return epoch if epoch <= wall * 1000 + FAR_AHEAD else 0
+    return epoch if epoch <= wall * 1000 + MOST_AHEAD else 0
 
 
 def describe_holder(data: Mapping[str, str]) -> str:

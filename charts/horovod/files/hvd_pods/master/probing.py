@@ -10,7 +10,8 @@ The connection to a host that answered stays open, to see that it is still there
 it. The kernels ask each other after some idle seconds (TCP keepalive), and a kernel answers however
 busy its host is. That costs no CPU time on the hosts, where a connection to sshd every few seconds
 would cost ten milliseconds each time. When it breaks, the host is asked again each second; and it
-is renewed before sshd's time for a login is over.
+is replaced by another one before sshd's time for a login is over. Of a host that has answered, only
+its kernel counts: a connection that is accepted shows that it is there, whatever sshd then says.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ class Target:
         # When to try, or until when the attempt that is under way may take; None: not at all.
         self.due: float | None = None
         self.is_queued = False
+        # The attempt that is under way.
         self.connection: socket.socket | None = None
         self.received = b""
-        # The connection was kept after an answer, and since when.
-        self.is_held = False
+        # The connection that is kept, and since when.
+        self.held: socket.socket | None = None
         self.held_since = 0.0
         # The host has answered at this address, and nothing else was told since.
         self.has_answered = self.is_told = False
@@ -142,6 +144,8 @@ class Prober:
                     self._follow_endpoints()
                 elif key.fileobj is key.data.connection:
                     self._receive(key.data)
+                elif key.fileobj is key.data.held:
+                    self._watch(key.data)
         for target in self._targets:
             self._disconnect(target)
         self._selector.close()
@@ -157,8 +161,8 @@ class Prober:
         self._tell(m.HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
 
     def _is_any_responding(self) -> bool:
-        held = (item.connection for item in self._targets if item.is_held)
-        return any(item is not None and silence(item) < HEARD_WITHIN for item in held)
+        held = (item.held for item in self._targets if item.held)
+        return any(silence(connection) < HEARD_WITHIN for connection in held)
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
@@ -196,10 +200,10 @@ class Prober:
             target = self._targets[number]
             if target.due != due:
                 continue
-            if target.is_held and target.connection:
-                target.silent_since = time.monotonic() - silence(target.connection)
-                self._disconnect(target)
-            if target.connection:
+            if target.connection and target.has_answered and _is_accepted(target.connection):
+                # sshd waits for CPU time, memory or a disk, as may its session of this connection.
+                self._keep(target)
+            elif target.connection:
                 self._fail(target, self._no_answer(socket.timeout("timed out")))
             elif not target.is_queued:
                 target.is_queued = True
@@ -238,48 +242,67 @@ class Prober:
         except OSError as problem:
             self._fail(target, self._no_answer(problem))
             return
-        if target.is_held:
-            if not data:
-                self._fail(target, f"port {self._port} closed the connection")
-            return
         target.received += data
         is_complete = b"\n" in target.received or len(target.received) >= LONGEST_BANNER
         if is_complete or not data:
             line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
             wrong = find_banner_problem(banner, self._port, target.host.revision)
-            if target.has_answered and banner in BUSY:
-                self._disconnect(target)
+            if target.has_answered and (not banner or banner in BUSY):
+                self._end_attempt(target)
                 target.silent_since = math.inf
                 self._set_timer(target, time.monotonic() + SUSPECT_EVERY)
             elif wrong:
+                # Another server is at this address now.
+                self._release(target)
                 self._fail(target, wrong)
             else:
                 self._hold(target)
+
+    def _watch(self, target: Target) -> None:
+        """Read from the connection that is kept: mostly, that it has ended."""
+        assert target.held  # noqa: S101
+        now, reason = time.monotonic(), f"port {self._port} closed the connection"
+        try:
+            if target.held.recv(LONGEST_BANNER):
+                if not target.is_told and not target.connection:
+                    # A banner that comes late: sshd answers again.
+                    self._set_timer(target, now)
+                return
+        except BlockingIOError:
+            return
+        except OSError as problem:
+            reason = self._no_answer(problem)
+        target.is_told = False
+        target.silent_since = min(target.silent_since, now - silence(target.held))
+        self._release(target)
+        # A connection that breaks says less than a host that does not accept another one.
+        self._report(target, reason)
+        if not target.connection:
+            is_first = now - target.held_since > SUSPECT_EVERY
+            self._set_timer(target, now if is_first else now + SUSPECT_EVERY)
 
     def _no_answer(self, problem: OSError) -> str:
         return f"port {self._port} does not answer: {problem.strerror or problem}"
 
     def _fail(self, target: Target, reason: str) -> None:
         """Tell that a host does not answer, and try it again later."""
-        now, was_held = time.monotonic(), target.is_held
-        heard = now - (silence(target.connection) if was_held and target.connection else 0.0)
-        self._disconnect(target)
+        now = time.monotonic()
+        self._end_attempt(target)
         if not target.has_answered:
             self._report(target, reason)
             pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
             self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
             return
-        target.is_told, target.silent_since = False, min(target.silent_since, heard)
-        # A connection that breaks says less than a host that does not accept another one.
-        self._report(target, reason, 0.0 if was_held else now - target.silent_since)
-        is_first = was_held and now - target.held_since > SUSPECT_EVERY
-        self._set_timer(target, now if is_first else now + SUSPECT_EVERY)
+        if not target.held:
+            target.is_told, target.silent_since = False, min(target.silent_since, now)
+            self._report(target, reason, now - target.silent_since)
+        self._set_timer(target, now + SUSPECT_EVERY)
 
     def _hold(self, target: Target) -> None:
         """Tell that a host answers, and keep its connection to see when it no longer does."""
         assert target.endpoint  # noqa: S101
-        target.silent_since, target.received, target.reason = math.inf, b"", ""
+        target.reason = ""
         self._waiting -= not target.has_answered
         target.has_answered = True
         where = target.endpoint
@@ -288,21 +311,47 @@ class Prober:
             self._tell(m.HostAnswers(self._attempt, target.host.name, pod))
         target.is_told = True
         if self._lost_after:
-            target.is_held, target.held_since = True, time.monotonic()
-            self._held += 1
-            self._set_timer(target, target.held_since + RENEW_EVERY)
+            self._keep(target)
         else:
             self._set_timer(target, None)
-            self._disconnect(target)
+            self._end_attempt(target)
+
+    def _keep(self, target: Target) -> None:
+        """Keep the connection of an attempt in place of the one before."""
+        self._release(target)
+        target.held, target.connection, target.received = target.connection, None, b""
+        target.held_since, target.silent_since = time.monotonic(), math.inf
+        self._held += 1
+        self._set_timer(target, target.held_since + RENEW_EVERY)
+
+    def _release(self, target: Target) -> None:
+        if target.held:
+            self._close(target.held)
+            target.held = None
+            self._held -= 1
+
+    def _end_attempt(self, target: Target) -> None:
+        if target.connection:
+            self._close(target.connection)
+            target.connection, target.received = None, b""
 
     def _disconnect(self, target: Target) -> None:
-        self._held -= target.is_held
-        target.is_held = False
-        if target.connection:
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(target.connection)
-            target.connection.close()
-            target.connection, target.received = None, b""
+        self._end_attempt(target)
+        self._release(target)
+
+    def _close(self, connection: socket.socket) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection)
+        connection.close()
+
+
+def _is_accepted(connection: socket.socket) -> bool:
+    """Whether the other end's kernel has accepted a connection."""
+    try:
+        connection.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def keep_alive(connection: socket.socket, lost_after: float) -> None:

@@ -6,9 +6,10 @@ import os
 from datetime import datetime, timezone
 from typing import Any, Mapping
 
-from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
 from hvd_pods.master.ending import (
     CLOCK_SKEW,
@@ -103,7 +104,7 @@ def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def read_job(api: Api, effect: m.ReadJob, wall: float) -> m.Event:
+def read_job(api: Api, run: Run, effect: m.ReadJob, wall: float) -> m.Event:
     """Read the Job; a master that is asked to end waits for its deadline, if that is the reason."""
     name, within = os.environ["HVD_JOB"], effect.within
     try:
@@ -111,13 +112,37 @@ def read_job(api: Api, effect: m.ReadJob, wall: float) -> m.Event:
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         # An upgrade removes the Job, and its Role names the new one only.
-        return m.JobRead({403: None, 404: DELETED}.get(problem.status, UNREADABLE))
+        answer = {403: None, 404: DELETED}.get(problem.status, UNREADABLE)
+        return m.JobRead(None if answer is DELETED and _is_replaced(api, run) else answer)
     if job["metadata"].get("uid", os.environ["HVD_JOB_UID"]) != os.environ["HVD_JOB_UID"]:
         # Replaced by another one of its name, whose run the workers are.
         return m.JobRead(None)
     if effect.is_stopped and not failure_reason(job) and wall > deadline(job) - CLOCK_SKEW:
         job = _wait_for_failure(api, name, job)
+    if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run):
+        return m.JobRead(None)
     return m.JobRead(shorten_job(job))
+
+
+def _is_replaced(api: Api, run: Run) -> bool:
+    """Whether another Job has a master, whose the workers are: this Job was deleted for that one.
+
+    So it is, too, while nobody can tell: workers that stay cost less than a training.
+    """
+    query = {"labelSelector": run.master_selector}
+    try:
+        pods, _ = api.list_all("core/pods", query, retry_seconds=START_RETRY_SECONDS)
+    except ApiError as problem:
+        log(f"cannot read whether another run has the workers: {problem}")
+        return True
+    left = [
+        pod["metadata"].get("labels", {}).get("batch.kubernetes.io/controller-uid")
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    # The pod of `helm test` has no Job.
+    return any(uid not in (None, os.environ["HVD_JOB_UID"]) for uid in left)
 
 
 def shorten_job(job: Object) -> Object:

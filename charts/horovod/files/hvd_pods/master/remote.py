@@ -16,8 +16,10 @@ from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
-from hvd_pods.common.ssh import KEYS_DIFFER, OTHER_KEYS
+from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
 
+# The exit code of ssh itself.
+SSH_FAILED = 255
 # Clients at a time: each is a process of the master's container.
 CLIENTS = 32
 # Ranks of one host.
@@ -85,7 +87,7 @@ def _follow(
             process.kill()
             return 1, why or "it prints too much"
     code, text = process.wait(), output.decode(errors="replace").strip()
-    if code and OTHER_KEYS.search(text):
+    if code == SSH_FAILED and tells_other_keys(text):
         return BAD_CONFIGURATION, KEYS_DIFFER
     return code, text or f"exit code {code}"
 
@@ -94,7 +96,9 @@ def ask_ranks(hosts: Sequence[Host]) -> int:
     """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
     asked = 0
     for host, (code, output) in call(hosts, ["worker/draining.py"], seconds=ASK_WITHIN).items():
-        number = parse_count(output.rpartition("\n")[2], MOST_RANKS)
+        # ssh and the worker's Python may print warnings before and after it.
+        counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))
+        number = next((count for count in counts if count is not None), None)
         if code or number is None:
             log(f"cannot ask the ranks on {host.name} to end: {one_line(output)}")
         asked += 0 if code else number or 0

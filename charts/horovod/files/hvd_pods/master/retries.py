@@ -22,8 +22,9 @@ from hvd_pods.common.errors import (
 # A launcher that ran for this many seconds had trained: what failed then is not what the script
 # does first, and the next attempt begins at once.
 TRAINED_AFTER = 60.0
-# Attempts in a row that ended because workers left and came no further: those beyond count.
-MOST_FREE = 5
+# Attempts in a row that ended because workers left, had not trained and came no further: those
+# beyond count. A rolling upgrade of the nodes may leave no time between two drains.
+MOST_FREE = 50
 # Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the last.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 
@@ -75,7 +76,7 @@ class Retries:
         """
         free = 0
         if isinstance(problem, WorkerLeftError):
-            came_further = step > self.furthest if step else seconds >= TRAINED_AFTER
+            came_further = step > self.furthest or seconds >= TRAINED_AFTER
             free = 0 if came_further else self.free + 1
             if free <= MOST_FREE:
                 changed = replace(self, free=free, furthest=max(self.furthest, step))

@@ -222,7 +222,8 @@ class State:
     failures: int = 0
     last_failure: str = ""
     retries: Retries = field(default_factory=Retries)
-    # This Job has started ranks before: an elastic run goes on with fewer hosts.
+    # This Job has started ranks before: an elastic run goes on with fewer hosts, and a Service
+    # without slices was deleted.
     was_training: bool = False
     progress: Progress = field(default_factory=Progress)
     # What the record says of the run; empty while an earlier end is only repeated.

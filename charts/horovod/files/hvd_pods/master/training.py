@@ -47,10 +47,9 @@ def begin(step: Step, event: m.Delivered) -> None:
         return
     answering = state.gathered.answering
     chosen = [name for name in state.facts.hosts if name in _given(step, event)]
-    step.set(phase=Phase.TRAINING)
+    step.set(phase=Phase.TRAINING, was_training=True)
     step.set_attempt(launched=Launched(tuple(chosen)))
     if run.elastic:
-        step.set(was_training=True)
         seen = frozenset(chosen)
         step.set_attempt(elastic=replace(state.attempt.elastic, seen=seen, has_code=seen))
         step.do(m.WriteLiveHosts(chosen))

@@ -159,14 +159,19 @@ def main() -> int:
         fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
     # In place of what the container has noted before it was started again.
     fence.note_worker(os.getpid())
-    signals, slots = Signals(), int(os.environ.get("HVD_SLOTS", "1"))
+    signals = Signals()
+    slots, hosts = (int(os.environ.get(name, "1")) for name in ("HVD_SLOTS", "HVD_HOSTS"))
     if CODE.is_dir():
         # The packages are installed later: sessions and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
     try:
         start_warm_process(sys.executable, os.environ)
         command = sshd.prepare(
-            int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable, slots
+            int(os.environ["HVD_SSH_PORT"]),
+            os.environ["HVD_REVISION"],
+            sys.executable,
+            slots,
+            hosts,
         )
         sshd.write_environment(os.environ)
         start_metrics(os.environ)

@@ -19,13 +19,14 @@ CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 # Seconds in which a client must have logged in. master/probing.py renews its connection before.
 GRACE_TIME = 120
 # Connections of one address that have not logged in, beside one for each rank, which horovodrun
-# starts at once; and how many such addresses there may be. Each connection takes 1.3 MiB.
+# starts at once; and how many such addresses there may be, beside one connection of each host,
+# which a program in mode custom may start at once. Each connection takes 1.3 MiB.
 BASE_CONNECTIONS, SOURCES = 16, 4
 # Options of OpenSSH 8.5 and 9.8.
 NEWER = ("PerSourceMaxStartups", "PerSourcePenalties")
 
 
-def prepare(port: int, revision: str, python: str, slots: int) -> list[str]:
+def prepare(port: int, revision: str, python: str, slots: int, hosts: int) -> list[str]:
     """Write the files that sshd and this worker's own ssh read, and return sshd's command line.
 
     Raises ConfigurationError when the image, the user or the keys do not allow sshd to run.
@@ -43,7 +44,7 @@ def prepare(port: int, revision: str, python: str, slots: int) -> list[str]:
         # The chart mounts a volume here that all may write to, which sshd refuses.
         PRIVILEGE_SEPARATION.chmod(0o755)
     config = GENERATED / "sshd_config"
-    content = format_config(port, revision, python, os.getuid() == 0, slots)
+    content = format_config(port, revision, python, os.getuid() == 0, slots, hosts)
     config.write_text(content)
     config.write_text(leave_out_unknown(content, [sshd, "-t", "-f", str(config)]))
     return [sshd, "-D", "-e", "-f", str(config)]
@@ -61,7 +62,9 @@ def leave_out_unknown(config: str, test: Sequence[str]) -> str:
     return "".join(line for line in lines if line.partition(" ")[0] not in unknown)
 
 
-def format_config(port: int, revision: str, python: str, is_root: bool, slots: int) -> str:
+def format_config(
+    port: int, revision: str, python: str, is_root: bool, slots: int, hosts: int
+) -> str:
     """Return the worker's server configuration: only its own user may log in, with the key.
 
     An sshd of another user than root cannot log in anyone else. It gets no AllowUsers: its user may
@@ -92,7 +95,7 @@ AllowTcpForwarding no
 PermitTunnel no
 X11Forwarding no
 LoginGraceTime {GRACE_TIME}
-MaxStartups {SOURCES * per_source}
+MaxStartups {SOURCES * per_source + hosts}
 PerSourceMaxStartups {per_source}
 PerSourcePenalties no
 LogLevel ERROR

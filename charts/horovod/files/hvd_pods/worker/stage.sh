@@ -41,40 +41,69 @@ list_links() {
 }
 
 # Prints size and name of every file below the current directory. It reads no contents, so it is fast.
-list_sizes() { { find . -type f -exec stat -c '%s %n' {} + && list_links; } | sort; }
+list_sizes() { find . -type f -exec stat -c '%s %n' {} + | sort; }
 
-list_checksums() { { find . -type f -exec sha256sum {} + && list_links; } | sort -k 2; }
+list_checksums() { find . -type f -exec sha256sum {} + | sort -k 2; }
 
-# Refuses names that lists cannot have, and links that would not lead to what was fetched when the directory is renamed.
-check_names() {
+# Prints the links to what exists outside of the directory, and those into partial, which is renamed.
+list_links_outside() {
+    find . -type l -exec sh -c 'partial=$1 && shift && for link; do
+        case $(readlink "$link") in "$partial" | "$partial"/*) printf "%s\n" "$link"; continue ;; esac
+        [ -e "$link" ] || continue
+        case $(readlink -f "$link") in "$0" | "$0"/*) ;; *) printf "%s\n" "$link" ;; esac
+    done' "$(pwd -P)" "$partial" {} +
+}
+
+# Lists cannot have them.
+refuse_line_breaks() {
     [ -z "$(find . -name '*
 *' | head -n 1)" ] || fail "what was fetched has a name with a line break"
-    outside=$(find . -type l -exec sh -c 'for link; do
-        case $(readlink "$link") in /*) echo "$link"; continue ;; esac
-        case $(readlink -f "$link") in "$0"/*) ;; *) echo "$link" ;; esac
-    done' "$(pwd -P)" {} + | head -n 1)
-    [ -z "$outside" ] || fail "what was fetched has links that do not lead to another part of it, such as $outside: \
-let staging.command copy what they lead to"
 }
+
+# Refuses links to data of somebody else, where they lead from the directory's own place.
+check_links() {
+    cd "$STAGING_PATH"
+    outside=$(list_links_outside | head -n 1)
+    [ -n "$outside" ] || return 0
+    mv "$STAGING_PATH" "$partial"
+    fail "what was fetched has links to files or directories outside of it, such as $outside: \
+let staging.command copy what they lead to, make them relative or remove them"
+}
+
+# Prints the lines HASH  NAME of the input that the checksums of the files do not have.
+list_unmatched() { sort -u | sort - "$state/own" "$state/own" | uniq -u; }
 
 # Compares the checksums with a SHA256SUMS file of the publisher's, when there is one among the files.
 verify_download() {
     [ -f SHA256SUMS ] && [ ! -L SHA256SUMS ] || return 0
     log "checking the publisher's SHA256SUMS"
-    : >"$state/differ" && : >"$state/missing"
-    awk -v differ="$state/differ" -v missing="$state/missing" '
-        { sub(/^\\/, ""); hash = tolower(substr($0, 1, 64)); name = substr($0, 67) }
-        NR == FNR { own[name] = hash; next }
+    awk '{ sub(/^\\/, ""); print }' "$state/sha256" >"$state/own"
+    # The names of coreutils, and those of BSD: SHA256 (NAME) = HASH.
+    awk '
+        { sub(/^\\/, "") }
+        /^SHA256 \(.*\) = / { $0 = substr($0, length($0) - 63) "  " substr($0, 9, length($0) - 76) }
+        { hash = tolower(substr($0, 1, 64)); name = substr($0, 67) }
         length(hash) < 64 || hash ~ /[^0-9a-f]/ { next }
-        { sub(/^(\.\/)+/, "", name); name = "./" name; checked++ }
-        !(name in own) { print name >missing; next }
-        own[name] != hash { print name >differ }
-        END { exit (checked == 0) }' "$state/sha256" SHA256SUMS || fail "the SHA256SUMS that was fetched has no checksums"
+        { sub(/^(\.\/)+/, "", name); print hash "  ./" name }' SHA256SUMS >"$state/listed"
+    [ -s "$state/listed" ] || fail "the SHA256SUMS that was fetched has no checksums"
+    : >"$state/missing"
+    here=$(pwd -P)
+    # A name may lead through links to a file of the directory.
+    list_unmatched <"$state/listed" | while IFS= read -r line; do
+        name=${line#*  } && file=
+        [ ! -f "$name" ] || file=$(readlink -f "$name")
+        case $file in
+        "$here"/*) printf '%s  .%s\n' "${line%%  *}" "${file#"$here"}" ;;
+        *) printf '%s\n' "$name" >>"$state/missing" ;;
+        esac
+    done | list_unmatched | while IFS= read -r line; do
+        printf '%s\n' "${line#*  }"
+    done >"$state/differ"
     [ -s "$state/differ" ] || [ -s "$state/missing" ] || return 0
-    # A command that resumes would consider them complete. A name with a backslash is not the file's own in the list.
-    while IFS= read -r file; do case $file in *\\*) ;; *) rm -f "$file" ;; esac done <"$state/differ"
-    fail "$(cat "$state/differ" "$state/missing" | wc -l) files do not match the publisher's SHA256SUMS, such as \
-$(cat "$state/differ" "$state/missing" | head -n 1): they were removed, and the next attempt fetches them again"
+    # A command that resumes would consider them complete.
+    while IFS= read -r file; do rm -f "$file"; done <"$state/differ"
+    fail "$(cat "$state/differ" "$state/missing" | wc -l) files do not match the publisher's SHA256SUMS or are missing, such as \
+$(cat "$state/differ" "$state/missing" | head -n 1): those that do not match were removed, and the next attempt fetches again"
 }
 
 is_filled() {
@@ -88,7 +117,13 @@ is_filled() {
         list_sizes >"$state/now"
         expected="$state/sizes"
     fi
-    differing=$(sort "$expected" "$state/now" | uniq -u | head -n 4)
+    # The chart 0.1.0 wrote no list of links.
+    links=/dev/null
+    if [ -f "$state/links" ]; then
+        links="$state/links"
+        { list_links && list_links_outside; } >>"$state/now"
+    fi
+    differing=$(sort "$expected" "$links" "$state/now" | uniq -u | head -n 4)
     [ -z "$differing" ] && return 0
     log "$STAGING_PATH differs from what was fetched, in lines such as: $differing"
     return 1
@@ -128,14 +163,16 @@ fill() {
     # A child that outlives this script must not hold the lock.
     "$@" 9>&- || fail "the command failed with exit code $?: its output above shows the reason"
     [ -n "$(find . -type f | head -n 1)" ] || fail "the command succeeded and left no file in its working directory, $partial"
-    check_names
+    refuse_line_breaks
     log "writing checksums"
+    list_links >"$state/links"
     list_sizes >"$state/sizes"
     list_checksums >"$state/sha256"
     verify_download
     cd /
     rm -rf "$STAGING_PATH"
     mv "$partial" "$STAGING_PATH"
+    check_links
     echo "$STAGING_KEY" >"$state/key"
 }
 

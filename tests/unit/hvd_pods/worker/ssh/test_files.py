@@ -72,9 +72,9 @@ def test_client_reaches_a_host_by_its_ipv6_address() -> None:
 
 def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
     before = os.umask(0)
-    sshd.prepare(2222, "r1", "python3", 1)
+    sshd.prepare(2222, "r1", "python3", 1, 1)
     # A container that is restarted finds its files.
-    sshd.prepare(2222, "r1", "python3", 1)
+    sshd.prepare(2222, "r1", "python3", 1, 1)
     ssh.prepare_client()
     ssh.prepare_client()
     os.umask(before)
@@ -87,7 +87,7 @@ def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only sshd of root has the directory")
 def test_directory_for_privilege_separation_is_writable_by_root_only(volumes: Path) -> None:
     for made_before in (False, True):
-        sshd.prepare(2222, "r1", "python3", 1)
+        sshd.prepare(2222, "r1", "python3", 1, 1)
         mode = sshd.PRIVILEGE_SEPARATION.stat().st_mode & 0o777
         assert mode == 0o755, made_before
         sshd.PRIVILEGE_SEPARATION.chmod(0o777)
@@ -110,7 +110,7 @@ def test_unusable_key_is_named_with_what_to_do(
     if content is not None:
         key.write_bytes(content)
     with pytest.raises(errors.ConfigurationError) as refused:
-        sshd.prepare(2222, "r1", "python3", 1)
+        sshd.prepare(2222, "r1", "python3", 1, 1)
     for word in ("SSH Secret", "ssh.existingSecret", *words):
         assert word in str(refused.value)
 

@@ -140,6 +140,14 @@ def test_connections_that_do_not_log_in_are_few_and_keep_no_one_else_out(
         assert ssh_pods.master.ssh(WORKER, "true").returncode == 0
 
 
+def test_all_workers_of_a_large_run_may_connect_at_once(ssh_pods: SshPods) -> None:
+    with ExitStack() as stack:
+        for number in range(100):
+            connection, line = say_hello(ssh_pods.port, f"127.0.8.{number + 1}")
+            stack.enter_context(connection)
+            assert line.endswith(REVISION), number
+
+
 def test_worker_reaches_another_worker_by_its_address(ssh_pods: SshPods) -> None:
     """In a run of many hosts, the daemons on some workers start those on others."""
     done = ssh_pods.worker.ssh("127.0.0.1", "echo reached by $SSH_CONNECTION")

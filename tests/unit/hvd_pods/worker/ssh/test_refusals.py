@@ -15,6 +15,12 @@ pytestmark = pytest.mark.slow
 # What launchers such as horovodrun pass, and what else would switch the check off.
 UNCHECKED = ["-o", "StrictHostKeyChecking=no"]
 WITHOUT_FILE = [*UNCHECKED, "-o", "UserKnownHostsFile=/dev/null"]
+# As the MPI operator, rsync, git and scripts pass options.
+OF_USERS = [
+    ["-o", "ConnectionAttempts=10", "-otcpkeepalive yes", "-o", "Compression = no", WORKER],
+    ["-T", "-e", "none", "-c", "aes128-gcm@openssh.com", WORKER],
+    [*WITHOUT_FILE, "-o", "StrictHostKeyChecking no", "-o", "IdentityFile=/gone", WORKER],
+]
 # As `sshd -T` prints them.
 RESTRICTIONS = {
     "allowagentforwarding": "no",
@@ -46,8 +52,9 @@ def test_launcher_that_skips_the_host_key_check_still_logs_in(ssh_pods: SshPods)
     known_hosts = ssh_pods.master.generated / "known_hosts"
     before = known_hosts.read_text()
     own = [*UNCHECKED, WORKER, "-p", str(ssh_pods.port), "-o", "ConnectTimeout=10"]
-    for line in (own, ["-x", "-q", WORKER], ["-xTn", "-oBatchMode=yes", WORKER]):
-        assert ssh_pods.master.ssh(*line, "true").returncode == 0
+    for line in (own, ["-x", "-q", WORKER], ["-xTn", "-oBatchMode=yes", WORKER], *OF_USERS):
+        done = ssh_pods.master.ssh(*line, "true")
+        assert done.returncode == 0, done.stderr.decode()
     assert known_hosts.read_text() == before
 
 
@@ -59,6 +66,9 @@ def test_launcher_that_skips_the_host_key_check_still_logs_in(ssh_pods: SshPods)
         ["-x", "-oProxyCommand={}", "orted"],
         [WORKER, "-o", "ProxyCommand={}", "true"],
         ["-o", " proxycommand {}", WORKER],
+        ["-o", '"ProxyCommand" {}', WORKER],
+        ["-o", "LocalForward=22 host:22", WORKER],
+        ["-E", "/tmp/log", WORKER],
         ["-o", "PermitLocalCommand=yes", "-oLocalCommand={}", WORKER, "true"],
         ["-xoProxyCommand={}", WORKER],
         ["-o", "KnownHostsCommand={}", WORKER],
@@ -100,6 +110,22 @@ def test_ssh_leaves_the_launchers_output_blocking(ssh_pods: SshPods) -> None:
 
 
 @unprivileged
+def test_ssh_runs_when_nobody_reads_its_output(ssh_pods: SshPods, tmp_path: Path) -> None:
+    """A named pipe, as container runtimes have them, waits for a reader when it is opened."""
+    os.mkfifo(tmp_path / "output")
+    reader = os.open(tmp_path / "output", os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(tmp_path / "output", os.O_WRONLY)
+    os.fchown(writer, ssh_pods.master.user.uid, -1)
+    os.close(reader)
+    done = ssh_pods.master.start(*ssh_pods.master.ssh_command(WORKER, "true"), stdout=writer)
+    os.close(writer)
+    try:
+        assert done.wait(20) == 0
+    finally:
+        done.kill()
+
+
+@unprivileged
 @pytest.mark.parametrize("options", [[], UNCHECKED, WITHOUT_FILE], ids=["default", "no", "no file"])
 def test_wrong_host_key_is_refused(impostor: Master, options: list[str]) -> None:
     done = impostor.ssh(*options, WORKER, "echo logged in")
@@ -109,7 +135,11 @@ def test_wrong_host_key_is_refused(impostor: Master, options: list[str]) -> None
 
 @unprivileged
 def test_worker_refuses_another_host_key(ssh_pods: SshPods) -> None:
+    known_hosts = ssh_pods.worker.generated / "known_hosts"
+    before = known_hosts.read_text()
+    known_hosts.write_text(f"other {before}")
     done = ssh_pods.worker.ssh(*WITHOUT_FILE, "127.0.0.1", "echo logged in")
+    known_hosts.write_text(before)
     assert (done.returncode, done.stdout) == (255, b"")
     assert b"Host key verification failed" in done.stderr
 
