@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -176,12 +177,21 @@ def test_horovodrun_is_found_behind_the_guard_in_its_own_python(
     assert bool(written) == bool(line)
 
 
+@pytest.mark.parametrize("readable", [True, False])
 def test_elastic_run_is_refused_when_its_launcher_cannot_be_guarded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    readable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A program of mode 0711 can be run, but not read, here like a socket, also by root."""
     program = tmp_path / "horovodrun"
-    program.write_bytes(b"\x7fELF")
+    monkeypatch.chdir(tmp_path)
+    if readable:
+        program.write_bytes(b"\x7fELF")
+    else:
+        with socket.socket(socket.AF_UNIX) as unreadable:
+            # A whole path may be too long.
+            unreadable.bind(program.name)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    launch.guard_horovodrun(make_run(mode="horovodrun"))
     with pytest.raises(ConfigurationError, match="horovodrun is not a Python script"):
         launch.guard_horovodrun(make_run(mode="elastic"))

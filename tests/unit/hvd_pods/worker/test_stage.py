@@ -243,21 +243,25 @@ def test_log_shows_no_control_characters_of_names(volume: Volume) -> None:
     assert "\x1b" not in log
 
 
+FORMATS = st.sampled_from(["{}  {}", "SHA256 ({1}) = {0}"])
 NAMES = st.lists(st.sampled_from(["..", ".", "a", "sub", "link", "", "other", "\\"]))
 
 
 # A shell runs for each example.
 @pytest.mark.fuzz
 @settings(max_examples=settings().max_examples // 4)
-@given(st.lists(st.tuples(st.sampled_from(["0" * 64, "x", "\\"]), NAMES.map("/".join)), max_size=9))
+@given(
+    FORMATS,
+    st.lists(st.tuples(st.sampled_from(["0" * 64, "x", "\\"]), NAMES.map("/".join)), max_size=9),
+)
 def test_any_checksums_of_a_publisher_end_and_touch_no_other_file(
-    lines: list[tuple[str, str]],
+    line: str, lines: list[tuple[str, str]]
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for other in (folder / "other", folder / "set.staging.other"):
             other.write_text("of somebody else")
-        (folder / "sums").write_text("".join(f"{digest}  {path}\n" for digest, path in lines))
+        (folder / "sums").write_text("".join(f"{line.format(*parts)}\n" for parts in lines))
         Volume(folder).stage(
             f"echo 1 >a; mkdir sub; echo 1 >sub/a; ln -s sub link; mv {folder}/sums SHA256SUMS"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -44,7 +45,9 @@ def guard_horovodrun(run: Run) -> None:
     program = shutil.which("horovodrun", path=os.environ.get("PATH"))
     if run.mode not in ("horovodrun", "elastic") or program is None:
         return
-    with Path(program).open("rb") as file:
+    first = b""
+    # What can be run but not read is no script: its interpreter could not read it either.
+    with suppress(OSError), Path(program).open("rb") as file:
         first = file.readline(LONGEST_INTERPRETER)
     words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
     if any(Path(word).name.startswith("python") for word in words):
