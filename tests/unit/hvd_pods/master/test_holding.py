@@ -242,6 +242,7 @@ COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "epoch"), 
 @pytest.mark.fuzz
 @given(RECORDS, COUNTS)
 @example({"holder": ""}, {"epoch": LATEST})
+@example({"superseded": "uid-1", "holderJob": "9" * 5000}, {})
 def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     record: dict[str, str], counts: dict[str, str]
 ) -> None:

@@ -57,12 +57,9 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
     if state.phase != Phase.HOLDING:
         return
     if data.get("superseded") == facts.uid != "":
-        step.end(
-            SupersededError(
-                f"{data.get('holderJob')} has taken the workers over from this Job: delete the "
-                "Job, which is obsolete"
-            )
-        )
+        other = one_line(str(data.get("holderJob")), LONGEST_NAME)
+        what = f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
+        step.end(SupersededError(what))
         return
     holder, is_free = describe_holder(data), _is_free(step, data)
     is_silent = renewal(data) == state.hold.seen and step.now - state.hold.seen_at > EXPIRES_AFTER
