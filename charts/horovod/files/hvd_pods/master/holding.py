@@ -58,7 +58,9 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         return
     if data.get("superseded") == facts.uid != "":
         other = one_line(str(data.get("holderJob")), LONGEST_NAME)
-        what = f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
+        what = (
+            f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
+        )
         step.end(SupersededError(what))
         return
     holder, is_free = describe_holder(data), _is_free(step, data)
