@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,9 @@ from tests.unit.hvdchart.runs import (
     FAILED,
     FAILED_MASTER,
     JOB,
+    LABELS,
     MASTER,
+    STATEFUL_SET,
     event,
     installed_values,
     job,
@@ -204,3 +207,33 @@ def test_undeploy_uninstalls_the_release_and_keeps_claims_where_asked_to(
     missing = hvdchart("undeploy", "hvd")
     assert missing.code == 7
     assert missing.errors.startswith("hvdchart: no run hvd in namespace team: list all runs: ")
+
+
+def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
+    """An object as Helm creates it for release hvd of this namespace."""
+    notes = {"meta.helm.sh/release-name": "hvd", "meta.helm.sh/release-namespace": namespace}
+    return {**item, "metadata": {**item["metadata"], "annotations": notes}}
+
+
+def test_undeploy_removes_what_is_left_of_a_release_that_helm_does_not_know(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
+    running.put("jobs", owned(job(suspend=True)))
+    running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
+    done = hvdchart("undeploy", "hvd", "--keep-data")
+    assert (done.code, running.names("jobs"), running.names("secrets")) == (0, [], ["theirs"])
+    assert f"jobs {JOB}\n" in done.errors
+
+
+def test_undeploy_leaves_an_active_run_whose_release_helm_does_not_see(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    """Another tool may have installed it, which keeps its releases elsewhere."""
+    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
+    running.put("jobs", owned(job()))
+    running.put("statefulsets", owned(STATEFUL_SET))
+    done = hvdchart("undeploy", "hvd")
+    assert (done.code, running.names("jobs")) == (7, [JOB])
+    assert running.names("statefulsets") == ["hvd-worker"]
+    assert f"kubectl delete job {JOB} -n team" in done.errors
