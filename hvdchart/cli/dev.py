@@ -217,18 +217,21 @@ class _Session:
         """Uninstall the release, if there is one."""
         from hvdchart.run.control import remove
 
-        # However often Ctrl-C is pressed by now.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         if not self._name:
             return
         say(f"uninstalling release {self._name}")
+        where = self._cluster.namespace
         try:
             remove(self._cluster, self._name, self._helm)
+        except KeyboardInterrupt:
+            say(f"to remove what is left: hvdchart undeploy {self._name} -n {where}")
+            raise
         except NoRunError:
             # Helm was interrupted before it had begun.
             if self._is_deployed:
                 raise
-        say(f"release {self._name} uninstalled from namespace {self._cluster.namespace}")
+        say(f"release {self._name} uninstalled from namespace {where}")
 
 
 class _Log:
