@@ -146,6 +146,8 @@ class _Session:
     def run(self, version: "Mapping[str, Plain]") -> None:
         """Run a version of the code, or say why not. Raises HvdchartError for the first one."""
         self._interrupts, self._is_stopped = 0, False
+        # One that was interrupted may have left a release.
+        is_first = not self._name
         try:
             plan = self._make_plan(version)
             if not self._name:
@@ -156,7 +158,7 @@ class _Session:
             self._log.mute(self._log.printed)
             self._upgrade(plan)
         except HvdchartError as error:
-            if not self._is_deployed:
+            if is_first:
                 raise
             self._log.mute(set())
             say(f"{error}; waiting for the next change")

@@ -228,6 +228,24 @@ def test_interrupt_while_dev_uninstalls_says_how_to_go_on(
     assert dev.kill().endswith("to remove what is left: hvdchart undeploy hvd -n team\n")
 
 
+def test_dev_whose_first_installation_was_interrupted_waits_for_the_next_change(
+    start: Callable[..., Dev], helm: StubProgram
+) -> None:
+    with helm.hold("upgrade"):
+        dev = start()
+        wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
+        dev.interrupt()
+        dev.wait_for_error_line("waiting for Helm to end")
+    dev.wait_for_error_line("run stopped")
+    dev.spec.write_text("a typo")
+    dev.save("second")
+    dev.wait_for_error_line("; waiting for the next change")
+    dev.interrupt()
+    dev.wait_for_error_line("run stopped")
+    dev.interrupt()
+    dev.wait_for_error_line("release hvd uninstalled from namespace team")
+
+
 def test_dev_shows_nothing_of_a_run_that_is_replaced(
     start: Callable[..., Dev], helm: StubProgram, fake_cluster: FakeCluster
 ) -> None:
