@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
@@ -149,11 +150,14 @@ def test_a_project_is_its_spec_and_its_code(
     hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     (spec.parent / "train.py").write_text("pass")
-    for words in ([spec.parent], ["--code", spec.parent], ["--code", spec.parent / "train.py"]):
+    project = spec.parent
+    script = ["--code", project / "train.py"]
+    for words in ([project], ["--file", project], ["--code", project], script):
         assert hvdchart("deploy", *words, "--detach").code == 0, words
         code = installed_values(helm)["code"]
-        assert set(code) == ({"files"} if words[-1] != spec.parent else {"archive"})
-    assert "code:" not in hvdchart("render", spec.parent).output
+        assert set(code) == {"files" if words == script else "archive"}
+        assert set(yaml.safe_load(hvdchart("render", *words).output)["code"]) == set(code), words
+    assert "code:" not in hvdchart("render", spec).output
     assert "no spec: name a file, or a folder with one" in hvdchart("deploy").errors
 
 
