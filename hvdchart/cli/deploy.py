@@ -92,11 +92,7 @@ def deploy(
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
-    if code is None and specs and specs[0].is_dir():
-        code = specs[0]
-    paths, plan = options.plan_specs(
-        specs, files, settings, options.read_values(values, code), code
-    )
+    paths, plan = options.plan_project(specs, files, settings, code, values)
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)

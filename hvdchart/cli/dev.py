@@ -146,6 +146,8 @@ class _Session:
     def run(self, version: "Mapping[str, Plain]") -> None:
         """Run a version of the code, or say why not. Raises HvdchartError for the first one."""
         self._interrupts, self._is_stopped = 0, False
+        # One that was interrupted may have left a release.
+        is_first = not self._name
         try:
             plan = self._make_plan(version)
             if not self._name:
@@ -156,7 +158,7 @@ class _Session:
             self._log.mute(self._log.printed)
             self._upgrade(plan)
         except HvdchartError as error:
-            if not self._is_deployed:
+            if is_first:
                 raise
             self._log.mute(set())
             say(f"{error}; waiting for the next change")
@@ -217,18 +219,21 @@ class _Session:
         """Uninstall the release, if there is one."""
         from hvdchart.run.control import remove
 
-        # However often Ctrl-C is pressed by now.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         if not self._name:
             return
         say(f"uninstalling release {self._name}")
+        where = self._cluster.namespace
         try:
             remove(self._cluster, self._name, self._helm)
+        except KeyboardInterrupt:
+            say(f"to remove what is left: hvdchart undeploy {self._name} -n {where}")
+            raise
         except NoRunError:
             # Helm was interrupted before it had begun.
             if self._is_deployed:
                 raise
-        say(f"release {self._name} uninstalled from namespace {self._cluster.namespace}")
+        say(f"release {self._name} uninstalled from namespace {where}")
 
 
 class _Log:

@@ -195,6 +195,19 @@ def plan_specs(
     return paths, make_plan(read_spec(tree), tree)
 
 
+def plan_project(
+    specs: list[Path] | None,
+    files: list[Path] | None,
+    settings: list[str] | None,
+    code: Path | None,
+    values: list[Path] | None = None,
+) -> tuple[list[Path], Plan]:
+    """As `plan_specs`, with the files of --values and the code: of --code, or the first folder."""
+    if code is None:
+        code = next((path for path in (*(specs or ()), *(files or ())) if path.is_dir()), None)
+    return plan_specs(specs, files, settings, read_values(values, code), code)
+
+
 def print_warnings(plan: Plan) -> None:
     """Write the plan's warnings to standard error."""
     for warning in plan.warnings:

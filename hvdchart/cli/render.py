@@ -41,13 +41,16 @@ def render(
         str, typer.Option("--helm", metavar="PROGRAM", help="Helm program for --manifests.")
     ] = "helm",
 ) -> None:
-    """Render the chart's values for a spec."""
+    """Render the chart's values for a spec.
+
+    A folder is a project: its spec and its code, as for deploy. Its spec file alone has no code.
+    """
     from hvdchart.files import difference
     from hvdchart.values.render import render_values
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    paths, plan = options.plan_specs(specs, files, settings, options.read_values(None, code), code)
+    paths, plan = options.plan_project(specs, files, settings, code)
     options.print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests

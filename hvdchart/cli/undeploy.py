@@ -1,11 +1,13 @@
 """The command `undeploy`."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import note
+from hvdchart.errors import NoRunError
 
 EPILOG = """\b
 Examples:
@@ -35,7 +37,11 @@ def undeploy(
 
     cluster = connect(context, namespace)
     program = Program(helm, context)
-    kept = keep_claims(cluster, name, program) if keep_data else []
-    remove(cluster, name, program)
+    kept = []
+    # Nothing but Helm deletes claims.
+    with suppress(NoRunError):
+        kept = keep_claims(cluster, name, program) if keep_data else []
+    removed = remove(cluster, name, program)
     note(f"release {name} uninstalled from namespace {cluster.namespace}")
+    note(*(f"removed, although Helm did not know it: {item}" for item in removed))
     note(*(f"kept: persistentvolumeclaim {claim}" for claim in kept))

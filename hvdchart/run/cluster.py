@@ -164,27 +164,29 @@ class Cluster:
             what = f"suspend job {name} in namespace {self.namespace}"
             self._api.merge_patch(what, self._path("jobs", name), {"spec": {"suspend": True}})
 
-    def delete_rest(self, release: str) -> bool:
-        """Delete what Helm has created for a release and not deleted; whether there was any.
+    def rest(self, release: str) -> list[tuple[str, Object]]:
+        """What Helm has created for a release and not deleted: the kinds and the objects.
 
         Kinds of objects that a person may not list are left out.
         """
-        found = False
+        rest = []
         for kind in _GROUPS:
             items: list[Object] = unless_refused(partial(self._list, kind, selector(release)), [])
-            for metadata in (item["metadata"] for item in items):
-                notes = metadata.get("annotations") or {}
-                is_own = notes.get("meta.helm.sh/release-name") == release
-                if not is_own or notes.get("helm.sh/resource-policy") == "keep":
-                    continue
-                if "deletionTimestamp" not in metadata:
-                    found = True
-                    name = metadata["name"]
-                    # Pods of a Job would stay otherwise.
-                    query = {"propagationPolicy": "Background"}
-                    what = f"delete {kind} {name} in namespace {self.namespace}"
-                    self._api.delete(what, self._path(kind, name), query)
-        return found
+            for item in items:
+                notes = item["metadata"].get("annotations") or {}
+                is_own = (
+                    notes.get("meta.helm.sh/release-name") == release
+                    and notes.get("meta.helm.sh/release-namespace") == self.namespace
+                )
+                is_kept = notes.get("helm.sh/resource-policy") == "keep"
+                if is_own and not is_kept and "deletionTimestamp" not in item["metadata"]:
+                    rest.append((kind, item))
+        return rest
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object, and the pods of a Job with it."""
+        what = f"delete {kind} {name} in namespace {self.namespace}"
+        self._api.delete(what, self._path(kind, name), {"propagationPolicy": "Background"})
 
     def scale(self, stateful_set: str, number: int) -> None:
         """Set the number of a StatefulSet's pods."""

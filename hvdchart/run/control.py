@@ -7,6 +7,7 @@ upgrade knows of it. Only an elastic run is scaled without Helm: it continues.
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from hvdchart.errors import ClusterError, NoRunError
@@ -40,19 +41,38 @@ def stop(cluster: Cluster, name: str, helm: Helm) -> Status:
     return before
 
 
-def remove(cluster: Cluster, name: str, helm: Helm) -> None:
+def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     """Uninstall a release, and wait until its objects are deleted.
 
-    What Helm does not know any more goes, too: an upgrade that was interrupted leaves objects that
-    its last revision does not have. Raises NoRunError where there is nothing, and HelmError.
+    What Helm does not know any more goes, too, and is returned: an upgrade that was interrupted
+    leaves objects that its last revision does not have. Raises NoRunError where there is nothing,
+    ClusterError where Helm knows no release and its run is active, and HelmError.
     """
-    missing = None
     try:
         undeploy(name, cluster.namespace, helm)
-    except NoRunError as error:
-        missing = error
-    if not cluster.delete_rest(name) and missing:
-        raise missing
+        rest = cluster.rest(name)
+    except NoRunError:
+        rest = cluster.rest(name)
+        if not rest:
+            raise
+        _check_inactive(cluster, name, [item for kind, item in rest if kind == "jobs"])
+    removed = []
+    for kind, item in rest:
+        cluster.delete(kind, item["metadata"]["name"])
+        removed.append(f"{kind} {item['metadata']['name']}")
+    return removed
+
+
+def _check_inactive(cluster: Cluster, name: str, jobs: list[Object]) -> None:
+    """Refuse to delete the run of a release that may be Helm's own, kept where it does not look."""
+    current = run_status(replace(cluster.release(name), jobs=jobs))
+    if current.is_active and current.state != "suspended" and current.pods:
+        where = f"-n {cluster.namespace}"
+        raise ClusterError(
+            f"Helm knows no release {name} in namespace {cluster.namespace}, but its run is "
+            f"{current.state}: another tool or HELM_DRIVER may have installed it, uninstall it "
+            f"with that; if it is yours, kubectl delete job {current.job} {where} and try again"
+        )
 
 
 def restart(cluster: Cluster, name: str, helm: Helm) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -257,25 +259,43 @@ def _public(manifest: str) -> str:
 def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
     """Run a program to its end; its exit code, output and errors.
 
-    Ctrl-C does not reach it: a Helm that is interrupted leaves objects of both revisions, and no
-    revision that has all of them. It has time to end; the next Ctrl-C asks it to end at once.
+    Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
+    both revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks
+    it to end at once. A Helm that reads ends with Ctrl-C, and may ask at the terminal.
     """
     if shutil.which(command[0]) is None:
         raise HelmError(
             f"no program {command[0]!r} is on PATH: install Helm 3 or 4, or name it with --helm "
             "PATH"
         )
+    changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True,
+        start_new_session=changes,
     ) as process:  # fmt: skip
         try:
             output, errors = process.communicate(values or b"")
         except KeyboardInterrupt:
-            for sent in (0, signal.SIGTERM, signal.SIGKILL):
-                process.send_signal(sent)
-                with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-                    process.communicate(timeout=_GRACE)
-                    break
+            _end(process, changes)
             raise
     return process.returncode, output, errors.decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes], changes: bool) -> None:
+    """Wait for a Helm that changes something, and end it when it takes long or after Ctrl-C."""
+    if changes:
+        with suppress(OSError, ValueError, KeyboardInterrupt):
+            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
+        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            process.communicate(timeout=_GRACE)
+            return
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            if changes:
+                # Also the plugin that Helm may have started for credentials.
+                os.killpg(process.pid, sent)
+            else:
+                process.send_signal(sent)
+        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            process.communicate(timeout=_GRACE)
+            return

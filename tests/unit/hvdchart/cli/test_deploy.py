@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
@@ -17,7 +19,9 @@ from tests.unit.hvdchart.runs import (
     FAILED,
     FAILED_MASTER,
     JOB,
+    LABELS,
     MASTER,
+    STATEFUL_SET,
     event,
     installed_values,
     job,
@@ -146,11 +150,14 @@ def test_a_project_is_its_spec_and_its_code(
     hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     (spec.parent / "train.py").write_text("pass")
-    for words in ([spec.parent], ["--code", spec.parent], ["--code", spec.parent / "train.py"]):
+    project = spec.parent
+    script = ["--code", project / "train.py"]
+    for words in ([project], ["--file", project], ["--code", project], script):
         assert hvdchart("deploy", *words, "--detach").code == 0, words
         code = installed_values(helm)["code"]
-        assert set(code) == ({"files"} if words[-1] != spec.parent else {"archive"})
-    assert "code:" not in hvdchart("render", spec.parent).output
+        assert set(code) == {"files" if words == script else "archive"}
+        assert set(yaml.safe_load(hvdchart("render", *words).output)["code"]) == set(code), words
+    assert "code:" not in hvdchart("render", spec).output
     assert "no spec: name a file, or a folder with one" in hvdchart("deploy").errors
 
 
@@ -204,3 +211,33 @@ def test_undeploy_uninstalls_the_release_and_keeps_claims_where_asked_to(
     missing = hvdchart("undeploy", "hvd")
     assert missing.code == 7
     assert missing.errors.startswith("hvdchart: no run hvd in namespace team: list all runs: ")
+
+
+def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
+    """An object as Helm creates it for release hvd of this namespace."""
+    notes = {"meta.helm.sh/release-name": "hvd", "meta.helm.sh/release-namespace": namespace}
+    return {**item, "metadata": {**item["metadata"], "annotations": notes}}
+
+
+def test_undeploy_removes_what_is_left_of_a_release_that_helm_does_not_know(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
+    running.put("jobs", owned(job(suspend=True)))
+    running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
+    done = hvdchart("undeploy", "hvd", "--keep-data")
+    assert (done.code, running.names("jobs"), running.names("secrets")) == (0, [], ["theirs"])
+    assert f"jobs {JOB}\n" in done.errors
+
+
+def test_undeploy_leaves_an_active_run_whose_release_helm_does_not_see(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    """Another tool may have installed it, which keeps its releases elsewhere."""
+    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
+    running.put("jobs", owned(job()))
+    running.put("statefulsets", owned(STATEFUL_SET))
+    done = hvdchart("undeploy", "hvd")
+    assert (done.code, running.names("jobs")) == (7, [JOB])
+    assert running.names("statefulsets") == ["hvd-worker"]
+    assert f"kubectl delete job {JOB} -n team" in done.errors

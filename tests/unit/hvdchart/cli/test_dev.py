@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -192,28 +191,59 @@ def test_dev_interrupted_while_helm_works_leaves_nothing(
     """Helm ends with neither revision, and `helm uninstall` knows the objects of one."""
     for kind in ("jobs", "configmaps"):
         metadata = {"name": f"hvd-of-{kind}", "labels": LABELS, "creationTimestamp": "2026-01-01"}
-        notes = {"meta.helm.sh/release-name": "hvd"}
+        notes = {"meta.helm.sh/release-name": "hvd", "meta.helm.sh/release-namespace": "team"}
         left = job() if kind == "jobs" else {}
         fake_cluster.put(kind, {**left, "metadata": {**metadata, "annotations": notes}})
     kept = {"name": "mine", "labels": LABELS}
     fake_cluster.put("configmaps", {"metadata": kept})
-    helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
     with helm.hold("upgrade"):
         dev = start()
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
 
-        def is_over() -> bool:
-            dev.interrupt()
-            with suppress(subprocess.TimeoutExpired):
-                dev.process.wait(0.5)
-            return dev.process.returncode is not None
-
-        wait_until(is_over, 60, "dev ends, however often Ctrl-C is pressed")
-    assert dev.process.returncode == 128 + signal.SIGINT
+        dev.interrupt()
+        dev.wait_for_error_line("waiting for Helm to end; Ctrl-C again stops it")
+        dev.interrupt()
+        assert dev.process.wait(30) == 128 + signal.SIGINT
     assert helm.commands()[-1] == "uninstall"
     assert fake_cluster.names("configmaps") == ["mine"]
     assert "hvd-of-jobs" not in fake_cluster.names("jobs")
     assert "release hvd uninstalled from namespace team" in dev.kill()
+
+
+def test_interrupt_while_dev_uninstalls_says_how_to_go_on(
+    start: Callable[..., Dev], helm: StubProgram
+) -> None:
+    dev = start()
+    dev.wait_for_deployed(1)
+    dev.wait_for_log()
+    with helm.hold("uninstall"):
+        for text in ("run stopped", "uninstalling release hvd"):
+            dev.interrupt()
+            dev.wait_for_error_line(text)
+        wait_until(lambda: "uninstall" in helm.commands(), 20, "Helm uninstalls the release")
+        dev.interrupt()
+        dev.wait_for_error_line("waiting for Helm")
+        dev.interrupt()
+        assert dev.process.wait(8) == 128 + signal.SIGINT
+    assert dev.kill().endswith("to remove what is left: hvdchart undeploy hvd -n team\n")
+
+
+def test_dev_whose_first_installation_was_interrupted_waits_for_the_next_change(
+    start: Callable[..., Dev], helm: StubProgram
+) -> None:
+    with helm.hold("upgrade"):
+        dev = start()
+        wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
+        dev.interrupt()
+        dev.wait_for_error_line("waiting for Helm to end")
+    dev.wait_for_error_line("run stopped")
+    dev.spec.write_text("a typo")
+    dev.save("second")
+    dev.wait_for_error_line("; waiting for the next change")
+    dev.interrupt()
+    dev.wait_for_error_line("run stopped")
+    dev.interrupt()
+    dev.wait_for_error_line("release hvd uninstalled from namespace team")
 
 
 def test_dev_shows_nothing_of_a_run_that_is_replaced(

@@ -18,7 +18,9 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import Helm, upgrade
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
+from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
+from tests.waiting import wait_until
 
 NODES = "[{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}]"
 SPEC = (
@@ -49,28 +51,65 @@ def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgra
     assert json.loads(call.input) == checked_values(plan())
 
 
-@pytest.mark.slow
-def test_helm_that_is_interrupted_comes_to_its_end(tmp_path: Path) -> None:
-    """Half of an upgrade leaves objects that no revision of the release has."""
-    helm, started, ended = (tmp_path / name for name in ("helm", "started", "ended"))
-    os.mkfifo(started)
-    # Its input ends when hvdchart waits for it. Ctrl-C goes to all processes of the terminal.
-    helm.write_text(
-        f"#!/bin/sh\ntrap 'echo interrupted >{ended}; exit 1' INT\ncat >/dev/null\n"
-        f"echo $$ >{started}\nsleep 1\necho complete >{ended}\n"
-    )
+def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:
+    """`hvdchart` in a session of its own, as a terminal has, when this Helm has begun.
+
+    The script may print a line to the file `started` beside Helm, which is a queue.
+    """
+    os.mkfifo(helm.with_name("started"))
+    # Its input ends when hvdchart waits for it.
+    helm.write_text(f"#!/bin/sh\ncd {helm.parent}\ncat >/dev/null\n{script}\n")
     helm.chmod(0o755)
-    spec = Path(__file__).parents[4] / "values" / "local.spec.yaml"
-    command = [sys.executable, "-m", "hvdchart", "render", str(spec), "--manifests"]
-    with subprocess.Popen(
-        [*command, "--helm", str(helm)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as running:  # fmt: skip
+    command = [sys.executable, "-m", "hvdchart", *words, "--helm", str(helm)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+LOCAL = str(Path(__file__).parents[4] / "values" / "local.spec.yaml")
+CHANGE = ["undeploy", "run"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "is_completed"), [(CHANGE, True), (["render", LOCAL, "--manifests"], False)]
+)
+def test_interrupt_lets_helm_complete_a_change_and_ends_what_only_reads(
+    fake_cluster: FakeCluster, tmp_path: Path, words: list[str], is_completed: bool
+) -> None:
+    """Half of an upgrade leaves objects that no revision of the release has."""
+    script = "trap 'exit 1' INT\necho >started\nsleep 2\necho >completed"
+    with start(tmp_path / "helm", script, words) as running:
         # Reading waits until Helm has opened it too.
-        started.read_text()
+        (tmp_path / "started").read_text()
+        # Ctrl-C goes to all processes of the terminal.
         os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(20) == 130
-    assert ended.read_text() == "complete\n"
+        _, errors = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert (tmp_path / "completed").exists() is is_completed
+    assert ("waiting for Helm to end; Ctrl-C again stops it\n" in errors) is is_completed
+
+
+@pytest.mark.slow
+def test_second_interrupt_ends_helm_and_what_it_has_started(
+    fake_cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Such as a plugin that asks for credentials."""
+    script = "sleep 300 &\necho $! >started\nwait"
+    with start(tmp_path / "helm", script, CHANGE) as running:
+        plugin = int((tmp_path / "started").read_text())
+        running.send_signal(signal.SIGINT)
+        assert running.stderr is not None
+        assert "Ctrl-C again" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(8) == 130
+    wait_until(lambda: not is_alive(plugin), 5, "the plugin ends")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended may wait for its parent."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(") ")[2][0] != "Z"
 
 
 # As Helm 3.19 and 4.3 print them. The first sign of several decides.
