@@ -43,9 +43,12 @@ def code_source(release: Release) -> str:
             f"the Job of run {release.name} is gone, which names its code; `helm get values "
             f"{release.name}` has it as it was deployed"
         )
+    # A run without code may have a volume of the user's that is called `code`.
+    prefix = f"{str(job['metadata']['name']).rpartition('-master-')[0]}-code-"
     for volume in job["spec"]["template"]["spec"].get("volumes") or []:
-        if volume.get("name") == "code":
-            return str(volume["configMap"]["name"])
+        name = str((volume.get("configMap") or {}).get("name", ""))
+        if volume.get("name") == "code" and name.startswith(prefix):
+            return name
     raise ClusterError(f"run {release.name} has no code of its own: its image has it")
 
 

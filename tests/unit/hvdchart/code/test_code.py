@@ -260,12 +260,16 @@ def test_command_writes_the_code_that_the_run_mounts(
     script.write_text("of somebody else")
     fake_cluster.put("configmaps", mine, config_map(script, "hvd-code-2", "2026-01-02"))
     run = job()
-    fake_cluster.put("jobs", run)
-    assert "run hvd has no code of its own" in hvdchart("code", "hvd", "-w", out).errors
-    run["spec"]["template"]["spec"]["volumes"] = [
-        {"name": "code", "configMap": {"name": "hvd-code-1"}}
-    ]
-    fake_cluster.put("jobs", run)
+
+    def mount(*volumes: dict[str, Any]) -> None:
+        run["spec"]["template"]["spec"]["volumes"] = volumes
+        fake_cluster.put("jobs", run)
+
+    of_user = [{"persistentVolumeClaim": {"claimName": "mine"}}, {"configMap": {"name": "mine"}}]
+    for volumes in ([], *([{"name": "code", **source}] for source in of_user)):
+        mount(*volumes)
+        assert "run hvd has no code of its own" in hvdchart("code", "hvd", "-w", out).errors
+    mount({"name": "code", "configMap": {"name": "hvd-code-1"}})
     done = hvdchart("code", "hvd", "-w", out)
     assert (done.code, done.output) == (0, f"{out / 'train.py'}\n")
     assert (out / "train.py").read_text() == "mine"
