@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
@@ -64,8 +65,10 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
     job = newest_job(release)
-    first = pod_of(run_of(job), "0", release.record) if job else ""
-    found = []
+    first, found = "", []
+    # The run of another version of the chart does not say which pod has rank 0.
+    with suppress(ClusterError):
+        first = pod_of(run_of(job), "0", release.record) if job else ""
     for pod in sorted(release.pods, key=lambda pod: pod["metadata"]["name"] != first):
         containers = pod["spec"].get("containers") or []
         if pod["status"].get("phase") != "Running" or not containers:
