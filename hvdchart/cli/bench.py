@@ -31,9 +31,6 @@ Workers = Annotated[
 Turns = Annotated[
     int, typer.Option(min=2, metavar="N", help="How often each number of workers is measured.")
 ]
-Model = Annotated[
-    str, typer.Option(metavar="NAME", help="resnet50, inception3, vgg16, mobilenet2, bert or lstm.")
-]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="N", help="Samples per rank and step.")]
 Arguments = Annotated[
     str, typer.Option(metavar="WORDS", help="Further arguments of examples/benchmark.py.")
@@ -61,7 +58,7 @@ def bench(
     helm: options.Helm = "helm",
     workers: Workers = "",
     turns: Turns = 3,
-    model: Model = "resnet50",
+    model: options.Model = "resnet50",
     batch_size: BatchSize = 32,
     arguments: Arguments = "--warmup 5 --rounds 5 --steps 5",
     command: Command = "",

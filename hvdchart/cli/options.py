@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Columns of a table that no terminal shows.
 _UNLIMITED = 10_000
+# The networks of examples/benchmark.py.
+MODELS = ("resnet50", "inception3", "vgg16", "mobilenet2", "bert", "lstm")
+
+
+def _parse_model(name: str) -> str:
+    if name.lower() not in MODELS:
+        raise typer.BadParameter(f"--model {name!r}: must be one of {', '.join(MODELS)}")
+    return name.lower()
+
 
 Specs = Annotated[
     list[Path] | None,
@@ -80,6 +89,12 @@ Context = Annotated[
     str | None,
     typer.Option(
         "--context", metavar="CONTEXT", help="Context of the kubeconfig (default: current context)."
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", metavar="NAME", callback=_parse_model, help=f"One of {', '.join(MODELS)}."
     ),
 ]
 Name = Annotated[

@@ -56,9 +56,7 @@ def tune(
             "(default: examples/benchmark.py).",
         ),
     ] = "",
-    model: Annotated[
-        str, typer.Option(metavar="NAME", help="Network of examples/benchmark.py.")
-    ] = "resnet50",
+    model: options.Model = "resnet50",
     batch_size: Annotated[
         int, typer.Option(min=1, metavar="N", help="Samples of a rank and step of the benchmark.")
     ] = 16,

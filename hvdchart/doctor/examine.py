@@ -98,4 +98,4 @@ def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
     else:
         yield from examine_gpus(nodes, needs)
         if values and values.get("image"):
-            yield examine_image(nodes, values["image"])
+            yield examine_image(nodes, values)

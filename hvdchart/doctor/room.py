@@ -8,10 +8,11 @@ from typing import Any
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
-from hvdchart.doctor.needs import LEVELS, PodNeeds
+from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
 from hvdchart.quantity import cpu_text, memory_text, parse_quantity
 from hvdchart.run.release import Object, lacks_image
 from hvdchart.text import join_names
+from hvdchart.values.merge import merged_groups
 
 _MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
 
@@ -96,20 +97,51 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
     return Finding("storage", "unknown", text, "name a class in each new claim")
 
 
-def examine_image(nodes: Sequence[Object], image: Mapping[str, Any]) -> Finding:
-    """Whether nodes can have the image: they do, or its name says which registry has it."""
+def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
+    """Whether nodes that the run can use have its image; a registry may have it, too.
+
+    A kubelet reports 50 images at most: an image that no node reports may still be there.
+    """
+    image = values["image"]
     ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
     name = str(image.get("repository") or "")
-    missing = [node for node in nodes if lacks_image(node, f"{name}{ending}")]
+    pods = [*merged_groups(values), values.get("master") or {}]
+    usable = [node for node in nodes if any(_admits(node, pod) for pod in pods)]
+    if not usable:
+        return Finding(
+            "image", "unknown", f"no node that can be seen admits the run; it needs {name}{ending}"
+        )
+    missing = [node for node in usable if lacks_image(node, f"{name}{ending}")]
     if not missing:
         return Finding("image", "ok", f"all nodes have {name}{ending}")
-    if "/" in name:
-        text = f"{len(missing)} of {len(nodes)} nodes do not have {name}{ending}"
-        return Finding("image", "unknown", text, "its registry must have it, and admit the nodes")
-    return Finding(
-        "image", "problem", f"{name}{ending} names no registry, and {len(missing)} nodes lack it",
-        "push it to a registry and name that in image.repository, or load it into all nodes",
-    )  # fmt: skip
+    text = f"{len(missing)} of {len(usable)} nodes do not report {name}{ending}"
+    fix = "its registry must have it, and admit the nodes"
+    if "/" not in name:
+        fix = "Docker Hub must have it; if not, push it to a registry and name that in "
+        fix += "image.repository, or load it into all nodes"
+    return Finding("image", "unknown", text, fix)
+
+
+def _admits(node: Object, pod: Mapping[str, Any]) -> bool:
+    """Whether a node's labels, taints and cordon leave room for a pod, whatever its affinity."""
+    labels = node.get("metadata", {}).get("labels") or {}
+    if not (pod.get("nodeSelector") or {}).items() <= labels.items():
+        return False
+    spec = node.get("spec") or {}
+    taints = [t for t in spec.get("taints") or [] if t.get("effect") != "PreferNoSchedule"]
+    tolerations = pod.get("tolerations") or []
+    return not spec.get("unschedulable") and all(
+        any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints
+    )
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    exists = toleration.get("operator") == "Exists"
+    return (
+        toleration.get("effect") in (None, "", taint.get("effect"))
+        and toleration.get("key") in (taint.get("key"), *((None, "") if exists else ()))
+        and (exists or (toleration.get("value") or "") == (taint.get("value") or ""))
+    )
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:

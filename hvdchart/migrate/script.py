@@ -272,16 +272,34 @@ class Script:
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 
     def _take_batch_size(self, path: KeyPath, line: CommandLine) -> None:
-        """Nodes and tasks of the lines for Slurm, where the launcher's line has none."""
-        nodes, each = self.slurm.get("nodes"), self.slurm.get("ntasks-per-node")
-        if line.hosts or line.host_file or not (nodes or "ntasks" in self.slurm):
+        """Nodes and tasks of the lines for Slurm, where the launcher's line has none.
+
+        A launcher under Slurm fills the tasks of one node after the other.
+        """
+        nodes, tasks = self.slurm.get("nodes"), self.slurm.get("ntasks")
+        each = self.slurm.get("ntasks-per-node")
+        if line.hosts or line.host_file or not (nodes or tasks or (each and line.ranks)):
             return
-        line.ranks = line.ranks or self.slurm.get("ntasks") or (nodes or 1) * (each or 1)
-        if line.per_host is None and nodes:
-            line.per_host, rest = divmod(line.ranks, nodes)
-            if rest:
-                problem = f"{line.ranks} ranks on the {nodes} nodes of #SBATCH"
-                raise self.ledger.error(path, problem, "as many ranks on each node")
+        if line.per_host is not None:
+            line.ranks = line.ranks or (nodes and nodes * line.per_host) or tasks
+            return
+        ranks = line.ranks = line.ranks or tasks or (nodes or 1) * (each or 1)
+        if nodes and tasks and tasks % nodes == 0:
+            # Slurm takes --ntasks-per-node for the maximum then.
+            each = tasks // nodes
+        per_host = min(ranks, each or ranks)
+        if nodes and (not each or ranks % per_host or ranks > nodes * per_host):
+            per_host = 0 if ranks % nodes else ranks // nodes
+        if not per_host or ranks % per_host:
+            where = f"the {nodes} nodes" if nodes else f"nodes of {each} tasks"
+            problem = f"{ranks} ranks on {where} of #SBATCH"
+            raise self.ledger.error(path, problem, "as many ranks on each node")
+        if nodes or each:
+            line.per_host = per_host
+            self.ledger.add_check(
+                f"the lines of #SBATCH give a worker {pluralize(per_host, 'slot')} of the "
+                f"{pluralize(ranks, 'rank')}: correct worker.number and worker.slots if not so"
+            )
 
     def _defaults(self, path: KeyPath) -> list[tuple[str, str]]:
         """The variables of a line whose default counts, as in ${NAME:-default}."""

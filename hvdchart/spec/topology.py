@@ -10,6 +10,7 @@ import re
 
 from hvdchart.quantity import GI, MI
 from hvdchart.spec.model import NodeGroup, Spec
+from hvdchart.spec.yaml_tree import Plain
 
 # Requests of the DaemonSets (network, proxy, monitoring) that most nodes run.
 _DAEMONS_CPU = 500
@@ -21,21 +22,56 @@ MASTER_MEMORY = 256 * MI
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
 
 
-# Labels and taints of nodes that the provider takes away: cloud.google.com/gke-spot,
-# kubernetes.azure.com/scalesetpriority=spot, karpenter.sh/capacity-type=spot, gke-preemptible.
-_SPOT = re.compile("spot|preemptible", re.IGNORECASE)
+# A word in labels and taints of nodes that the provider takes away: cloud.google.com/gke-spot,
+# kubernetes.azure.com/scalesetpriority=spot, eks.amazonaws.com/capacityType=SPOT, gke-preemptible,
+# lifecycle=Ec2Spot. Not in team=spotify or pool=non-spot.
+_SPOT = re.compile(
+    r"(^|(?<!\bno)(?<!\bnon)[/_.=-])((ec2)?spot|preemptible)(?=[_.=-]|$)", re.IGNORECASE
+)
 MIG = "MIG slices: NCCL does not connect slices of one GPU"
 
 
 def without_spot(group: NodeGroup) -> NodeGroup:
     """A group without what selects or tolerates nodes that the provider takes away."""
     selector, tolerations = group.node_selector.items(), group.tolerations
+    affinity = dict(group.affinity)
+    if affinity.get("nodeAffinity"):
+        affinity["nodeAffinity"] = _without_spot_terms(affinity["nodeAffinity"])
+        if not affinity["nodeAffinity"]:
+            del affinity["nodeAffinity"]
     return dataclasses.replace(
         group,
-        node_selector={k: v for k, v in selector if not _SPOT.search(f"{k}={v}")},
-        tolerations=tuple(t for t in tolerations if not _SPOT.search(f"{t.taint}={t.value}")),
-        affinity={} if _SPOT.search(str(group.affinity)) else group.affinity,
+        node_selector={k: v for k, v in selector if not _is_spot(k, v)},
+        tolerations=tuple(t for t in tolerations if not _is_spot(t.taint, t.value)),
+        affinity=affinity,
     )
+
+
+def _is_spot(key: Plain, value: Plain) -> bool:
+    """Whether a node with this label or taint is one that the provider takes away."""
+    return str(value).lower() not in ("false", "no") and bool(_SPOT.search(f"{key}={value}"))
+
+
+def _without_spot_terms(part: Plain) -> Plain:
+    """A part of a nodeAffinity without what asks for such nodes, or what only that was in."""
+    if isinstance(part, list):
+        terms = [(_without_spot_terms(term), term) for term in part]
+        return [rest for rest, term in terms if rest or not term]
+    if not isinstance(part, dict):
+        return part
+    key, operator, values = part.get("key"), part.get("operator"), part.get("values")
+    if operator == "Exists" and _is_spot(key, ""):
+        return {}
+    if operator == "In" and isinstance(values, list):
+        steady = [value for value in values if not _is_spot(key, value)]
+        return {**part, "values": steady} if steady or not values else {}
+    if isinstance(key, str):
+        return part
+    rests = {name: _without_spot_terms(value) for name, value in part.items()}
+    # A preference has a weight beside it, which means nothing alone.
+    if part.get("preference") and not rests["preference"]:
+        return {}
+    return {name: rest for name, rest in rests.items() if rest or not part[name]}
 
 
 def slots(group: NodeGroup, spec: Spec) -> int:

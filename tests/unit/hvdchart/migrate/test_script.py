@@ -77,6 +77,15 @@ def test_options_that_the_chart_sets_are_dropped(
         ("#SBATCH -N 4\nmpirun -np 8 t", 4, 2),
         ("#SBATCH -N 4\nmpirun -np 4 -H a:2,b:2 t", 2, 2),
         ("#SBATCH --nodes 2 --ntasks=8\nmpirun -np $SLURM_NTASKS t", 2, 4),
+        ("#SBATCH --ntasks=64 --ntasks-per-node=8\nmpirun t", 8, 8),
+        ("#SBATCH --ntasks=8\nmpirun t", 1, 8),
+        ("#SBATCH --ntasks-per-node=8\nmpirun -np 64 t", 8, 8),
+        ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -np 8 t", 1, 8),
+        ("#SBATCH -N 8 --ntasks-per-node=4\nmpirun -np 4 t", 1, 4),
+        ("#SBATCH -N 4 -n 8 --ntasks-per-node=8\nmpirun t", 4, 2),
+        ("#SBATCH -N 2 --ntasks-per-node=8\nmpirun -np 12 t", 2, 6),
+        ("#SBATCH -N 2 --ntasks-per-node=4\nmpirun -np 16 t", 2, 8),
+        ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -npernode 4 t", 4, 4),
     ],
 )
 def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: int) -> None:
@@ -107,6 +116,7 @@ def test_arithmetic_of_known_whole_numbers_is_calculated(
         ("mpirun -np 12 -H a:8,b:8 t", "12 ranks fill 2 hosts of 8 slots unevenly"),
         ("mpirun -np 12 -H a:8,b:4 t", "the hosts have 4 and 8 slots"),
         ("#SBATCH -N 3 -n 8\nmpirun t", "8 ranks on the 3 nodes of #SBATCH; expected as many"),
+        ("#SBATCH -n 12 --ntasks-per-node=8\nmpirun t", "12 ranks on nodes of 8 tasks of #SBATCH"),
         ("mpirun -np 4 -npernode 0 t", "0 ranks; expected at least one"),
         ("mpirun -np 6 -npernode 4 t", "6 ranks do not fill hosts of 4; expected a multiple"),
         ("mpirun t", "the line does not say how many ranks it starts; expected -np N, or hosts"),
@@ -214,6 +224,8 @@ def test_variables_that_a_launcher_gives_to_its_ranks(
         ("mpirun -np 2 -x A t", "the launcher gives A to all ranks, and the file has no value"),
         ("#SBATCH --gres=gpu:8 # all\n#PBS -l a=1\nmpirun -np 2 t",
          "the lines for a batch system are dropped (--gres=gpu:8 # all, -l a=1): "),
+        ("#SBATCH -n 64 --ntasks-per-node=8\nmpirun t",
+         "the lines of #SBATCH give a worker 8 slots of the 64 ranks: "),
     ],
 )  # fmt: skip
 def test_what_the_result_lacks_is_to_be_checked(line: str, check: str) -> None:

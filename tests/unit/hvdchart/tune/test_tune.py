@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hvdchart.cli.options import MODELS
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.overlays import merge_specs
@@ -40,8 +41,8 @@ def test_settings_begin_with_the_plans_own() -> None:
 def test_benchmark_has_the_options_that_it_is_given() -> None:
     _, _, script, *words = benchmark_command("vgg16", 8, 5)
     assert words[:6] == ["--model", "vgg16", "--batch-size", "8", "--steps", "5"]
-    for option in words[::2]:
-        assert f'"{option}"' in script
+    for word in [*words[::2], *MODELS]:
+        assert f'"{word}"' in script
 
 
 def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measurement]:

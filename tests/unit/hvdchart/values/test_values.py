@@ -97,6 +97,11 @@ SPOT = (
 )
 
 
+PLACES = ("nodeSelector", "tolerations", "affinity")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
 @pytest.mark.parametrize(
     ("nodes", "scheduling"),
     [
@@ -106,7 +111,19 @@ SPOT = (
          "{name: b, count: 1, coresPerSocket: 1, nodeSelector: {zone: b}}",
          {"nodeSelector": {"zone": "b"}}),
         ("{name: a, count: 1, coresPerSocket: 1, tolerations: [{key: "
-         "kubernetes.azure.com/scalesetpriority, value: spot, effect: NoSchedule}]}", {}),
+         "kubernetes.azure.com/scalesetpriority, value: spot, effect: NoSchedule}], affinity: "
+         f"{{nodeAffinity: {{{PREFERRED}: [{{weight: 1, preference: {{matchExpressions: [{{key: "
+         "spot, operator: In, values: ['true']}]}}]}}}", {}),
+        (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}, affinity: {{podAffinity: {{}}, "
+         f"nodeAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: [{{key: capacity, "
+         "operator: In, values: [Ec2Spot, spot]}]}, {matchExpressions: [{key: gke-spot, operator: "
+         "Exists}, {key: type, operator: In, values: [spot, own]}, {key: x, operator: Exists}]}]}, "
+         f"{PREFERRED}: [{{weight: 1, preference: {{matchExpressions: [{{key: spot, operator: "
+         "Exists}]}}]}}}",
+         {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value": "a"}],
+          "affinity": {"podAffinity": {}, "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+              {"matchExpressions": [{"key": "type", "operator": "In", "values": ["own"]},
+                                    {"key": "x", "operator": "Exists"}]}]}}}}),
     ],
 )  # fmt: skip
 def test_master_does_not_go_to_nodes_that_are_taken_away(
@@ -114,10 +131,24 @@ def test_master_does_not_go_to_nodes_that_are_taken_away(
 ) -> None:
     text = f"{HEAD}nodes: [{nodes}]\n"
     master = checked_values(plan_text(text))["master"]
-    given = {key: master[key] for key in ("nodeSelector", "tolerations") if key in master}
-    assert given == scheduling
+    assert {key: value for key, value in master.items() if key in PLACES} == scheduling
     warned = [text for text in plan_text(text).warnings if "nodes that are taken away" in text]
     assert len(warned) == ("name: b" not in nodes)
+
+
+def test_master_goes_with_workers_to_nodes_that_only_mention_those() -> None:
+    places = (
+        "nodeSelector: {spot: 'false', team: spotify, pool: non-spot}, tolerations: [{key: "
+        "spotlight, value: x}], affinity: {nodeAffinity: {"
+        f"{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: [{{key: capacity-type, operator: "
+        "NotIn, values: [spot]}, {key: spot, operator: DoesNotExist}, {key: spot, operator: In, "
+        "values: ['false']}]}]}}, podAffinity: {spot: []}}"
+    )
+    text = f"{HEAD}nodes: [{{name: a, count: 1, coresPerSocket: 1, {places}}}]\n"
+    rendered = checked_values(plan_text(text))
+    master, worker = rendered["master"], rendered["worker"]
+    assert [master.get(key) for key in PLACES] == [worker[key] for key in PLACES]
+    assert not [text for text in plan_text(text).warnings if "nodes that are taken away" in text]
 
 
 def test_volume_of_some_groups_is_mounted_there_only() -> None:
