@@ -1,5 +1,6 @@
 """The command `status`."""
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,8 @@ run failed."""
 
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
+# Colours and bold text.
+_STYLES = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def status(
@@ -51,7 +54,9 @@ def status(
         masters = [pod.name for pod in current.pods if pod.name.startswith(f"{current.job}-")]
         for master in masters[-1:]:
             for line in cluster.log(master, "master", follow=False, tail=_LAST_LINES):
-                show(f"[{master}] {line}")
+                # What a progress bar has written over is not shown, as on a terminal.
+                text = _STYLES.sub("", line).rstrip("\r").rpartition("\r")[2]
+                show(f"[{master}] {text}")
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":

@@ -7,6 +7,7 @@ folders come out of it, of a bounded number and size, and none outside the folde
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import os
 import tarfile
@@ -21,8 +22,6 @@ from hvdchart.errors import FileError
 MOST_BYTES, MOST_ENTRIES, LONGEST_NAME = 256 << 20, 20_000, 1000
 # They are left out: programs run what these name as soon as a person enters the folder.
 _NEVER = {".git", ".hg", ".svn"}
-# zlib's window of a stream with gzip's header.
-_GZIP = 31
 
 
 def unpack_code(config_map: Mapping[str, Any], folder: Path) -> list[str]:
@@ -46,7 +45,8 @@ def unpack_code(config_map: Mapping[str, Any], folder: Path) -> list[str]:
             path = folder / name
             (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
             if content is not None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                # Windows has no O_NOFOLLOW.
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
                 with os.fdopen(os.open(path, flags, mode), "wb") as file:
                     file.write(content)
                 written.append(name)
@@ -65,12 +65,12 @@ def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, int, bytes | 
 
 
 def _decompress(data: bytes) -> bytes:
-    stream = zlib.decompressobj(_GZIP)
     try:
-        content = stream.decompress(data, MOST_BYTES)
-    except zlib.error as error:
-        raise ValueError(f"it is no gzip archive: {error}") from error
-    if stream.unconsumed_tail:
+        with gzip.open(io.BytesIO(data)) as stream:
+            content = stream.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"it is no whole gzip archive: {error}") from error
+    if len(content) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
     return content
 

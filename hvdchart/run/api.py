@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError
@@ -28,6 +28,7 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 30
 # Characters of the API server's reason to refuse a request.
 _LONGEST = 2000
+_MOST_REDIRECTS = 5
 
 
 class RefusedError(ClusterError):
@@ -155,11 +156,18 @@ class Api:
             headers = self._headers.copy()
             headers["Content-Type"], headers["Accept"] = form, "application/json"
             content = None if body is None else json.dumps(body)
-            return self._pool.request(
-                *(method, url, content), headers=headers, timeout=timeout, preload_content=False,
-                # No API server redirects: the other one would not be that of the kubeconfig.
-                redirect=False,
-            )  # fmt: skip
+            place = url
+            for _ in range(_MOST_REDIRECTS):
+                response = self._pool.request(
+                    *(method, place, content), headers=headers, timeout=timeout,
+                    preload_content=False, redirect=False,
+                )  # fmt: skip
+                location = response.get_redirect_location()
+                if not location:
+                    break
+                place = _redirected(what, place, location, response.status)
+                response.drain_conn()
+            return response
 
         with _wrap_errors(what):
             response = ask()
@@ -184,9 +192,27 @@ class Api:
         return True
 
 
-def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext | None:
-    if connection.server.startswith("http://"):
-        return None
+def _redirected(what: str, place: str, location: str, status: int) -> str:
+    """The URL of a redirect to the same server, or from HTTP to HTTPS on the same host.
+
+    Raises RefusedError for any other one: that server would get the credentials, and its answer
+    would pass for the cluster's.
+    """
+    target = urljoin(place, location)
+    old, new = urlsplit(place), urlsplit(target)
+    is_secured = (old.scheme, new.scheme) == ("http", "https") and old.hostname == new.hostname
+    if is_secured or (old.scheme, old.netloc) == (new.scheme, new.netloc):
+        return target
+    server = one_line(f"{new.scheme}://{new.netloc.rpartition('@')[2]}")
+    raise RefusedError(
+        f"cannot {what}: the API server redirects to {server} (HTTP {status}); if that is your "
+        "cluster's, put it into clusters[].cluster.server of the kubeconfig",
+        status,
+    )
+
+
+def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext:
+    # A server with plain HTTP may redirect to HTTPS.
     try:
         context = ssl.create_default_context(cadata=connection.authorities or None)
         # Newer versions of Python refuse authorities that kubectl and older versions accept.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +11,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.release import Object, component_of, event_time, is_about
 from hvdchart.run.status import newest_job
-from hvdchart.run.watch import WATCH_SECONDS, Follower
+from hvdchart.run.watch import Follower, call_with_retries
 
 # Characters of a warning.
 _LONGEST = 1200
@@ -37,7 +37,7 @@ class _Ended:
 
 @dataclass(frozen=True)
 class _Change:
-    """A pod or a Job was added, modified or deleted."""
+    """A pod, a Job or an event was added, modified or deleted."""
 
     of: str
     kind: str
@@ -87,6 +87,8 @@ def follow(
     masters: set[str] = set()
     newest = ("", "")
     is_over = False
+    since_event = ""
+    shown: set[LogLine] = set()
 
     def read(pod: str, container: str) -> None:
         try:
@@ -112,13 +114,30 @@ def follow(
         follower.watch(cluster, "jobs", partial(_Change, "job"), release)
         follower.watch(cluster, "pods", partial(_Change, "pod"), release)
         if warnings:
-            follower.start(_put_warnings, cluster, release, follower.put)
+            found = newest_job(call_with_retries(lambda: cluster.release(release)))
+            since_event = str(found["metadata"]["creationTimestamp"]) if found else ""
+            # The logs can be followed without the warnings.
+            follower.watch(
+                *(cluster, "events", partial(_Change, "event")),
+                failure=lambda error: LogLine("events", str(error)),
+            )
         while not is_over or masters:
             item = follower.get()
             if isinstance(item, LogLine):
                 yield item
             elif isinstance(item, _Ended):
                 masters.discard(item.pod)
+            elif item.of == "event":
+                line = _warning(item.item)
+                if (
+                    item.item.get("type") == "Warning"
+                    and item.item.get("reason") != _EXPECTED
+                    and is_about(item.item, release)
+                    and event_time(item.item) >= since_event
+                    and line not in shown
+                ):
+                    shown.add(line)
+                    yield line
             elif item.of == "pod" and item.kind != "DELETED":
                 start(item.item)
             elif item.of == "job":
@@ -138,26 +157,7 @@ def follow(
                         start(pod)
 
 
-def _put_warnings(cluster: Cluster, release: str, put: Callable[[LogLine], None]) -> None:
-    """Put the cluster's warnings since the start of the newest run."""
-    shown: set[LogLine] = set()
-    try:
-        job = newest_job(cluster.release(release))
-        since = str(job["metadata"]["creationTimestamp"]) if job else ""
-        while True:
-            for _, event in cluster.watch("events", WATCH_SECONDS):
-                subject = str(event.get("involvedObject", {}).get("name", ""))
-                text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
-                line = LogLine(subject, text)
-                if (
-                    event.get("type") == "Warning"
-                    and event.get("reason") != _EXPECTED
-                    and is_about(event, release)
-                    and event_time(event) >= since
-                    and line not in shown
-                ):
-                    shown.add(line)
-                    put(line)
-    except ClusterError as error:
-        # The logs can be followed without the warnings.
-        put(LogLine("events", str(error)))
+def _warning(event: Object) -> LogLine:
+    subject = str(event.get("involvedObject", {}).get("name", ""))
+    text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
+    return LogLine(subject, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
@@ -43,9 +44,12 @@ def code_source(release: Release) -> str:
             f"the Job of run {release.name} is gone, which names its code; `helm get values "
             f"{release.name}` has it as it was deployed"
         )
+    # A run without code may have a volume of the user's that is called `code`.
+    prefix = f"{str(job['metadata']['name']).rpartition('-master-')[0]}-code-"
     for volume in job["spec"]["template"]["spec"].get("volumes") or []:
-        if volume.get("name") == "code":
-            return str(volume["configMap"]["name"])
+        name = str((volume.get("configMap") or {}).get("name", ""))
+        if volume.get("name") == "code" and name.startswith(prefix):
+            return name
     raise ClusterError(f"run {release.name} has no code of its own: its image has it")
 
 
@@ -61,8 +65,10 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
     job = newest_job(release)
-    first = pod_of(run_of(job), "0", release.record) if job else ""
-    found = []
+    first, found = "", []
+    # The run of another version of the chart does not say which pod has rank 0.
+    with suppress(ClusterError):
+        first = pod_of(run_of(job), "0", release.record) if job else ""
     for pod in sorted(release.pods, key=lambda pod: pod["metadata"]["name"] != first):
         containers = pod["spec"].get("containers") or []
         if pod["status"].get("phase") != "Running" or not containers:

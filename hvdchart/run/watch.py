@@ -40,7 +40,7 @@ def watch_release(cluster: Cluster, name: str, timeout: float | None = None) -> 
         for kind in ("pods", "jobs"):
             follower.watch(cluster, kind, lambda *_: None, name)
         while True:
-            yield _call_with_retries(lambda: cluster.release(name))
+            yield call_with_retries(lambda: cluster.release(name))
             left = deadline - time.monotonic()
             if left <= 0:
                 return
@@ -111,30 +111,52 @@ class Follower(Generic[T]):
         threading.Thread(target=run, daemon=True).start()
 
     def watch(
-        self, cluster: Cluster, kind: str, item: Callable[[str, Object], T], release: str = ""
+        self,
+        cluster: Cluster,
+        kind: str,
+        item: Callable[[str, Object], T],
+        release: str = "",
+        failure: Callable[[ClusterError], T] | None = None,
     ) -> None:
         """Put an item for each present object and for each change, from a thread of its own.
 
-        Nothing is lost between two watches: each begins with the objects that exist.
+        Nothing is lost between two watches: each begins with the objects that exist. With
+        `failure`, an error that ends the watch is an item, too, and not raised by `get`.
         """
 
         def follow() -> None:
-            for change, changed in cluster.watch(kind, WATCH_SECONDS, release):
-                self.put(item(change, changed))
-                if self._closed.is_set():
-                    return
+            is_answered = False
+            try:
+                for change, changed in cluster.watch(kind, WATCH_SECONDS, release):
+                    is_answered = True
+                    self.put(item(change, changed))
+                    if self._closed.is_set():
+                        return
+            except ClusterError:
+                # Whether the API server is away shows when the next watch begins.
+                if not is_answered:
+                    raise
 
         def run() -> None:
-            while not self._closed.is_set():
-                _call_with_retries(follow)
-                self._closed.wait(PAUSE)
+            try:
+                while not self._closed.is_set():
+                    call_with_retries(follow)
+                    self._closed.wait(PAUSE)
+            except ClusterError as error:
+                if failure is None:
+                    raise
+                self.put(failure(error))
 
         self.start(run)
 
 
-def _call_with_retries(call: Callable[[], T]) -> T:
-    """Call, and again while the API server does not answer; a refusal is final."""
-    give_up_at = time.monotonic() + RETRY_SECONDS
+def call_with_retries(call: Callable[[], T]) -> T:
+    """Call, and again while the API server does not answer; a refusal is final.
+
+    The time counts from the first failure: a watch may have lasted for minutes until then. Raises
+    the last ClusterError.
+    """
+    give_up_at = None
     while True:
         try:
             return call()
@@ -144,6 +166,9 @@ def _call_with_retries(call: Callable[[], T]) -> T:
             failure: ClusterError = error
         except ClusterError as error:
             failure = error
-        if time.monotonic() > give_up_at:
+        now = time.monotonic()
+        if give_up_at is None:
+            give_up_at = now + RETRY_SECONDS
+        if now > give_up_at:
             raise failure
         time.sleep(PAUSE)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from unicodedata import category
 
 import pytest
 from hypothesis import given
@@ -16,8 +18,22 @@ from hvd_pods.common import hostile
 @given(st.text() | st.binary().map(os.fsdecode))
 def test_any_text_becomes_one_line_that_can_be_printed(text: str) -> None:
     line = hostile.one_line(text)
-    assert (line.encode() and line.isprintable()) or not line
+    assert line.encode() or not line
+    # Python does not call the joiner of emoji printable.
+    assert line.replace("\u200d", "").isprintable()
     assert len(line) <= hostile.LONGEST_TEXT
+
+
+def test_spaces_and_joined_emoji_are_shown_and_what_turns_or_controls_text_is_escaped() -> None:
+    harmless = "Verlust\u00a0: 1\u202f000\u3000\U0001f469\u200d\U0001f52c"
+    assert hostile.printable(harmless) == harmless
+    spaces = {chr(code) for code in range(sys.maxunicode + 1) if category(chr(code)) == "Zs"}
+    others = "".join(chr(c) for c in range(0x3001) if chr(c) not in {*spaces, "\u200d", "\n", "\t"})
+    assert hostile.printable(text := "".join(spaces)) == text
+    assert hostile.printable(others).isprintable()
+    assert (
+        hostile.printable("\u202eexe\u2066\ufeff\x1b\u2028") == r"\u202eexe\u2066\ufeff\x1b\u2028"
+    )
 
 
 def test_only_regular_files_are_read_and_no_more_than_asked(tmp_path: Path) -> None:

@@ -176,6 +176,11 @@ def test_timeline_is_fetched_and_explained(
     assert kubectl.calls[-1].arguments[-6:] == [
         *("hvd-worker-0", "-c", "worker", "--", "cat", "/output/horovod-timeline.json")
     ]
+    of_older_chart = job()
+    of_older_chart["spec"]["template"]["spec"]["containers"][0]["env"] = []
+    running.put("jobs", of_older_chart)
+    older = hvdchart("timeline", "hvd")
+    assert (older.errors, older.output) == ("", done.output)
 
 
 def test_debug_starts_a_copy_without_the_training_and_removes_it(

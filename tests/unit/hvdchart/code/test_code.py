@@ -169,6 +169,15 @@ def bomb() -> dict[str, Any]:
     return packed(gzip.compress(bytes(unpack.MOST_BYTES + 1), 1))
 
 
+def test_all_parts_of_an_archive_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that compresses in parallel writes several, and Windows has no O_NOFOLLOW."""
+    monkeypatch.delattr(os, "O_NOFOLLOW")
+    whole = archive_of(member("first.py"), member("second.py"))
+    content = gzip.decompress(base64.b64decode(whole["binaryData"]["archive.tgz"]))
+    archive = gzip.compress(content[:512]) + gzip.compress(content[512:])
+    assert unpack_code(packed(archive), tmp_path / "new") == ["first.py", "second.py"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("hostile", "message"),
@@ -184,7 +193,8 @@ def bomb() -> dict[str, Any]:
         (lambda: archive_of(*(member(f"{n}.py") for n in range(unpack.MOST_ENTRIES + 1))),
          "has more than 20000 entries"),
         (bomb, "has more than 256 MiB"),
-        (lambda: packed(b"no archive"), "it is no gzip archive"),
+        (lambda: packed(b"no archive"), "it is no whole gzip archive"),
+        (lambda: packed(gzip.compress(bytes(20_000))[:-9]), "it is no whole gzip archive"),
         (lambda: {"data": {"out.py": 1}}, "no code that can be unpacked"),
     ],
 )  # fmt: skip
@@ -250,12 +260,16 @@ def test_command_writes_the_code_that_the_run_mounts(
     script.write_text("of somebody else")
     fake_cluster.put("configmaps", mine, config_map(script, "hvd-code-2", "2026-01-02"))
     run = job()
-    fake_cluster.put("jobs", run)
-    assert "run hvd has no code of its own" in hvdchart("code", "hvd", "-w", out).errors
-    run["spec"]["template"]["spec"]["volumes"] = [
-        {"name": "code", "configMap": {"name": "hvd-code-1"}}
-    ]
-    fake_cluster.put("jobs", run)
+
+    def mount(*volumes: dict[str, Any]) -> None:
+        run["spec"]["template"]["spec"]["volumes"] = volumes
+        fake_cluster.put("jobs", run)
+
+    of_user = [{"persistentVolumeClaim": {"claimName": "mine"}}, {"configMap": {"name": "mine"}}]
+    for volumes in ([], *([{"name": "code", **source}] for source in of_user)):
+        mount(*volumes)
+        assert "run hvd has no code of its own" in hvdchart("code", "hvd", "-w", out).errors
+    mount({"name": "code", "configMap": {"name": "hvd-code-1"}})
     done = hvdchart("code", "hvd", "-w", out)
     assert (done.code, done.output) == (0, f"{out / 'train.py'}\n")
     assert (out / "train.py").read_text() == "mine"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,6 +81,26 @@ def test_a_server_that_stays_away_is_an_error(
     fake_cluster.refusals["pods list"] = (503, "starting")
     with pytest.raises(ClusterError, match="cannot list pods in namespace team: starting"):
         wait_for_end(cluster, "hvd")
+
+
+def test_a_watch_that_breaks_after_minutes_is_opened_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first breaks before anything has changed, and each later one after its objects."""
+    now, attempts = [0.0], count()
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
+    monkeypatch.setattr(watch, "time", clock)
+
+    def break_after_minutes(*_: object) -> Iterator[tuple[str, Any]]:
+        if next(attempts):
+            yield "ADDED", job()
+        now[0] += 200
+        raise ClusterError("cannot watch jobs: the connection was reset")
+
+    cluster.watch = break_after_minutes  # type: ignore[method-assign,assignment]
+    with watch.Follower[str]() as follower:
+        follower.watch(cluster, "jobs", lambda change, _: change)
+        assert [follower.get(10) for _ in range(3)] == ["ADDED"] * 3
 
 
 @pytest.mark.parametrize(

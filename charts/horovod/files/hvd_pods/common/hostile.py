@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 # Characters of a foreign text in one line of a log, and bytes of a foreign file.
 LONGEST_TEXT, LARGEST_FILE = 600, 1 << 20
+# What Python does not call printable although it controls nothing: spaces, such as those before
+# French punctuation, and what joins emoji. What changes the direction of text is not among them.
+_SHOWN = frozenset(
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200d"
+    "\u202f\u205f\u3000"
+)
 
 
 def printable(text: str, keeps: str = "\n\t") -> str:
@@ -25,8 +31,9 @@ def printable(text: str, keeps: str = "\n\t") -> str:
     """
     if text.isprintable():
         return text
+    kept = _SHOWN.union(keeps)
     return "".join(
-        c if c.isprintable() or c in keeps else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
     )
 
 
