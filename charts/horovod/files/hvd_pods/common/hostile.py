@@ -28,10 +28,11 @@ def printable(text: str, keeps: str = "\n\t") -> str:
     """Escape what no encoding has, and what would control a terminal, but for `keeps`.
 
     A name of a file that is no UTF-8 has lone surrogates in Python, which cannot be printed.
+    Without `keeps`, as for a key or a name, spaces that pass for others are escaped, too.
     """
     if text.isprintable():
         return text
-    kept = _SHOWN.union(keeps)
+    kept = _SHOWN.union(keeps) if keeps else frozenset()
     return "".join(
         c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
     )
