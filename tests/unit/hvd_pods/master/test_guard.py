@@ -145,6 +145,7 @@ def test_horovodrun_finds_its_own_modules_and_none_of_the_charts(tmp_path: Path)
     assert "No module named 'launch'" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reader", ["def read(self, sent): raise KeyError('on purpose')", "pass", "raise SyntaxError"]
 )

@@ -63,6 +63,7 @@ def test_bandwidth_is_printed_once(tmp_path: Path, rank: int) -> None:
     assert run(tmp_path, "rank/bandwidth.py", rank=rank) == ("" if rank else expected, "")
 
 
+@pytest.mark.slow
 def test_wrong_sum_is_an_error(tmp_path: Path) -> None:
     output, errors = run(tmp_path, "rank/bandwidth.py", total=2)
     assert output == ""

@@ -175,6 +175,7 @@ def test_names_and_links_that_lead_out_of_the_data_are_refused(
     assert not volume.path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verify", ["Size", "Checksum"])
 def test_link_that_was_changed_later_does_not_pass(volume: Volume, verify: str) -> None:
     fetch = 'echo ran >>"$COUNT"; echo one >a; echo two >b; ln -sf a current'

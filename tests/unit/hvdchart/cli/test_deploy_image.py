@@ -81,6 +81,7 @@ def test_the_image_is_built_pushed_and_deployed_by_its_content(
     assert words(docker)[-2:] == ["build", "push"]
 
 
+@pytest.mark.slow
 def test_no_image_is_built_where_the_spec_names_another_or_has_no_folder(
     hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram,
     monkeypatch: pytest.MonkeyPatch,

@@ -115,6 +115,7 @@ def test_refused_warnings_are_a_line_and_the_logs_go_on(training: FakeCluster) -
     assert list(lines) == []
 
 
+@pytest.mark.slow
 def test_warnings_go_on_when_the_server_has_been_away(training: FakeCluster) -> None:
     training.refusals["events watch"] = (503, "starting")
     lines = follow(Cluster.connect(), "hvd", component="master", warnings=True)
