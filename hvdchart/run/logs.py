@@ -129,13 +129,7 @@ def follow(
                 masters.discard(item.pod)
             elif item.of == "event":
                 line = _warning(item.item)
-                if (
-                    item.item.get("type") == "Warning"
-                    and item.item.get("reason") != _EXPECTED
-                    and is_about(item.item, release)
-                    and event_time(item.item) >= since_event
-                    and line not in shown
-                ):
+                if _is_warning(item.item, release, since_event) and line not in shown:
                     shown.add(line)
                     yield line
             elif item.of == "pod" and item.kind != "DELETED":
@@ -155,6 +149,12 @@ def follow(
                     # The watch of pods may lag behind the watch of Jobs and miss the last master.
                     for pod in cluster.release(release).pods:
                         start(pod)
+
+
+def _is_warning(event: Object, release: str, since: str) -> bool:
+    """Whether an event is a warning about the release, not older than `since`, and no failed probe."""
+    is_told = event.get("type") == "Warning" and event.get("reason") != _EXPECTED
+    return is_told and is_about(event, release) and event_time(event) >= since
 
 
 def _warning(event: Object) -> LogLine:
