@@ -152,7 +152,7 @@ def follow(
 
 
 def _is_warning(event: Object, release: str, since: str) -> bool:
-    """Whether an event is a warning about the release, not older than `since`, and no failed probe."""
+    """Whether an event is a warning about the release since then, and no failed probe."""
     is_told = event.get("type") == "Warning" and event.get("reason") != _EXPECTED
     return is_told and is_about(event, release) and event_time(event) >= since
 
