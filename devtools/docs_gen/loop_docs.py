@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from devtools.docs_gen.generated import replace_sections, table
-from hvd_pods.master import decide, ending, gathering, holding, messages, training
+from hvd_pods.rules import decide, ending, gathering, holding, messages, training
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "inside.md"

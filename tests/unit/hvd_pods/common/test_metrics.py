@@ -21,7 +21,7 @@ from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import serve_metrics as worker
 from tests.ports import find_port
 from tests.unit.hvd_pods.copies import FILES
-from tests.unit.hvd_pods.master.world import World, one_group
+from tests.unit.hvd_pods.rules.world import World, one_group
 
 PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
 # In the module's own table, a row of the page each.

@@ -30,9 +30,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
-from hvd_pods.master import messages as m
 from hvd_pods.master import remote, results
-from hvd_pods.master.ending import is_over
 from hvd_pods.master.launch import build_command, write_live_hosts
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
@@ -41,7 +39,9 @@ from hvd_pods.master.preparation import Preparation
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, find_job, read_job
-from hvd_pods.master.state import Facts, State
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.ending import is_over
+from hvd_pods.rules.state import Facts, State
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
