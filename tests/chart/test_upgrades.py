@@ -12,7 +12,6 @@ import pytest
 from devtools.toolchain.tools import tool
 from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values, pod_spec
-from tests.chart.test_identity import make_newer_chart
 from tests.e2e.cluster import Namespace
 
 # Suspended, so that neither pods nor images are needed.
@@ -20,11 +19,6 @@ RUN: Values = {"master": {"args": ["python", "train.py"], "suspend": True}, "cle
 OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
 HELMS = ("helm3", "helm4")
 KINDS = "jobs,statefulsets"
-
-
-@pytest.fixture(scope="module")
-def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_newer_chart(tmp_path_factory.mktemp("chart") / "newer")
 
 
 def upgrade(place: Namespace, version: str, chart: Path, *values: Values) -> str:
