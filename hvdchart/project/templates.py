@@ -154,9 +154,17 @@ def make_project(
 
 
 def script_spec(
-    command: Sequence[str], name: str, image: str = "", *, workers: int = 2, gpus: int = 0
+    command: Sequence[str],
+    name: str,
+    image: str = "",
+    *,
+    ssh_image: str = "",
+    workers: int = 2,
+    gpus: int = 0,
 ) -> Spec:
     """The spec of a command for which nobody has written one; `gpus` are those of a worker.
+
+    ssh_image: where OpenSSH comes from, if not from the image.
 
     Raises SpecError for a name that no run can have.
     """
@@ -165,6 +173,7 @@ def script_spec(
     text = _SPEC.format(name=_quoted(name), image=_image(image), command=words)
     group = f"nodes.0={{name: worker, count: {workers}, gpus: {gpus}}}"
     settings = [group] if gpus else [f"nodes.0.count={workers}"]
+    settings += [f"image.ssh={json.dumps(ssh_image)}"] if ssh_image else []
     return parse_spec(text, f"the spec of {name}", settings=settings)
 
 

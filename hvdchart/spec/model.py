@@ -21,6 +21,7 @@ from hvdchart.spec.fields import (
     GROUP_NAME,
     HOST,
     IMAGE,
+    IMAGE_REFERENCE,
     INTERFACE,
     LABEL_KEY,
     LABEL_VALUE,
@@ -51,7 +52,7 @@ VOLUME_SOURCES = {
     camel(name): name for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map"]
 }
 # Names of volumes and mount paths that the chart uses itself.
-CHARTS_VOLUMES = ("generated", "ssh", "tmp", "shm")
+CHARTS_VOLUMES = ("generated", "openssh", "ssh", "tmp", "shm")
 CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/etc/passwd", "/proc", "/sys")  # noqa: S108
 
 
@@ -251,6 +252,9 @@ class Image:
     )
     pull_secrets: tuple[str, ...] = key(
         ListOf(OBJECT_NAME, longest=20), "names of Secrets for the image registry", ()
+    )
+    ssh: str | None = optional(
+        IMAGE_REFERENCE, "image with OpenSSH, where the image itself has none (default: none)"
     )
 
 
