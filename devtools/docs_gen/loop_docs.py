@@ -1,5 +1,5 @@
 """Draws the master's events and effects, docs/pictures/loop.svg, and writes their table in
-docs/inside.md: both from the code in charts/horovod/files/hvd_pods/master.
+docs/inside.md: both from the code in charts/horovod/files/hvd_pods/rules.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from devtools.docs_gen.generated import replace_sections, table
-from hvd_pods.master import decide, ending, gathering, holding, messages, training
+from hvd_pods.rules import decide, ending, gathering, holding, messages, training
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "inside.md"

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import addresses, job_events, kube
-from hvd_pods.master import gathering
+from hvd_pods.rules import gathering
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
 from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.hvd_pods.fake_worker import Workers
-from tests.unit.hvd_pods.master.told import Told
 from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
+from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.staging import Volume
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import messages as m
 from hvd_pods.master.notice_server import NoticeServer
+from hvd_pods.rules import messages as m
 from tests.unit.hvd_pods.runs import make_run
 
 HOST = os.uname().nodename

@@ -64,14 +64,14 @@ spec:
 {{- end }}
 
 {{- define "horovod.masterMounts" -}}
-{{ include "horovod.commonMounts" (dict "root" . "programs" "common cluster master") }}
+{{ include "horovod.commonMounts" (dict "root" . "programs" "common cluster rules master") }}
 {{- if include "horovod.hasCode" . }}
 - {name: code, mountPath: /horovod/code-source, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{- define "horovod.masterVolumes" -}}
-{{ include "horovod.commonVolumes" (dict "root" . "programs" "common cluster master") }}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" "common cluster rules master") }}
 {{ include "horovod.sshVolume" (dict "root" . "component" "master") }}
 {{- if include "horovod.hasCode" . }}
 - name: code

@@ -15,15 +15,16 @@ from hvd_pods.cluster.addresses import pod_endpoints
 from hvd_pods.cluster.shapes import ITEM, fit
 from hvd_pods.cluster.statefulsets import newest_message
 from hvd_pods.common.pod_problems import diagnose
-from hvd_pods.master import ending, record_io
-from hvd_pods.master import messages as m
+from hvd_pods.master import record_io
 from hvd_pods.master.effects import shorten_pod
-from hvd_pods.master.messages import JobRead, ReadJob, RecordFailed
-from hvd_pods.master.retries import Retries
-from hvd_pods.master.state import Facts
+from hvd_pods.rules import ending
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.messages import JobRead, ReadJob, RecordFailed
+from hvd_pods.rules.retries import Retries
+from hvd_pods.rules.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.unit.hvd_pods.master.world import World, one_group
+from tests.unit.hvd_pods.rules.world import World, one_group
 from tests.unit.hvd_pods.runs import make_run
 
 TIME = "2026-01-01T10:00:00Z"

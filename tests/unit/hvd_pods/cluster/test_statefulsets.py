@@ -9,12 +9,12 @@ import pytest
 from hvd_pods.cluster import kube, statefulsets
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Run
-from hvd_pods.master import messages as m
 from hvd_pods.master.effects import Effects
-from hvd_pods.master.state import Facts
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.unit.hvd_pods.master.told import Told
+from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.runs import make_run
 
 Capture = pytest.CaptureFixture[str]

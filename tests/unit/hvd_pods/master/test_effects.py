@@ -10,14 +10,14 @@ import pytest
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Run
-from hvd_pods.master import messages as m
 from hvd_pods.master import probing, progress
 from hvd_pods.master.effects import Effects, Lanes
-from hvd_pods.master.state import Facts
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import Facts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.fake_worker import Workers
-from tests.unit.hvd_pods.master.told import Told
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.rules.told import Told
 from tests.waiting import wait_until
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hvd_pods.common import ssh
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.notices import Notice
-from hvd_pods.master.failure import Cause, ErrorOutput
-from hvd_pods.master.stalls import StallReader
+from hvd_pods.master.failure import ErrorOutput
+from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.stalls import StallReader
 from tests.unit.hvd_pods.runs import make_run
 
 # Two hosts of two slots, then one of four.

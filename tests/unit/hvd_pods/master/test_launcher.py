@@ -11,9 +11,9 @@ import pytest
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master.launcher import Launcher
-from hvd_pods.master.messages import LauncherEnded, RankMissing
+from hvd_pods.rules.messages import LauncherEnded, RankMissing
 from tests.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.master.told import Told
+from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.runs import make_run
 from tests.waiting import wait_until
 

@@ -17,17 +17,9 @@ import pytest
 from hvd_pods.cluster import job_events, kube
 from hvd_pods.common import reporting
 from hvd_pods.common.errors import RunError
-from hvd_pods.master import (
-    effects,
-    holding,
-    main,
-    probing,
-    record_io,
-    recording,
-    retries,
-    user_code,
-)
-from hvd_pods.master.messages import Launch
+from hvd_pods.master import effects, main, probing, record_io, recording, user_code
+from hvd_pods.rules import holding, retries
+from hvd_pods.rules.messages import Launch
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler

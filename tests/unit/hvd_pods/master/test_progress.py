@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.master import progress, remote
-from hvd_pods.master.messages import ProgressReported
 from hvd_pods.master.progress import ProgressFollower
+from hvd_pods.rules.messages import ProgressReported
 from tests.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.master.told import Told
+from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.runs import make_run
 from tests.waiting import wait_until
 

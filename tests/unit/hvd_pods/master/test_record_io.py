@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import kube
-from hvd_pods.master import ending, record_io
-from hvd_pods.master.messages import (
+from hvd_pods.master import record_io
+from hvd_pods.master.record_io import RecordClient
+from hvd_pods.rules import ending
+from hvd_pods.rules.messages import (
     Event,
     JobRead,
     ReadJob,
@@ -23,8 +25,7 @@ from hvd_pods.master.messages import (
     ReleaseRecord,
     WriteRecord,
 )
-from hvd_pods.master.record_io import RecordClient
-from hvd_pods.master.state import Facts
+from hvd_pods.rules.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT

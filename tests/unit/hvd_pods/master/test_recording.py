@@ -11,13 +11,12 @@ import pytest
 
 from hvd_pods.common import errors
 from hvd_pods.common.run import Pod
-from hvd_pods.master import messages as m
 from hvd_pods.master import recording
-from hvd_pods.master.failure import Cause
-from hvd_pods.master.messages import Event, Moment
-from hvd_pods.master.state import Facts
-from tests.unit.hvd_pods.master.world import one_group
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.messages import Cause, Event, Moment
+from hvd_pods.rules.state import Facts
 from tests.unit.hvd_pods.master_pod import describe
+from tests.unit.hvd_pods.rules.world import one_group
 
 JOB = {"metadata": {"name": "j"}, "spec": {"backoffLimit": 2}}
 PROBLEM = errors.RunError("no luck")

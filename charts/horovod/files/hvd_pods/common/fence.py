@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Iterator
 
 EPOCH = "HVD_EPOCH"
-# Epochs are times in milliseconds (master/holding.py). Clocks may differ, though not by a day.
+# Epochs are times in milliseconds (rules/holding.py). Clocks may differ, though not by a day.
 FAR_AHEAD, MOST_DIGITS = 86_400_000, 18
 # The name of the process that guards a warm rank (warm/fork.py).
 GUARD = "hvd-guard"

@@ -28,12 +28,11 @@ from hvd_pods.cluster.statefulsets import (
 from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fence import EPOCH
+from hvd_pods.common.rank_variables import MEETING
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
-from hvd_pods.master import messages as m
 from hvd_pods.master import remote, results
-from hvd_pods.master.ending import is_over
-from hvd_pods.master.launch import build_command, write_live_hosts
+from hvd_pods.master.launch import build_command, describe_meeting, write_live_hosts
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
@@ -41,7 +40,9 @@ from hvd_pods.master.preparation import Preparation
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, find_job, read_job
-from hvd_pods.master.state import Facts, State
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.ending import is_over
+from hvd_pods.rules.state import Facts, State
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
@@ -274,8 +275,10 @@ class Effects:
         mpi, directory = self._preparation.mpi, self._preparation.code.directory
         HOSTFILE.write_text(format_hostfile(self._run, addresses, mpi))
         try:
+            meeting = describe_meeting(self._run, addresses, effect.attempt)
+            variables = {**self._variables, MEETING: meeting}
             self._launcher = Launcher(
-                self._arguments, self._variables, directory, self._tell, effect.attempt
+                self._arguments, variables, directory, self._tell, effect.attempt
             )
         except RunError as problem:
             self._tell(m.LaunchFailed(effect.attempt, problem))

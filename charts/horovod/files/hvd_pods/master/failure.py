@@ -21,6 +21,8 @@ from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
 from hvd_pods.common.tracebacks import TracebackReader
+from hvd_pods.rules.host_names import find_host
+from hvd_pods.rules.messages import Cause
 
 # Lines of the launcher's end that are searched, and seconds before it in which the cause was
 # printed: a script may print tracebacks of errors that it has handled.
@@ -90,23 +92,6 @@ class Line(NamedTuple):
     at: float
     rank: int | None
     text: str
-
-
-class Cause(NamedTuple):
-    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again.
-
-    `is_final`: no attempt can succeed before somebody has changed something.
-    """
-
-    who: str
-    what: str
-    is_sure_to_repeat: bool
-    is_final: bool = False
-
-    @property
-    def text(self) -> str:
-        """The cause in one line."""
-        return self.who + self.what
 
 
 class ErrorOutput:
@@ -229,16 +214,6 @@ def _judge(who: str, text: str) -> Cause:
 def _write(target: int, content: bytes) -> None:
     while content:
         content = content[os.write(target, content) :]
-
-
-def find_host(rank: int, hosts: Sequence[Host]) -> Host | None:
-    """Find the host of a rank: launchers fill hosts in their order."""
-    first = 0
-    for host in hosts:
-        first += host.slots
-        if rank < first:
-            return host
-    return None
 
 
 def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:

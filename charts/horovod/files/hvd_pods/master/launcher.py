@@ -18,9 +18,9 @@ from hvd_pods.common.fast_start import processes
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
-from hvd_pods.master.failure import Cause, ErrorOutput
-from hvd_pods.master.messages import LauncherEnded, RankMissing, Tell
-from hvd_pods.master.stalls import StallReader
+from hvd_pods.master.failure import ErrorOutput
+from hvd_pods.rules.messages import Cause, LauncherEnded, RankMissing, Tell
+from hvd_pods.rules.stalls import StallReader
 
 
 class Launcher:

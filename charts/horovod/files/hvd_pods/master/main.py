@@ -24,11 +24,11 @@ from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
 from hvd_pods.master import launcher_memory, notice_server, recording, serve_metrics
-from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
-from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
-from hvd_pods.master.retries import Retries
-from hvd_pods.master.state import Facts, State
+from hvd_pods.rules.decide import decide
+from hvd_pods.rules.messages import Defect, Event, Moment, Started, Terminated, Timer
+from hvd_pods.rules.retries import Retries
+from hvd_pods.rules.state import Facts, State
 
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}

@@ -22,7 +22,7 @@ from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
-from hvd_pods.master.messages import NoticeTaken, Tell
+from hvd_pods.rules.messages import NoticeTaken, Tell
 
 LONGEST_NOTICE = 4096
 # Connections at a time beside one of each worker; the launcher needs open files, too.

@@ -32,7 +32,7 @@ from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.common.ssh import find_banner_problem
-from hvd_pods.master import messages as m
+from hvd_pods.rules import messages as m
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
 FIRST_PAUSE, LONGEST_PAUSE, PART_OF_TIME = 0.05, 2.0, 0.1

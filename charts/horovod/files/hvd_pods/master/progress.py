@@ -16,7 +16,7 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote
-from hvd_pods.master.messages import ProgressReported, Tell
+from hvd_pods.rules.messages import ProgressReported, Tell
 
 # Seconds before the first look: ranks import for seconds.
 FIRST_LOOK = 2.0

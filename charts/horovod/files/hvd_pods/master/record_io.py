@@ -1,4 +1,4 @@
-"""The calls for the record of a release, and for the Job: what master/holding.py decides about."""
+"""The calls for the record of a release, and for the Job: what rules/holding.py decides about."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
-from hvd_pods.master import messages as m
-from hvd_pods.master.ending import (
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.ending import (
     CLOCK_SKEW,
     DELETED,
     UNREADABLE,
     deadline,
     failure_reason,
 )
-from hvd_pods.master.state import Facts
+from hvd_pods.rules.state import Facts
 
 # Seconds for which giving the record back is tried.
 RELEASE_RETRY_SECONDS = 10.0

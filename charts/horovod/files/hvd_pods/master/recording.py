@@ -20,12 +20,11 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import errors
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Pod, parse_run
-from hvd_pods.master import messages
-from hvd_pods.master.decide import decide
-from hvd_pods.master.failure import Cause
-from hvd_pods.master.messages import Effect, Event, Moment
-from hvd_pods.master.retries import Retries
-from hvd_pods.master.state import Facts, Phase, State
+from hvd_pods.rules import messages
+from hvd_pods.rules.decide import decide
+from hvd_pods.rules.messages import Cause, Effect, Event, Moment
+from hvd_pods.rules.retries import Retries
+from hvd_pods.rules.state import Facts, Phase, State
 
 # Bytes after which nothing more is recorded: the file is in memory.
 LONGEST = 4 << 20

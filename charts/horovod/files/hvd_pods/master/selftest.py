@@ -21,11 +21,11 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
-from hvd_pods.master.ending import is_over
 from hvd_pods.master.main import Master, describe_self, end_on
-from hvd_pods.master.messages import TimedOut
 from hvd_pods.master.record_io import find_job
-from hvd_pods.master.state import Facts
+from hvd_pods.rules.ending import is_over
+from hvd_pods.rules.messages import TimedOut
+from hvd_pods.rules.state import Facts
 
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
 # the start of the pod, too.

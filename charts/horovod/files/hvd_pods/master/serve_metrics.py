@@ -9,7 +9,7 @@ from typing import Callable
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.metrics import Sample, format_page, make_server, script_samples
 from hvd_pods.common.reporting import log
-from hvd_pods.master.state import State
+from hvd_pods.rules.state import State
 
 STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished", "Failed")
 

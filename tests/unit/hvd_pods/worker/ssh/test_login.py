@@ -14,8 +14,8 @@ import pytest
 
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Host
-from hvd_pods.master import messages as m
 from hvd_pods.master import probing
+from hvd_pods.rules import messages as m
 from hvd_pods.worker.sshd import GRACE_TIME, leave_out_unknown
 from tests.unit.hvd_pods.copies import replace_in
 from tests.unit.hvd_pods.worker.ssh.pods import (

@@ -1,6 +1,6 @@
 """What the master's loop takes and gives: events that happened, and effects that it asks for.
 
-Both are data. Sources put events on one queue, `decide` (master/decide.py) turns an event and the
+Both are data. Sources put events on one queue, `decide` (rules/decide.py) turns an event and the
 state into effects, and master/effects.py carries these out. Hosts are named by their pods. An event
 of an attempt has the attempt's number, so that one that comes too late is known.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 from hvd_pods.cluster.kube import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
-from hvd_pods.master.failure import Cause
 
 if TYPE_CHECKING:
     from typing import dataclass_transform
@@ -29,6 +28,23 @@ class Moment(NamedTuple):
 
     now: float
     wall: float
+
+
+class Cause(NamedTuple):
+    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again.
+
+    `is_final`: no attempt can succeed before somebody has changed something.
+    """
+
+    who: str
+    what: str
+    is_sure_to_repeat: bool
+    is_final: bool = False
+
+    @property
+    def text(self) -> str:
+        """The cause in one line."""
+        return self.who + self.what
 
 
 @dataclass_transform(frozen_default=True)
@@ -100,7 +116,7 @@ class RecordFailed(Event):
 
 
 class JobRead(Event):
-    """The Job; None when an upgrade has removed it, else as in master/ending.py."""
+    """The Job; None when an upgrade has removed it, else as in rules/ending.py."""
 
     job: Object | None
 

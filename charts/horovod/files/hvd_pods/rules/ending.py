@@ -13,8 +13,8 @@ from hvd_pods.common.errors import (
     InterruptedRunError,
     RunError,
 )
-from hvd_pods.master import messages as m
-from hvd_pods.master.state import END, FAILED, FINISHED, RUNNING, Phase, Step
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".

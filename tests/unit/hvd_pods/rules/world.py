@@ -7,14 +7,13 @@ from typing import Any
 
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Pod, Run
-from hvd_pods.master import messages as m
-from hvd_pods.master.decide import decide
-from hvd_pods.master.ending import UNREADABLE
-from hvd_pods.master.failure import Cause
-from hvd_pods.master.holding import TAKE
-from hvd_pods.master.messages import Moment
-from hvd_pods.master.retries import Retries
-from hvd_pods.master.state import Facts, State
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.decide import decide
+from hvd_pods.rules.ending import UNREADABLE
+from hvd_pods.rules.holding import TAKE
+from hvd_pods.rules.messages import Cause, Moment
+from hvd_pods.rules.retries import Retries
+from hvd_pods.rules.state import Facts, State
 from tests.unit.hvd_pods.runs import make_run
 
 DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}

@@ -9,13 +9,13 @@ import pytest
 
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
-from hvd_pods.master import messages as m
-from hvd_pods.master.ending import STORED, deadline, interruption, will_retry
-from hvd_pods.master.failure import Cause
-from hvd_pods.master.stalls import StallReader
-from hvd_pods.master.state import Phase
-from hvd_pods.master.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
-from tests.unit.hvd_pods.master.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.ending import STORED, deadline, interruption, will_retry
+from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.stalls import StallReader
+from hvd_pods.rules.state import Phase
+from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 STORES = {"timeoutSeconds": 60, "onFailure": False}

@@ -15,9 +15,9 @@ from hvd_pods.common.errors import (
     NotANumberError,
     RunError,
 )
-from hvd_pods.master import ending, gathering, holding, training
-from hvd_pods.master import messages as m
-from hvd_pods.master.state import RUNNING, Attempt, Phase, Progress, State, Step
+from hvd_pods.rules import ending, gathering, holding, training
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import RUNNING, Attempt, Phase, Progress, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.

@@ -9,16 +9,16 @@ import pytest
 from hvd_pods.cluster.addresses import NO_SERVICE
 from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, RunError
 from hvd_pods.common.ssh import STALE
-from hvd_pods.master import messages as m
-from hvd_pods.master.gathering import (
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.gathering import (
     FIRST_REPORT_AFTER,
     MASTER_OFFLINE_FACTOR,
     REPEAT_REPORT_AFTER,
     RESUME_WITHIN,
     SERVICE_WITHIN,
 )
-from hvd_pods.master.state import Phase
-from tests.unit.hvd_pods.master.world import WALL, World, one_group, pod
+from hvd_pods.rules.state import Phase
+from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
 from tests.unit.hvd_pods.runs import make_run
 
 CREATING = {"containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": None}}}]}

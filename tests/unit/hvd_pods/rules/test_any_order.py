@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
-from hvd_pods.master import messages as m
-from hvd_pods.master.state import END
-from tests.unit.hvd_pods.master.world import DELETED, JOB, OTHER, SUSPENDED, World, one_group, pod
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import END
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, SUSPENDED, World, one_group, pod
 
 RUNS: dict[str, Run] = {
     "plain": one_group(lostAfterSeconds=15),

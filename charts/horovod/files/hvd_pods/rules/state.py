@@ -14,9 +14,9 @@ from hvd_pods.cluster.kube import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
-from hvd_pods.master import messages as m
-from hvd_pods.master.retries import Retries
-from hvd_pods.master.stalls import Stalls
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.retries import Retries
+from hvd_pods.rules.stalls import Stalls
 
 # The states of a run in the record.
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
@@ -65,7 +65,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Hold:
-    """This master's hold of the record (master/holding.py)."""
+    """This master's hold of the record (rules/holding.py)."""
 
     epoch: int = 0
     is_held: bool = False

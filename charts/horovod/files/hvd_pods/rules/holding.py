@@ -19,9 +19,9 @@ from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededErro
 from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
-from hvd_pods.master import ending, training
-from hvd_pods.master import messages as m
-from hvd_pods.master.state import END, FAILED, FINISHED, Phase, Step
+from hvd_pods.rules import ending, training
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import END, FAILED, FINISHED, Phase, Step
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.

@@ -28,9 +28,9 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE
-from hvd_pods.master import messages as m
-from hvd_pods.master.host_names import describe, describe_loss, describe_spares, format_hosts
-from hvd_pods.master.state import Gathered, Phase, State, Step
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.host_names import describe, describe_loss, describe_spares, format_hosts
+from hvd_pods.rules.state import Gathered, Phase, State, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.

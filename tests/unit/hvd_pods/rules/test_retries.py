@@ -13,7 +13,7 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
-from hvd_pods.master.retries import MOST_FREE, Retries
+from hvd_pods.rules.retries import MOST_FREE, Retries
 
 FAILED = LaunchError("exit code 1", 1)
 MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")

@@ -16,12 +16,11 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.run import Host
-from hvd_pods.master import gathering
-from hvd_pods.master import messages as m
-from hvd_pods.master.failure import find_host
-from hvd_pods.master.host_names import describe_loss, record_hosts
-from hvd_pods.master.stalls import COLLECT, MOST_RANKS, Stall, describe
-from hvd_pods.master.state import RUNNING, Launched, Phase, Step, format_time
+from hvd_pods.rules import gathering
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
+from hvd_pods.rules.stalls import COLLECT, MOST_RANKS, Stall, describe
+from hvd_pods.rules.state import RUNNING, Launched, Phase, Step, format_time
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
 # are gone: its daemons on the others end when it is killed.

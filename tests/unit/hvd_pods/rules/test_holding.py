@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.fence import FAR_AHEAD
-from hvd_pods.master import messages as m
-from hvd_pods.master.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
-from hvd_pods.master.state import END, Phase
-from tests.unit.hvd_pods.master.world import LATER, OTHER, WALL, World, one_group
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from hvd_pods.rules.state import END, Phase
+from tests.unit.hvd_pods.rules.world import LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
 

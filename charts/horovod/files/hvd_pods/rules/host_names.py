@@ -71,3 +71,13 @@ def format_ordinals(hosts: Iterable[Host]) -> list[str]:
         else:
             found.append((number, number))
     return [f"{first}-{last}" if first != last else str(first) for first, last in found]
+
+
+def find_host(rank: int, hosts: Sequence[Host]) -> Host | None:
+    """Find the host of a rank: launchers fill hosts in their order."""
+    first = 0
+    for host in hosts:
+        first += host.slots
+        if rank < first:
+            return host
+    return None
