@@ -98,9 +98,7 @@ def examine_rights(
         rights = list(dict.fromkeys(needed_rights(purpose, values)))
         missing = [right for right in rights if not is_granted(right, rules)]
         if may:
-            missing = [
-                right for right in missing if not may(*right)
-            ]
+            missing = [right for right in missing if not may(*right)]
         if not missing:
             yield Finding(purpose, "ok", f"all {len(rights)} in namespace {namespace}")
             continue
