@@ -27,7 +27,7 @@ from tests.chart.render import (
 from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 7,
+    "ConfigMap": 8,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
@@ -177,7 +177,7 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
         for container in containers_of(manifests)
     }
     assert mounted == {
-        "master": {"cluster", "common", "master"},
+        "master": {"cluster", "common", "master", "rules"},
         "passwd": {"common"},
         "results": {"master"},
         "staging": {"worker"},

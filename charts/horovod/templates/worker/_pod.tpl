@@ -95,6 +95,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- $hosts := 0 }}
 {{- range .root.horovod.groups }}{{- $hosts = add $hosts .number }}{{- end }}
 - {name: HVD_HOSTS, value: {{ $hosts | quote }}}
+- {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - {name: HVD_SSH_PORT, value: {{ .root.Values.ssh.port | int | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
 # Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.

@@ -28,10 +28,11 @@ from hvd_pods.cluster.statefulsets import (
 from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fence import EPOCH
+from hvd_pods.common.rank_variables import MEETING
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote, results
-from hvd_pods.master.launch import build_command, write_live_hosts
+from hvd_pods.master.launch import build_command, describe_meeting, write_live_hosts
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
@@ -274,8 +275,10 @@ class Effects:
         mpi, directory = self._preparation.mpi, self._preparation.code.directory
         HOSTFILE.write_text(format_hostfile(self._run, addresses, mpi))
         try:
+            meeting = describe_meeting(self._run, addresses, effect.attempt)
+            variables = {**self._variables, MEETING: meeting}
             self._launcher = Launcher(
-                self._arguments, self._variables, directory, self._tell, effect.attempt
+                self._arguments, variables, directory, self._tell, effect.attempt
             )
         except RunError as problem:
             self._tell(m.LaunchFailed(effect.attempt, problem))

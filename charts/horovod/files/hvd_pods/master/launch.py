@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import zlib
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Mapping, Sequence
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.paths import GENERATED, PROGRAMS
+from hvd_pods.common.rank_variables import choose_port
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
 from hvd_pods.master import mpi
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, default_interface
+from hvd_pods.rules.host_names import format_ordinals
 
 # An argument of a custom command that stands for the whole line with which mpirun is started.
 LAUNCH = "$(LAUNCH)"
@@ -35,6 +39,14 @@ def write_live_hosts(hosts: Sequence[Host]) -> None:
     if not DISCOVERY.exists():
         DISCOVERY.write_text(f"#!/bin/sh\nexec cat {LIVE_HOSTS}\n")
         DISCOVERY.chmod(0o755)
+
+
+def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> str:
+    """Where the ranks of a launch meet, and its hosts: as common/rank_variables.py reads it."""
+    groups = groupby(addresses, key=lambda host: host.stateful_set)
+    hosts = [f"{name}:{','.join(format_ordinals(same))}" for name, same in groups]
+    port = choose_port(zlib.crc32(run.service.encode()), attempt)
+    return " ".join([next(iter(addresses.values())), str(port), *hosts])
 
 
 def guard_horovodrun(run: Run) -> None:
