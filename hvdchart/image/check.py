@@ -100,8 +100,8 @@ def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
     return [
         _python(str(probe["python"])),
         *(_program(name, probe["programs"][name]) for name in _PACKAGES),
-        *_launcher(probe, mode),
-        *_frameworks(probe, mode),
+        # The master starts any program.
+        *([] if mode == "direct" else [*_launcher(probe, mode), *_frameworks(probe, mode)]),
     ]
 
 

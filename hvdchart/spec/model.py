@@ -299,7 +299,8 @@ class Launch:
     mode: str = key(
         OneOf(launch_modes()),
         "what starts the ranks: mpirun, horovodrun, elastic (horovodrun with workers that join and "
-        "leave), or custom (train.command is the complete command line)",
+        "leave), direct (the master itself, for programs without MPI), or custom (train.command is "
+        "the complete command line)",
         "mpirun",
     )
     elastic: Elastic = key(ObjectOf(Elastic), "limits of an elastic run", Elastic())
