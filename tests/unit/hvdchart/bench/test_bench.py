@@ -19,10 +19,11 @@ from hvdchart.bench.scaling import (
     check_side_by_side,
     mean_and_interval,
     parse_machine,
-    parse_measurement,
     rows,
+    turns_of,
 )
 from hvdchart.errors import FileError, RunFailedError
+from hvdchart.run.trials import parse_outcome
 from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
@@ -42,17 +43,18 @@ def measured(turn: int, workers: int, speed: float, pods: tuple[Pod, ...] = PODS
 def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
     nodes = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, spares: 1}"
     plan = planned(nodes, "launch: {mode: horovodrun, options: [--verbose]}\n")
-    made = bench_plan(plan, [1, 4], 3, ["python", "benchmark.py"])
+    trials = turns_of([1, 4], 3)
+    assert [trial.workers for trial in trials] == [1, 4, 4, 1, 1, 4]
+    made = bench_plan(plan, trials, ["python", "benchmark.py"])
     values = checked_values(made)
     assert made.spec.name == "run-bench"
     assert (values["worker"]["number"], values["worker"]["slots"]) == (4, 2)
     assert "spares" not in values["worker"]
     assert values["launch"]["binding"] == checked_values(plan)["launch"]["binding"]
     assert "options" not in values["launch"], "mpirun has no such option"
-    name, text, *rest = values["master"]["args"][1:]
-    assert rest == ["$(HOSTFILE)", "$(LAUNCH)"]
-    assert json.loads(text) == {"sizes": [1, 4], "turns": 3, "command": ["python", "benchmark.py"]}
-    assert set(values["code"]["files"]) == {name, "benchmark.py"}
+    *_, text, hostfile, launch = values["master"]["args"]
+    assert (hostfile, launch) == ("$(HOSTFILE)", "$(LAUNCH)")
+    assert json.loads(text)["command"] == ["python", "benchmark.py"]
     assert "def measure(" in values["code"]["files"]["benchmark.py"]
     assert values["master"]["backoffLimit"] == 0
 
@@ -137,7 +139,7 @@ NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": NAME}
 XEON = {"host": "hvd-bench-worker-0", "processor": "Xeon", "cpus": 8, "gpus": []}
-FIGURES = [(0, 1, 10.0), (0, 2, 19.0), (1, 2, 21.0), (1, 1, 11.0)]
+FIGURES = [(0, 1, 10.0), (1, 2, 19.0), (2, 2, 21.0), (3, 1, 11.0)]
 
 
 @pytest.fixture
@@ -156,10 +158,9 @@ def worker(number: int) -> Any:
     return made
 
 
-def bench_line(turn: int, workers: int, speed: float | None) -> str:
-    result = {"imagesPerSecond": speed} if speed else None
-    measured = {"turn": turn, "workers": workers, "ranks": workers, "result": result}
-    return "BENCH " + json.dumps({**measured, "error": "out of luck"})
+def measured_line(trial: int, ranks: int, speed: float | None) -> str:
+    told = {"trial": trial, "ranks": ranks, "speed": speed, "error": "out of luck"}
+    return "MEASURED " + json.dumps(told)
 
 
 def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], None]:
@@ -186,7 +187,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
 ) -> None:
     written, picture = tmp_path / "result.json", tmp_path / "plot.svg"
     options = ["--turns", "2", "--model", "vgg16", "--arguments", "--steps 3"]
-    lines = [f"MACHINE {json.dumps(XEON)}", *(bench_line(*each) for each in FIGURES)]
+    lines = [f"MACHINE {json.dumps(XEON)}", *(measured_line(*each) for each in FIGURES)]
     with meanwhile(play(fake_cluster, helm, *lines)):
         done = hvdchart("bench", spec, *options, "-w", written, "--plot", picture)
     assert done.code == 0, done.errors
@@ -208,7 +209,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
     assert title in picture.read_text()
     assert helm.commands()[-1] == "uninstall"
     values = installed_values(helm)
-    driven = json.loads(values["master"]["args"][2])
+    driven = json.loads(values["master"]["args"][3])
     assert driven["command"] == [
         *("python", "benchmark.py", "--model", "vgg16", "--batch-size", "32", "--steps", "3")
     ]
@@ -223,7 +224,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
 def test_a_failed_measurement_uninstalls_and_says_why(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    with meanwhile(play(fake_cluster, helm, bench_line(0, 1, 10.0), bench_line(0, 2, None))):
+    with meanwhile(play(fake_cluster, helm, measured_line(0, 1, 10.0), measured_line(1, 2, None))):
         done = hvdchart("bench", spec, "--turns", "2")
     assert (done.code, done.output) == (8, "")
     assert "cannot measure 2 workers: out of luck" in done.errors
@@ -231,10 +232,14 @@ def test_a_failed_measurement_uninstalls_and_says_why(
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "[" * 100_000, '{"turn": 1}', '{"turn": "x", "workers": 1, "ranks": 1}']
+    "text",
+    [
+        *("{", "[]", "[" * 100_000, '{"trial": 1}', '{"trial": "x", "ranks": 1, "speed": 1}'),
+        '{"trial": 9, "ranks": 1, "speed": 1, "error": ""}',
+    ],
 )
 def test_odd_lines_of_the_script_are_no_figures(text: str) -> None:
     """The measured script shares its output with the driver."""
-    with pytest.raises(RunFailedError, match="a measurement cannot be read: BENCH"):
-        parse_measurement(f"BENCH {text}", [])
+    with pytest.raises(RunFailedError, match="a measurement cannot be read: MEASURED"):
+        parse_outcome(f"MEASURED {text}", 9)
     assert parse_machine(f"MACHINE {text}}}") is None

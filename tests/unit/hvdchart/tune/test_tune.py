@@ -101,7 +101,7 @@ def test_tune_without_a_result_uninstalls_and_has_the_last_line(
     done = hvdchart("tune", spec)
     assert done.code == 8
     assert done.errors.endswith(
-        "hvd-tune ended without a measurement; its last line: "
+        "hvd-tune ended after 0 of 15 measurements; its last line: "
         "hvd-tune-master-1-a: no module named tensorflow\n"
     )
     assert helm.commands()[-1] == "uninstall"
