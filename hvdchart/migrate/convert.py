@@ -7,17 +7,17 @@ message says what it looks like.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Entry, Ledger, leaves
-from hvdchart.migrate.script import read_script
+from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, dotted, place_of, value_at
+from hvdchart.spec.paths import KeyPath, child_at, dotted, place_of, value_at
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, parse, shorten
 from hvdchart.text import join_names
 
@@ -36,6 +36,9 @@ class Migration:
     release: str
     namespace: str
 
+
+Reader: TypeAlias = Callable[[Ledger], tuple[str, str]]
+"""Fills in the values and entries of an input; returns the names of its release and namespace."""
 
 _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
@@ -71,39 +74,27 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration
 
     Raises SpecError for a file of another kind, and for a value of the wrong type.
     """
-    return _migrate(*read_input(data, file), schema)
-
-
-def migrate(root: Node, schema: Mapping[str, Any]) -> Migration:
-    """Migrate a YAML tree; as `migrate_file`."""
-    return _migrate(root, (), schema)
+    root, others = read_input(data, file)
+    ledger = Ledger(root, schema)
+    for other in others:
+        ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
+    name, read = _job_reader(ledger.tree) or _find_chart(ledger)
+    return _finish(name, ledger, read(ledger))
 
 
 def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
     """Migrate a typed command line, or a shell script with one. Raises SpecError."""
-    script = read_script(data, file, schema)
+    script = Script(data, file, schema)
     return _finish("command line", script.ledger, script.migrate())
 
 
-def _job_reader(tree: Plain) -> tuple[str, Callable[[Ledger], tuple[str, str]]] | None:
-    kind = (tree.get("kind"), tree.get("apiVersion")) if isinstance(tree, dict) else ("", "")
-    if kind[0] == "MPIJob" and kind[1] in MPIJOB_VERSIONS:
+def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
+    kind, version = (child_at(tree, "kind"), child_at(tree, "apiVersion"))
+    if kind == "MPIJob" and version in MPIJOB_VERSIONS:
         return "MPIJob", migrate_mpijob
-    if kind == ("Job", VOLCANO_VERSION):
+    if (kind, version) == ("Job", VOLCANO_VERSION):
         return "Volcano Job", migrate_volcano
     return None
-
-
-def _migrate(root: Node, others: Sequence[str], schema: Mapping[str, Any]) -> Migration:
-    ledger = Ledger(root, schema)
-    for other in others:
-        ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
-    reader = _job_reader(ledger.tree)
-    if reader is not None:
-        return _finish(reader[0], ledger, reader[1](ledger))
-    name, read = _find_chart(ledger)
-    read(ledger)
-    return _finish(name, ledger, ("", ""))
 
 
 def _check_labels(ledger: Ledger) -> None:
@@ -137,7 +128,7 @@ def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
     )
 
 
-def _find_chart(ledger: Ledger) -> tuple[str, Callable[[Ledger], None]]:
+def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     """The chart whose values these are, and what reads them. Raises SpecError for another file."""
     place = str(place_of(ledger.root, ()))
     if not isinstance(ledger.tree, dict):
@@ -196,8 +187,7 @@ def describe(root: Node) -> str:
     tree = root.plain
     if not isinstance(tree, dict):
         return root.shown
-    metadata = tree.get("metadata")
-    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    name = value_at(tree, ("metadata", "name")) or ""
     return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
 
 

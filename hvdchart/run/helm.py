@@ -120,14 +120,6 @@ class Helm:
         return match[1]
 
 
-@dataclass(frozen=True)
-class Preview:
-    """The manifests of a release as they are, empty without one, and as Helm would apply them."""
-
-    before: str
-    after: str
-
-
 def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     """The manifests that `helm install` would send to the cluster, as Helm writes them.
 
@@ -172,10 +164,11 @@ def upgrade(
     return int(revision["version"])
 
 
-def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
-    """What `deploy` would change. The API server checks it, and nothing is changed.
+def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
+    """The manifests of a release as they are, empty without one, and as `deploy` would apply them.
 
-    Secrets are left out. Raises HelmError, and SpecError when the chart refuses the values.
+    The API server checks these, and nothing is changed. Secrets are left out. Raises HelmError, and
+    SpecError when the chart refuses the values.
     """
     name = plan.spec.name
     arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
@@ -193,7 +186,7 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
         before = helm.call("get", name, namespace, present)
     except ClusterError:
         before = ""
-    return Preview(_public(before), _public(after))
+    return _public(before), _public(after)
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:

@@ -68,6 +68,7 @@
   "network.interface": "",
   "network.transport": "",
   "network.ipFamilyPolicy": "",
+  "ssh.image": {},
   "ssh.port": 2222,
   "ssh.generation": 1,
   "ssh.existingSecret": "",

@@ -73,6 +73,7 @@
   "network.interface": "identity",
   "network.transport": "identity",
   "network.ipFamilyPolicy": "identity",
+  "ssh.image": "settings",
   "ssh.port": "settings",
   "ssh.generation": "settings",
   "ssh.existingSecret": "settings",
