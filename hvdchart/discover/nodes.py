@@ -71,10 +71,7 @@ class NodeFacts:
 def read_nodes(
     nodes: Iterable[Object], pods: Iterable[Object], topologies: Iterable[Object] = ()
 ) -> list[NodeFacts]:
-    """The facts about each node, sorted by name.
-
-    `pods` are those of all namespaces, and `topologies` the NodeResourceTopology objects.
-    """
+    """The facts about each node, sorted by name; `pods` are those of all namespaces."""
     zones = {each["metadata"]["name"]: each.get("zones") or [] for each in topologies}
     by_node: dict[str, list[Object]] = {}
     for pod in pods:

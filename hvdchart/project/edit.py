@@ -29,10 +29,7 @@ def items(file: Path) -> Iterator[tuple[str, Plain]]:
 
 
 def set_values(file: Path, settings: Sequence[str]) -> None:
-    """Set each `path=value`; the file stays as it is when the spec would be wrong then.
-
-    Raises SpecError and FileError.
-    """
+    """Set each `path=value`, unless the spec would be wrong then. Raises SpecError, FileError."""
 
     def change(root: Any) -> None:
         for setting in settings:

@@ -13,10 +13,7 @@ from hvdchart.errors import ClusterError
 
 
 def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManager:
-    """A pool of connections to `server`; `proxy` is that of its kubeconfig, empty without one.
-
-    Raises ClusterError when the proxy cannot be used.
-    """
+    """Connections to `server`, through the kubeconfig's `proxy` if any. Raises ClusterError."""
     parts = urlsplit(server)
     chosen = proxy or _variable(f"{parts.scheme}_proxy")
     if not proxy and _is_direct(parts.hostname or "", _variable("no_proxy")):

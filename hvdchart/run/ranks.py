@@ -70,10 +70,7 @@ def _ranges(text: str) -> Iterator[range]:
 
 
 def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
-    """The pod that a person means by a rank's number, `worker-N`, `master` or a pod's name.
-
-    Raises ClusterError when the run has none of that name; `master` is returned as it is.
-    """
+    """The pod that a rank's number, `worker-N` or a pod's name means. Raises ClusterError."""
     pods = list(pods_of_ranks(run, record))
     if target == "master":
         return target
