@@ -98,8 +98,8 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
         owners = {owner.get("kind") for owner in pod["metadata"].get("ownerReferences") or []}
         if owners & _DAEMON_OWNERS:
             daemons.update(requests)
-    numa_nodes = sum(1 for zone in zones if zone.get("type") == "Node")
-    numa_nodes = numa_nodes or _count(labels, "memory-numa.node_count")
+    published = sum(1 for zone in zones if zone.get("type") == "Node")
+    numa_nodes = published or _count(labels, "memory-numa.node_count")
     return NodeFacts(
         name=node["metadata"]["name"],
         labels=labels,
