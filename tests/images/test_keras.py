@@ -6,16 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from devtools.images.catalogue import load_catalogue
 from devtools.trials.checks import (
     COMMON,
+    OF_KERAS_3,
     TF_KERAS,
     WITH_TF_KERAS,
-    all_checks,
     assert_all_pass,
-    install_checks,
 )
 from devtools.trials.sandbox import (
     OWN_UID,
@@ -31,19 +28,12 @@ IMAGES = ROOT / "images"
 POD_FILES = ROOT / "charts" / "horovod" / "files"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def checks(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
-    """Puts them where the images see them."""
-    for inside in (cpu, cpu_2_15):
-        install_checks(inside)
-
-
 def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
-    assert_all_pass(cpu, TWO_RANKS, all_checks("keras_3"))
+    assert OF_KERAS_3 in assert_all_pass(cpu, TWO_RANKS)
 
 
 def test_common_checks_of_keras_3_pass_over_gloo(cpu: Sandbox) -> None:
-    assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, COMMON, *COMMON)
+    assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, *COMMON)
 
 
 def test_tf_keras_has_the_version_of_the_default_tensorflow() -> None:

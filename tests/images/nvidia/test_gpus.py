@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from devtools.images.catalogue import Image
 from devtools.trials.checks import STALLS
-from devtools.trials.sandbox import OWN_UID, Sandbox, one_rank_per_gpu
+from devtools.trials.sandbox import OWN_UID, Sandbox, launch_ranks
 
 # As a training script has it: each rank on its own GPU.
 ALLREDUCE = {
@@ -42,7 +42,7 @@ COUNT = {
 def test_allreduce_over_nccl_works_on_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
     assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
     done = on_gpu.run(
-        *one_rank_per_gpu(gpus), "-x", "NCCL_DEBUG", "python3", "-c",
+        *launch_ranks(gpus), "-x", "NCCL_DEBUG", "python3", "-c",
         ALLREDUCE[image.framework or ""] + SAY, uid=OWN_UID, NCCL_DEBUG="INFO", **STALLS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

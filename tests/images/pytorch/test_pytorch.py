@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from devtools.images.inspection import python_packages, sbom
-from devtools.trials.checks import assert_all_pass, checks_in, install_checks
+from devtools.trials.checks import assert_all_pass
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, output_of
 from tests.images.conftest import Sandboxes
 from tests.results import result
@@ -19,9 +19,7 @@ DIGITS = ("python", "digits_torch.py")
 
 @pytest.fixture(scope="session")
 def pytorch(sandboxes: Sandboxes) -> Sandbox:
-    inside = sandboxes("pytorch")
-    install_checks(inside)
-    return inside
+    return sandboxes("pytorch")
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +29,7 @@ def examples_pytorch(sandboxes: Sandboxes) -> Sandbox:
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
 def test_all_checks_of_pytorch_pass(pytorch: Sandbox, launcher: tuple[str, ...]) -> None:
-    assert_all_pass(pytorch, launcher, checks_in("of_torch"))
+    assert_all_pass(pytorch, launcher)
 
 
 def test_sbom_lists_debian_and_python_packages(pytorch: Sandbox) -> None:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.trials.checks import STALLS, assert_all_pass, checks_in, install_checks
-from devtools.trials.sandbox import (
-    OWN_UID,
-    TWO_RANKS,
-    TWO_RANKS_OVER_GLOO,
-    Sandbox,
-    one_rank_per_gpu,
-)
+from devtools.trials.checks import STALLS, assert_all_pass
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, launch_ranks
 
 NVIDIA = "/usr/local/lib/python3.11/site-packages/nvidia"
 # The weights of one process that has the batches of all ranks.
@@ -37,8 +31,7 @@ print("RIGHT")
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
 def test_training_works_without_a_gpu(inside: Sandbox, launcher: tuple[str, ...]) -> None:
-    install_checks(inside)
-    assert_all_pass(inside, launcher, checks_in("of_torch"))
+    assert_all_pass(inside, launcher)
 
 
 # What cuDNN opens by name once there is a driver, and cuBLAS' and NVRTC's other halves.
@@ -69,6 +62,6 @@ def test_removed_files_are_not_needed(inside: Sandbox) -> None:
 
 
 def test_training_on_gpus_equals_one_process_with_all_batches(on_gpu: Sandbox, gpus: int) -> None:
-    done = on_gpu.run(*one_rank_per_gpu(gpus), "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
+    done = on_gpu.run(*launch_ranks(gpus), "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("RIGHT") == gpus
