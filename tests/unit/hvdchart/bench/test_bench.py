@@ -28,7 +28,15 @@ from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import SPEC, installed_values, job, meanwhile, pod, terminated
+from tests.unit.hvdchart.runs import (
+    SPEC,
+    installed_values,
+    job,
+    meanwhile,
+    of_release,
+    pod,
+    terminated,
+)
 from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
 
@@ -137,7 +145,6 @@ def test_a_damaged_result_is_refused_with_the_place(
 pytestmark = pytest.mark.timeout(120)
 NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"
-LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": NAME}
 XEON = {"host": "hvd-bench-worker-0", "processor": "Xeon", "cpus": 8, "gpus": []}
 FIGURES = [(0, 1, 10.0), (1, 2, 19.0), (2, 2, 21.0), (3, 1, 11.0)]
 
@@ -153,9 +160,8 @@ def spec(tmp_path: Path, helm: StubProgram) -> Path:
 
 def worker(number: int) -> Any:
     made = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
-    made["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "worker"}
     made["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
-    return made
+    return of_release(NAME, made)
 
 
 def measured_line(trial: int, ranks: int, speed: float | None) -> str:
@@ -168,15 +174,13 @@ def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], N
 
     def play() -> None:
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the run")
-        run, master = job(("Complete", "", "")), pod(MASTER, "master", terminated(0))
-        run["metadata"]["labels"] = LABELS
-        master["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "master"}
         # Before the pods, whose logs are asked for at once.
         for number in (0, 1):
             cluster.log(f"{NAME}-worker-{number}")
         cluster.log(MASTER, *lines, end=True)
+        master = of_release(NAME, pod(MASTER, "master", terminated(0)))
         cluster.put("pods", worker(0), worker(1), master)
-        cluster.put("jobs", run)
+        cluster.put("jobs", of_release(NAME, job(("Complete", "", ""))))
 
     return play
 
