@@ -78,10 +78,7 @@ def probe_pod(image: str) -> Object:
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
-    """The probe's report in its standard output.
-
-    Raises ImageError, with the end of the output or of the standard error (`errors`), without one.
-    """
+    """The probe's report in its output; raises ImageError, with the last lines, without one."""
     for line in output.splitlines():
         with suppress(ValueError, RecursionError):
             if line.startswith(MARK):
