@@ -80,9 +80,11 @@ def cause(
     return result
 
 
-def told(text: str, code: int = 1, **notices: Sequence[Notice]) -> tuple[str, bool]:
+def told(
+    text: str, code: int = 1, raised: Sequence[Notice] = (), failed: Sequence[Notice] = ()
+) -> tuple[str, bool]:
     """The cause that is found, and whether it is sure to repeat."""
-    result = cause(text, code, **notices)
+    result = cause(text, code, raised, failed=failed)
     assert result
     return result.text, result.is_sure_to_repeat
 
