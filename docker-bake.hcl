@@ -11,11 +11,11 @@ variable "REGISTRY" {
 }
 
 group "default" {
-  targets = ["cpu", "cpu-2-15", "pytorch", "examples", "examples-2-15", "examples-pytorch"]
+  targets = ["cpu", "cpu-2-15", "pytorch", "examples", "examples-2-15", "examples-pytorch", "ssh"]
 }
 
 group "all" {
-  targets = ["cpu", "cpu-2-15", "pytorch", "cuda", "cuda-next", "pytorch-cuda", "examples", "examples-2-15", "examples-pytorch"]
+  targets = ["cpu", "cpu-2-15", "pytorch", "cuda", "cuda-next", "pytorch-cuda", "examples", "examples-2-15", "examples-pytorch", "ssh"]
 }
 
 target "cpu-build" {
@@ -274,4 +274,19 @@ target "examples-pytorch" {
   }
   platforms = ["linux/amd64"]
   tags = ["${REGISTRY}horovod-examples-pytorch:0.28.1-torch2.6.0"]
+}
+
+target "ssh" {
+  context = "images/ssh"
+  dockerfile = "Dockerfile"
+  args = {
+    "BASE_IMAGE" = "docker.io/library/debian:trixie-slim"
+    "OPENSSH_VERSION" = "10.0p1-7-deb13u4"
+  }
+  labels = {
+    "org.opencontainers.image.title" = "horovod-ssh"
+    "org.opencontainers.image.version" = "10.0p1-7-deb13u4"
+  }
+  platforms = ["linux/amd64", "linux/arm64"]
+  tags = ["${REGISTRY}horovod-ssh:10.0p1-7-deb13u4"]
 }

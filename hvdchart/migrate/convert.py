@@ -15,7 +15,7 @@ from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Entry, Ledger, leaves
-from hvdchart.migrate.script import read_script
+from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import KeyPath, child_at, dotted, place_of, value_at
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, parse, shorten
@@ -84,7 +84,7 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration
 
 def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
     """Migrate a typed command line, or a shell script with one. Raises SpecError."""
-    script = read_script(data, file, schema)
+    script = Script(data, file, schema)
     return _finish("command line", script.ledger, script.migrate())
 
 

@@ -67,6 +67,7 @@
   "network.interface": "",
   "network.transport": "",
   "network.ipFamilyPolicy": "",
+  "ssh.image": {},
   "ssh.port": 2222,
   "ssh.generation": 1,
   "ssh.existingSecret": "",

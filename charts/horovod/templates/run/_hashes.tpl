@@ -72,6 +72,7 @@
   "network.interface": "identity",
   "network.transport": "identity",
   "network.ipFamilyPolicy": "identity",
+  "ssh.image": "settings",
   "ssh.port": "settings",
   "ssh.generation": "settings",
   "ssh.existingSecret": "settings",

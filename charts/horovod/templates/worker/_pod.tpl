@@ -26,7 +26,7 @@ dnsPolicy: ClusterFirstWithHostNet
 {{ . }}
 {{- end }}
 {{- $main := dict "root" $root "image" $group.image "resources" $group.resources }}
-{{- $passwd := include "horovod.passwdContainer" $main }}
+{{- $passwd := print (include "horovod.opensshContainer" $main) (include "horovod.passwdContainer" $main) }}
 {{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
 {{- with print $passwd $own (include "horovod.stagingContainer" .) }}
 initContainers:

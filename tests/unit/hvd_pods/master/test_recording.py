@@ -70,10 +70,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
-def record(path: Path, events: list[Event], **facts: Any) -> list[tuple[Moment, Event]]:
-    """Record events, a second after each other, and read them."""
+def start(path: Path) -> recording.Recorder:
     run = one_group(lostAfterSeconds=15)
-    recorder = recording.Recorder(path, Facts(run, "own", "job-1", "uid-1", **facts), describe(run))
+    return recording.Recorder(path, Facts(run, "own", "job-1", "uid-1"), describe(run))
+
+
+def record(path: Path, events: list[Event]) -> list[tuple[Moment, Event]]:
+    """Record events, a second after each other, and read them."""
+    recorder = start(path)
     for number, event in enumerate(events):
         recorder.put(Moment(number, number + 0.5), event)
     recorder.close()
@@ -120,8 +124,7 @@ def test_file_that_hangs_does_not_keep_the_master(
     os.mkfifo(path)
     monkeypatch.setattr(recording, "CLOSE_WITHIN", 0.01)
     monkeypatch.setattr(recording, "MOST_WAITING", 5)
-    run = one_group()
-    recorder = recording.Recorder(path, Facts(run, "own", "job-1", "uid-1"), describe(run))
+    recorder = start(path)
     for _ in range(9):
         recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
     recorder.close()
@@ -135,9 +138,7 @@ def test_recording_that_cannot_be_written_ends_and_nothing_else_does(
     tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    run = one_group()
-    facts = Facts(run, "own", "job-1", "uid-1")
-    recorder = recording.Recorder(tmp_path / file, facts, describe(run))
+    recorder = start(tmp_path / file)
     recorder.put(Moment(1.0, 2.0), m.Started())
     recorder.put(Moment(1.0, 2.0), m.NoticeTaken(1, {"not": {"of": {"JSON"}}}))
     recorder.close()

