@@ -11,7 +11,6 @@ import codecs
 import contextlib
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -177,28 +176,26 @@ class _Builder:
             raise _error(place, "an alias is inside its own anchor", "no cycle")
         if len(above) >= MAX_DEPTH:  # the parser counts levels before aliases are followed
             raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels")
-        inside = (*above, id(node))
-        if node.id == "mapping":
-            self._collection(node, place, "map")
-            return Node(place, self._mapping(node, inside), key_place=key_place)
-        if node.id == "sequence":
-            self._collection(node, place, "seq")
-            return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
-        return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
-
-    @staticmethod
-    def _collection(node: Any, place: Place, kind: str) -> None:
-        if str(node.tag) != _TAG + kind:
+        if node.id == "scalar":
+            return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
+        is_map, inside = node.id == "mapping", (*above, id(node))
+        if str(node.tag) != _TAG + ("map" if is_map else "seq"):
             raise _error(place, f"tag {node.tag}", "a value without a YAML tag")
+        if is_map:
+            return Node(place, self._mapping(node, inside), key_place=key_place)
+        return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
 
     def _mapping(self, node: Any, above: tuple[int, ...]) -> dict[str, Node]:
         own: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in node.value:
             if key.tag == _TAG + "merge":
-                for source in self._merge_sources(value, above):
-                    for name, child in source.items():
-                        merged.setdefault(name, child)
+                for item in value.value if value.id == "sequence" else [value]:
+                    source = self.build(item, above)
+                    if not isinstance(source.value, dict):
+                        problem = f"got {source.shown}"
+                        raise SpecError(str(source.place), "<<", problem, "a map to merge")
+                    merged = {**merged, **source.value, **merged}
                 continue
             place = Place(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
             name = self._key(key, place)
@@ -206,13 +203,6 @@ class _Builder:
                 raise _error(place, f"key {name!r} is given twice in one map", "each key once")
             own[name] = self.build(value, above, place)
         return {**merged, **own}
-
-    def _merge_sources(self, value: Any, above: tuple[int, ...]) -> Iterator[dict[str, Node]]:
-        for item in value.value if value.id == "sequence" else [value]:
-            built = self.build(item, above)
-            if not isinstance(built.value, dict):
-                raise SpecError(str(built.place), "<<", f"got {built.shown}", "a map to merge")
-            yield built.value
 
     @staticmethod
     def _key(key: Any, place: Place) -> str:
