@@ -11,6 +11,7 @@ import codecs
 import contextlib
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -91,16 +92,18 @@ def from_plain(value: Plain, place: Place) -> Node:
     return Node(place, value, value if isinstance(value, str) else repr(value), place)
 
 
-def parse(data: bytes, file: str, *, yaml_1_1: bool = False) -> Node:
-    """The tree of the single document in `data`; raises SpecError at the first error.
-
-    With `yaml_1_1`, 0700 and 1_000 are the numbers that kubectl and Helm read.
-    """
-    text = _decoded(data, file)
-    root = _composed(text, file)
+def parse(data: bytes, file: str) -> Node:
+    """The tree of the single document in `data`; raises SpecError at the first error."""
+    (root,) = _composed(_decoded(data, file), file, lambda yaml, text: [yaml.compose(text)])
     if root is None:
         raise _error(Place(file), "the file holds no YAML value", "a spec")
-    return _Builder(file, yaml_1_1).build(root, ())
+    return _Builder(file).build(root, ())
+
+
+def parse_all(data: bytes, file: str) -> list[Node]:
+    """The trees of all documents, in which 0700 and 1_000 are the numbers that Helm reads."""
+    roots = _composed(_decoded(data, file), file, lambda yaml, text: list(yaml.compose_all(text)))
+    return [_Builder(file, yaml_1_1=True).build(root, ()) for root in roots]
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -126,7 +129,7 @@ def _place_in(before: str, file: str) -> Place:
     return Place(file, len(lines), len(lines[-1]) + 1)
 
 
-def _composed(text: str, file: str) -> Any:
+def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) -> list[Any]:
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import MaxDepthExceededError
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -136,7 +139,7 @@ def _composed(text: str, file: str) -> Any:
     # An anchor's name may be used again; the parser would warn on stderr.
     yaml.composer.warn_double_anchors = False
     try:
-        return yaml.compose(text)
+        return compose(yaml, text)
     except MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
@@ -159,7 +162,7 @@ def _composed(text: str, file: str) -> Any:
 class _Builder:
     """Builds `Node`s from the parser's nodes, and counts them: nested aliases can mean billions."""
 
-    def __init__(self, file: str, yaml_1_1: bool) -> None:
+    def __init__(self, file: str, *, yaml_1_1: bool = False) -> None:
         self.file = file
         self.yaml_1_1 = yaml_1_1
         self.count = 0
