@@ -150,7 +150,8 @@ def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engi
         dockerfile.write_text(_DOCKERFILE)
         done = subprocess.run(
             [*_DEBOOTSTRAP, suite, f"{folder}/root.tar", "-"],
-            input="\n\n".join(sources), text=True, stdout=output, stderr=subprocess.STDOUT, check=False,
+            input="\n\n".join(sources), text=True,
+            stdout=output, stderr=subprocess.STDOUT, check=False,
         )  # fmt: skip
         if done.returncode != 0:
             raise ImageError(

@@ -101,6 +101,9 @@ def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
         path = probe["programs"][name]
         remedy = f"install {package} (Debian's name)"
         findings.append(Finding(name, path is not None, path or "missing", remedy))
+    if mode == "direct":
+        # The master starts any program.
+        return findings
     return [*findings, _launcher(probe, mode), *_frameworks(probe, mode)]
 
 

@@ -200,7 +200,7 @@ def test_discover_fit_counts_the_requests_of_other_pods(namespace: Namespace) ->
     container |= {"resources": {"requests": {"memory": "1Gi"}}, "securityContext": free}
     spec = {"securityContext": context, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}, "spec": spec}
-    namespace.kubectl("apply", "--filename", "-", input=json.dumps(pod))
+    namespace.apply(pod)
     namespace.kubectl("wait", "pod/other", "--for=condition=PodScheduled", "--timeout=90s")
     # Other tests create nodes that are empty.
     node = namespace.get("pod", "other")["spec"]["nodeName"]

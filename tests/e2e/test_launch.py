@@ -76,8 +76,7 @@ def test_ranks_of_other_mpis_run_on_the_planned_hosts_and_cores(
     namespace: Namespace, mpi: str, name: str, release: str, library: str
 ) -> None:
     with claimed_folder(namespace, "mpi", installed(mpi)):
-        namespace.install("hvd", values(library, ADD, launch=BOUND, network=OVER_TCP))
-        assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+        namespace.train("hvd", values(library, ADD, launch=BOUND, network=OVER_TCP))
     log = namespace.log("hvd")
     assert f"mpirun is {name}" in log
     assert "start cold" not in log, "a variable of this MPI is unknown"
@@ -122,7 +121,7 @@ def foreign(image: str, **changes: Any) -> Values:
 
 def lines(namespace: Namespace) -> list[str]:
     """Return what the ranks print; the run must complete."""
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.assert_completes("hvd")
     return sorted(line for line in namespace.log("hvd").splitlines() if line.startswith("SUM "))
 
 
@@ -159,7 +158,7 @@ def test_changed_script_runs_on_the_same_workers(namespace: Namespace) -> None:
         return {**files, "cleanup": "Never"}
 
     def run() -> tuple[list[str], list[str]]:
-        assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+        namespace.assert_completes("hvd")
         workers = "app.kubernetes.io/component=worker"
         pods = namespace.get("pods", "--selector", workers)["items"]
         lines = [line for line in namespace.log("hvd").splitlines() if line.endswith(" 2")]
