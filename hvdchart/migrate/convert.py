@@ -70,10 +70,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
-    """Migrate the content of a file; `schema` is the JSON schema of the chart's values.
-
-    Raises SpecError for a file of another kind, and for a value of the wrong type.
-    """
+    """Migrate a file's content; `schema` is that of the chart's values. Raises SpecError."""
     root, others = read_input(data, file)
     ledger = Ledger(root, schema)
     for other in others:
@@ -160,10 +157,7 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
-    """The job in a file, or its only document, and what else is in it: ConfigMap settings.
-
-    Raises SpecError for templates, for several jobs in one file and for what is no YAML.
-    """
+    """The job in a file, or its only document, and what else is in it. Raises SpecError."""
     if len(data) > MAX_BYTES:
         parse(data, file)  # raises the error for a long file
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -59,10 +59,7 @@ class Connection:
 
 
 def find_connection(context: str | None = None) -> Connection:
-    """The connection of a kubeconfig's context (default: the current context).
-
-    Without a kubeconfig, that of the pod that this runs in. Raises ClusterError.
-    """
+    """The connection of a context (default: the current one); in a pod, its own cluster's."""
     setting = os.environ.get("KUBECONFIG") or "~/.kube/config"
     paths = [Path(path).expanduser() for path in setting.split(os.pathsep) if path]
     files = [path for path in paths if path.exists()]

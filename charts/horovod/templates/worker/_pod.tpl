@@ -111,6 +111,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
 {{- end }}
+{{- with .root.Values.launch.framework }}
+- {name: HVD_FRAMEWORK, value: {{ . }}}
+{{- end }}
 {{- with include "horovod.workerMetricsEnv" .root }}
 {{ . }}
 {{- end }}
