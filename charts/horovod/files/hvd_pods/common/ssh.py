@@ -196,7 +196,7 @@ Host *
   BatchMode yes
   ConnectTimeout 60
   KexAlgorithms -sntrup761*
-  SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES
+  SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_RUN_ID
   ServerAliveInterval 15
   ServerAliveCountMax 4
   LogLevel ERROR
