@@ -267,7 +267,7 @@ def _bytes_of(value: Any) -> tuple[str, list[int], memoryview]:
     if hasattr(value, "read_value"):
         # A variable of TensorFlow, whose own numpy() copies.
         value = value.read_value()
-    elif hasattr(value, "assign"):
+    elif _is_variable(value):
         return _bytes_of(value.value)
     if not hasattr(value, "__array__"):
         raise TypeError(f"keep: a {type(value).__name__} cannot be kept: {value!r:.80}")
@@ -661,12 +661,16 @@ def _write_beside(path: Path, content: bytearray) -> None:
 
 def _all_variables(part: Any) -> list[Any] | None:
     """The variables of a model, an optimizer or a list; None for what has none."""
-    if hasattr(part, "assign"):
+    if _is_variable(part):
         return [part]
     if isinstance(part, (list, tuple)):
-        return [*part] if part and all(hasattr(each, "assign") for each in part) else None
+        return [*part] if part and all(map(_is_variable, part)) else None
     found = getattr(part, "variables", None)
     return None if found is None else [*(found() if callable(found) else found)]
+
+
+def _is_variable(part: Any) -> bool:
+    return hasattr(part, "assign") and hasattr(part, "shape")
 
 
 def _variables(part: Any) -> list[Any] | None:
