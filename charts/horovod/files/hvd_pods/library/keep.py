@@ -18,6 +18,7 @@ the log says so. Outside of a run of the chart there are only checkpoints.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import mmap
@@ -42,8 +43,8 @@ MARK, SUM = b"hvdkeep1", struct.Struct("<I")
 BEGIN = 64
 # Records of fewer bytes are summed up at once, others beside the next step.
 SMALL = 1 << 20
-# Bytes of a broadcast: MPI counts in 31 bits.
-PIECE = 1 << 28
+# Bytes of a broadcast: new memory is slow, and this much is used again.
+PIECE = 1 << 24
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
 Parts = List[memoryview]
@@ -65,17 +66,17 @@ class Record(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What was kept, in memory of its own."""
+        """What was kept; its arrays are in the memory of the record."""
         (described,) = struct.unpack_from("<Q", self.raw, 16)
         end = BEGIN + described
 
-        def copy(node: Mapping[str, Any]) -> Any:
+        def view(node: Mapping[str, Any]) -> Any:
             nonlocal end
             at = _aligned(end)
             end = at + node["bytes"]
-            return _array(node["array"], node["shape"], bytearray(self.raw[at:end]))
+            return _array(node["array"], node["shape"], self.raw[at:end])
 
-        return _build(self.tree, copy)
+        return _build(self.tree, view)
 
     @property
     def outline(self) -> Any:
@@ -121,7 +122,7 @@ def read_file(path: Path) -> Record:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         # The bytes stay readable as long as the record is in use.
-        return read(str(path), memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)))
+        return read(str(path), memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)))
     finally:
         os.close(descriptor)
 
@@ -302,7 +303,7 @@ def _build(tree: Any, array: Callable[[Mapping[str, Any]], Any]) -> Any:
     return build(tree)
 
 
-def _array(kind: str, shape: list[int], data: bytearray) -> Any:
+def _array(kind: str, shape: list[int], data: memoryview) -> Any:
     if kind == "bytes":
         return bytes(data)
     if kind.startswith("torch."):
@@ -323,16 +324,16 @@ class Ranks:
         """What each rank tells, by rank."""
         return [told]
 
-    def send(self, piece: bytearray, root: int) -> memoryview:
-        """What `root` has in `piece`, on all ranks."""
-        return memoryview(piece)
+    def send(self, piece: memoryview, root: int) -> None:
+        """Fill a piece with what `root` has in it."""
 
     def broadcast(self, raw: memoryview | None, size: int, root: int) -> memoryview:
         """The bytes that `root` has, on all ranks."""
-        received = bytearray(raw or bytes(size))
+        if raw is None or self.rank != root:
+            raw = memoryview(bytearray(size))
         for at in range(0, size, PIECE):
-            received[at : at + PIECE] = self.send(received[at : at + PIECE], root)
-        return memoryview(received)
+            self.send(raw[at : at + PIECE], root)
+        return raw
 
 
 class HorovodRanks(Ranks):
@@ -345,13 +346,16 @@ class HorovodRanks(Ranks):
     def gather(self, told: Any) -> list[Any]:
         return [*self.hvd.allgather_object(told, name="keep.restore.steps")]
 
-    def send(self, piece: bytearray, root: int) -> memoryview:
+    def send(self, piece: memoryview, root: int) -> None:
         module: Any = sys.modules[self.framework]
         if self.framework == "torch":
             tensor = module.frombuffer(piece, dtype=module.uint8)
-            return memoryview(self.hvd.broadcast_(tensor, root, name="keep.restore").numpy())
+            self.hvd.broadcast_(tensor, root, name="keep.restore")
+            return
         tensor = module.constant(_numpy().frombuffer(piece, "uint8"))
-        return memoryview(self.hvd.broadcast(tensor, root, name="keep.restore").numpy())
+        received = self.hvd.broadcast(tensor, root, name="keep.restore")
+        if self.rank != root:
+            piece[:] = memoryview(received)
 
 
 class TorchRanks(Ranks):
@@ -367,12 +371,13 @@ class TorchRanks(Ranks):
         self.distributed.all_gather_object(answers, told)
         return answers
 
-    def send(self, piece: bytearray, root: int) -> memoryview:
-        tensor = self.torch.frombuffer(piece, dtype=self.torch.uint8)
+    def send(self, piece: memoryview, root: int) -> None:
+        tensor = here = self.torch.frombuffer(piece, dtype=self.torch.uint8)
         if self.distributed.get_backend() == "nccl":
-            tensor = tensor.cuda()
+            tensor = here.cuda()
         self.distributed.broadcast(tensor, root)
-        return memoryview(tensor.cpu().numpy())
+        if tensor is not here and self.rank != root:
+            here.copy_(tensor)
 
 
 def find_ranks() -> Ranks:
@@ -702,6 +707,12 @@ def _read(part: Any) -> Any:
 
 def _write(part: Any, kept: Any) -> Any:
     """Change a part to what was kept of it; what is then in its place."""
+    if (variables := _variables(part)) is not None:
+        for variable, array in zip(variables, kept):
+            variable.assign(array)
+        return part
+    # What takes the arrays themselves must not see the next record in their memory.
+    kept = _copied(kept)
     if hasattr(part, "load_state_dict"):
         part.load_state_dict(kept)
     elif hasattr(part, "bit_generator"):
@@ -710,12 +721,18 @@ def _write(part: Any, kept: Any) -> Any:
         part.set_state(kept)
     elif isinstance(part, dict):
         return {key: _write(part.get(key), each) for key, each in kept.items()}
-    elif (variables := _variables(part)) is not None:
-        for variable, array in zip(variables, kept):
-            variable.assign(array)
     else:
         return kept
     return part
+
+
+def _copied(kept: Any) -> Any:
+    """The same with arrays and tensors of their own."""
+    if isinstance(kept, dict):
+        return {key: _copied(each) for key, each in kept.items()}
+    if isinstance(kept, (list, tuple)):
+        return type(kept)(map(_copied, kept))
+    return copy.copy(kept) if not hasattr(kept, "clone") else kept.clone()
 
 
 def _form(part: Any, kept: Any) -> Any:
