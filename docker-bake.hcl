@@ -204,8 +204,8 @@ target "pytorch-cuda" {
 }
 
 target "examples" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu"
   }
@@ -229,8 +229,8 @@ target "examples" {
 }
 
 target "examples-2-15" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu-2-15"
   }
@@ -253,8 +253,8 @@ target "examples-2-15" {
 }
 
 target "examples-pytorch" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:pytorch"
   }
