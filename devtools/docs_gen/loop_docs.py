@@ -1,5 +1,5 @@
 """Draws the master's events and effects, docs/pictures/loop.svg, and writes their table in
-docs/inside.md: both from the code in charts/horovod/files/hvd_pods/master.
+docs/inside.md: both from the code in charts/horovod/files/hvd_pods/rules.
 """
 
 from __future__ import annotations

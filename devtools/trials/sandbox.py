@@ -38,11 +38,6 @@ TWO_RANKS_OVER_GLOO = (
 )
 
 
-def one_rank_per_gpu(gpus: int) -> tuple[str, ...]:
-    """A launcher of one rank for each GPU, independent of the number of cores."""
-    return ("mpirun", "-np", str(gpus), "--bind-to", "none", "--oversubscribe")
-
-
 @dataclass(frozen=True)
 class Sandbox(ABC):
     image: BuiltImage
@@ -140,21 +135,14 @@ class RuncSandbox(Sandbox):
         process["cwd"] = self.config["WorkingDir"]
         process["capabilities"] = {kind: [] for kind in process["capabilities"]}
         spec["root"] = {"path": str(self.root), "readonly": True}
-        spec["mounts"] += [
-            {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
-            {
-                "destination": "/output",
-                "type": "bind",
-                "source": str(self.folder),
-                "options": ["rbind", "rw"],
-            },
-        ]
         # Gloo crashes when the host's own name does not resolve; in a pod it does.
         hosts = bundle / "hosts"
         hosts.write_text(f"127.0.0.1 localhost {spec['hostname']}\n")
-        spec["mounts"].append(
-            {"destination": "/etc/hosts", "type": "bind", "source": str(hosts), "options": ["bind"]}
-        )
+        spec["mounts"] += [
+            {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
+            _bind("/output", self.folder),
+            _bind("/etc/hosts", hosts),
+        ]
         file.write_text(json.dumps(spec))
         return ["runc", "run", "--bundle", str(bundle), bundle.name]
 
@@ -167,13 +155,24 @@ class RuncSandbox(Sandbox):
             subprocess.run(["runc", "delete", "--force", name], check=True)
 
 
+def _bind(destination: str, source: Path) -> dict[str, Any]:
+    options = ["rbind", "rw"]
+    return {"destination": destination, "type": "bind", "source": str(source), "options": options}
+
+
+def make_open_folder(folder: Path) -> Path:
+    """Makes a folder that any user may write to, whatever the umask."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
 @contextmanager
 def sandbox(image: BuiltImage, folder: Path) -> Iterator[Sandbox]:
     """Commands can run in the image until the end of the block, also when SIGTERM ends it."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    folder.mkdir(mode=0o777)
-    folder.chmod(0o777)
+    make_open_folder(folder)
     if image.engine.program != "buildah":
         yield EngineSandbox(image, folder)
         return

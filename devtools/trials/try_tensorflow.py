@@ -19,7 +19,6 @@ from devtools.images.catalogue import load_catalogue
 from devtools.trials.checks import (
     COMMON,
     describe_failures,
-    install_checks,
     parse_results,
     run_checks,
 )
@@ -53,7 +52,6 @@ def check(built: BuiltImage) -> bool:
         tempfile.TemporaryDirectory(prefix="hvd-try-") as folder,
         sandbox(built, Path(folder) / "output") as inside,
     ):
-        install_checks(inside)
         for over, launcher, checks in (
             ("MPI", TWO_RANKS, ()),
             ("Gloo", TWO_RANKS_OVER_GLOO, COMMON),

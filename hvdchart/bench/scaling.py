@@ -14,21 +14,18 @@ import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from hvd_pods.common.hostile import one_line
 from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
-from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.release import Object
+from hvdchart.run.trials import Trial, trials_plan
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 from hvdchart.values.merge import merge_values
 
 BENCHMARK = "benchmark.py"
-_DRIVER = "hvdchart_bench.py"
 # Student's t for 95 % and 1, 2, ... degrees of freedom; beyond, its expansion (Abramowitz and
 # Stegun, 26.7.5), which is right to a thousandth there.
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -55,18 +52,6 @@ class Measurement:
     pods: tuple[Pod, ...]
 
 
-@dataclass(frozen=True)
-class Row:
-    """The speed with some workers and its share of the ideal, each with half its 95 % interval."""
-
-    workers: int
-    ranks: int
-    speed: float
-    speed_interval: float
-    efficiency: float
-    efficiency_interval: float
-
-
 def sizes(workers: int, given: Sequence[int]) -> list[int]:
     """The numbers of workers to measure, ascending: those given, or 1, 2, 4 ... and all."""
     chosen = sorted(set(given) or {*(2**n for n in range(workers.bit_length())), workers})
@@ -77,18 +62,21 @@ def sizes(workers: int, given: Sequence[int]) -> list[int]:
     return chosen
 
 
-def bench_plan(plan: Plan, chosen: Sequence[int], turns: int, command: Sequence[str]) -> Plan:
+def turns_of(chosen: Sequence[int], turns: int) -> list[Trial]:
+    """All sizes in each turn, which begins with another size than the one before."""
+    shifts = [turn % len(chosen) for turn in range(turns)]
+    return [Trial(size) for first in shifts for size in (*chosen[first:], *chosen[:first])]
+
+
+def bench_plan(plan: Plan, trials: Sequence[Trial], command: Sequence[str]) -> Plan:
     """The plan of the run that measures. Raises SpecError for a spec of several groups."""
     if len(plan.groups) != 1:
         expected = "one group: different nodes wait for each other, whatever their number"
         raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
-    job = json.dumps({"sizes": list(chosen), "turns": turns, "command": list(command)})
-    line = ["python3", _DRIVER, job, "$(HOSTFILE)", "$(LAUNCH)"]
-    driver = (Path(__file__).parent / "in_pod" / "driver.py").read_text("utf-8")
-    code: dict[str, Plain] = {"files": {_DRIVER: driver, BENCHMARK: example(BENCHMARK)}}
+    code: dict[str, Plain] = {"files": {BENCHMARK: example(BENCHMARK)}}
     values = merge_values(plan.spec.values, {"code": code})
     changed = make_plan(dataclasses.replace(plan.spec, values=values), plan.tree)
-    return measuring_plan(changed, "bench", line, max(chosen))
+    return trials_plan(changed, "bench", trials, command, probes=True)
 
 
 def parse_machine(line: str) -> Object | None:
@@ -99,22 +87,6 @@ def parse_machine(line: str) -> Object | None:
         gpus = [str(gpu) for gpu in machine["gpus"]]
         return {**machine, "host": str(machine["host"]), "gpus": gpus}
     return None
-
-
-def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
-    """The measurement in a line of the driver that begins with BENCH.
-
-    Raises RunFailedError for a failed measurement.
-    """
-    try:
-        measured = json.loads(line.removeprefix("BENCH "))
-        turn, workers, ranks = (int(measured[key]) for key in ("turn", "workers", "ranks"))
-        speed = float(measured["result"]["imagesPerSecond"]) if measured["result"] else None
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise RunFailedError(f"a measurement cannot be read: {one_line(line)}") from error
-    if speed is None:
-        raise RunFailedError(f"cannot measure {workers} workers: {measured.get('error')}")
-    return Measurement(turn, workers, ranks, speed, tuple(pods))
 
 
 def worker_pods(pods: Sequence[Object]) -> list[Pod]:
@@ -150,8 +122,11 @@ def check_side_by_side(measured: Sequence[Measurement]) -> None:
         )
 
 
-def rows(measured: Sequence[Measurement]) -> list[Row]:
-    """A row for each size, ascending. Efficiency is relative to the smallest size, turn by turn."""
+def rows(measured: Sequence[Measurement]) -> list[Object]:
+    """A row for each size, ascending, as JSON data; intervals are half the 95 % interval.
+
+    Efficiency is relative to the smallest size, turn by turn.
+    """
     by_size: dict[int, dict[int, Measurement]] = {}
     for each in measured:
         by_size.setdefault(each.workers, {})[each.turn] = each
@@ -164,8 +139,17 @@ def rows(measured: Sequence[Measurement]) -> list[Row]:
             for turn, each in turns.items()
             if turn in smallest
         ]
-        ranks = next(iter(turns.values())).ranks
-        table.append(Row(size, ranks, *mean_and_interval(speeds), *mean_and_interval(shares)))
+        speed, interval = mean_and_interval(speeds)
+        efficiency, efficiency_interval = mean_and_interval(shares)
+        table.append({
+            "workers": size,
+            "ranks": next(iter(turns.values())).ranks,
+            "imagesPerSecond": round(speed, 3),
+            "interval": round(interval, 3),
+            "efficiency": round(efficiency, 4),
+            "efficiencyInterval": round(efficiency_interval, 4),
+            "turns": [round(each, 3) for each in speeds],
+        })  # fmt: skip
     return table
 
 

@@ -113,17 +113,18 @@ def _measure(
 ) -> "Object":
     from hvdchart.bench.result import document
     from hvdchart.bench.run import measure
-    from hvdchart.bench.scaling import bench_plan, sizes
+    from hvdchart.bench.scaling import bench_plan, sizes, turns_of
     from hvdchart.run.helm import Helm as Program
 
     tried = sizes(plan.workers, chosen)
-    made = bench_plan(plan, tried, turns, words)
+    trials = turns_of(tried, turns)
+    made = bench_plan(plan, trials, words)
     cluster = options.connect(context, namespace)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    output = measure(cluster, made, turns * len(tried), say, Program(helm, context))
+    measured, machines = measure(cluster, made, trials, turns, say, Program(helm, context))
     about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
-    return document(output.measured, list(output.machines.values()), about)
+    return document(measured, machines, about)
 
 
 def _print_table(result: "Object") -> None:

@@ -8,27 +8,22 @@ from hvdchart.cli.options import Context, Namespace
 from hvdchart.cli.terminal import show
 from hvdchart.errors import ImageError
 
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart image check registry.example/team/train:1
   hvdchart image check registry.example/team/train:1 --mode horovodrun --in-cluster
 
 Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be run,
 or lacks something."""
-app = typer.Typer(no_args_is_help=True, help="Check container images.")
 
 
-@app.callback()
-def _image() -> None:
-    """Check container images."""
-
-
-@app.command(epilog=_EPILOG)
 def check(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image: repository:tag.")],
     mode: Annotated[
         str,
-        typer.Option("--mode", metavar="MODE", help="Launch mode: mpirun, horovodrun or elastic."),
+        typer.Option(
+            "--mode", metavar="MODE", help="Launch mode: mpirun, horovodrun, elastic or direct."
+        ),
     ] = "mpirun",
     engine: Annotated[
         str | None,

@@ -26,7 +26,9 @@ _DEFAULT = re.compile(r"([A-Za-z_]\w*|[0-9]+)(?::?-([^${}`\"']*))?")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _REDIRECT = re.compile(r"(?:[0-9]*|&)(?:>>|>\||>&|<&|<>|<<<|<<-?|>|<)")
 _ESCAPED = ("\\", '"', "$", "`", "\n")
-_ENDS = ("&&", "||", "|&", ";;", ";", "|", "&")
+_END = re.compile(r"\n|&&|\|\||\|&|;;|[;|&]")
+_SKIPPED = re.compile(r"(?:[ \t]|\\\n)+|#[^\n]*")
+_LIST = re.compile(r"\{[^\s{}]*(,|\.\.)[^\s{}]*\}")
 
 
 @dataclass(frozen=True)
@@ -75,111 +77,74 @@ class _Reader:
         self.at = 0
 
     def statements(self) -> Iterator[Statement]:
-        current = self._statement()
+        current = Statement(1)
         while self.at < len(self.text):
-            end = self._end()
-            if end:
-                current.end = end
+            if match := _SKIPPED.match(self.text, self.at):
+                self.at = match.end()
+            elif match := _REDIRECT.match(self.text, self.at):
+                self._redirect(current, match)
+            elif match := _END.match(self.text, self.at):
+                self.at, current.end = match.end(), match[0]
                 if current.words or current.redirects:
                     yield current
-                current = self._statement()
-            elif not self._skip() and not self._redirect(current):
-                start = self.at
-                pieces = tuple(self._pieces())
-                word = Word(pieces, self.text[start : self.at].replace("\\\n", ""))
-                if not current.words:
-                    current.line = self._line(start)
-                    if word.raw in _COMPOUND or self.text.startswith("()", self.at):
-                        current.compound = word.raw
-                current.words.append(word)
+                current = Statement(self._line(self.at))
+            else:
+                self._word(current)
         if current.words or current.redirects:
             yield current
-
-    def _statement(self) -> Statement:
-        return Statement(self._line(self.at))
 
     def _line(self, at: int) -> int:
         return self.text.count("\n", 0, at) + 1
 
-    def _end(self) -> str:
-        if self.text[self.at] == "\n":
-            self.at += 1
-            return "\n"
-        if _REDIRECT.match(self.text, self.at):
-            return ""
-        for end in _ENDS:
-            if self.text.startswith(end, self.at):
-                self.at += len(end)
-                return end
-        return ""
-
-    def _skip(self) -> bool:
-        match = re.compile(r"(?:[ \t]|\\\n)+|#[^\n]*").match(self.text, self.at)
-        if match:
-            self.at = match.end()
-        return match is not None
-
-    def _redirect(self, statement: Statement) -> bool:
-        match = _REDIRECT.match(self.text, self.at)
-        if not match:
-            return False
-        start = self.at
+    def _redirect(self, statement: Statement, match: re.Match[str]) -> None:
         self.at = match.end()
-        while self._skip():
-            pass
-        for _ in self._pieces():
-            pass
-        statement.redirects.append(self.text[start : self.at])
+        while skipped := _SKIPPED.match(self.text, self.at):
+            self.at = skipped.end()
+        tuple(self._pieces())
+        statement.redirects.append(self.text[match.start() : self.at])
         if match[0].startswith("<<"):
             statement.compound = match[0]
-        return True
+
+    def _word(self, statement: Statement) -> None:
+        start = self.at
+        pieces = tuple(self._pieces())
+        word = Word(pieces, self.text[start : self.at].replace("\\\n", ""))
+        if not statement.words:
+            statement.line = self._line(start)
+            if word.raw in _COMPOUND or self.text.startswith("()", self.at):
+                statement.compound = word.raw
+        statement.words.append(word)
 
     def _pieces(self) -> Iterator[Piece]:
-        """The pieces of the word here; an operator that begins no word is one."""
-        text, first = "", True
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char in " \t\n;|&<>":
-                break
-            piece = None
+        """The pieces of the word here; a parenthesis that begins no word is one."""
+        start = self.at
+        while (char := self.text[self.at : self.at + 1]) and char not in " \t\n;|&<>":
+            is_first = self.at == start
             if char in "()":
-                if text or not first:
-                    break
-                self.at += 1
-                yield Piece("shell", char)
+                if is_first:
+                    yield self._take("shell", 1)
                 return
             if char == "\\":
-                text += self.text[self.at + 1 : self.at + 2].replace("\n", "")
-                self.at += 2
+                if (escaped := self._escaped()).text:
+                    yield escaped
             elif char == "'":
-                text += self._until("'")
-                yield Piece("text", text, quoted=True)
-                text = ""
+                yield Piece("text", self._until("'"), quoted=True)
             elif char == '"':
-                if text:
-                    yield Piece("text", text)
-                    text = ""
-                self.at += 1
                 yield from self._double_quoted()
             elif char in "$`":
-                piece = self._expansion(quoted=False)
-            elif char in "*?[" or (char == "~" and first) or (char == "{" and self._is_list()):
-                self.at += 1
-                piece = Piece("shell", char)
+                yield self._expansion(quoted=False)
+            elif char in "*?[" or (char == "~" and is_first) or _LIST.match(self.text, self.at):
+                yield self._take("shell", 1)
             else:
-                text += char
-                self.at += 1
-            if piece is not None:
-                if text:
-                    yield Piece("text", text)
-                    text = ""
-                yield piece
-            first = False
-        if text:
-            yield Piece("text", text)
+                yield self._take("text", 1)
 
-    def _is_list(self) -> bool:
-        return re.compile(r"\{[^\s{}]*(,|\.\.)[^\s{}]*\}").match(self.text, self.at) is not None
+    def _take(self, kind: str, length: int, *, quoted: bool = False) -> Piece:
+        self.at += length
+        return Piece(kind, self.text[self.at - length : self.at], quoted)
+
+    def _escaped(self) -> Piece:
+        self.at += 2
+        return Piece("text", self.text[self.at - 1 : self.at].replace("\n", ""))
 
     def _until(self, quote: str) -> str:
         end = self.text.find(quote, self.at + 1)
@@ -190,41 +155,35 @@ class _Reader:
         return inside
 
     def _double_quoted(self) -> Iterator[Piece]:
-        text, start = "", self.at
-        while self.at < len(self.text):
-            char = self.text[self.at]
+        start = self.at
+        self.at += 1
+        # Also "" is a word.
+        yield Piece("text", "", quoted=True)
+        while char := self.text[self.at : self.at + 1]:
             if char == '"':
                 self.at += 1
-                yield Piece("text", text, quoted=True)
                 return
             if char in "$`":
-                piece = self._expansion(quoted=True)
-                if text:
-                    yield Piece("text", text, quoted=True)
-                    text = ""
-                yield piece
+                yield self._expansion(quoted=True)
             elif char == "\\" and self.text[self.at + 1 : self.at + 2] in _ESCAPED:
-                text += self.text[self.at + 1].replace("\n", "")
-                self.at += 2
+                yield self._escaped()
             else:
-                text += char
-                self.at += 1
+                yield self._take("text", 1, quoted=True)
         raise ValueError(f'a " in line {self._line(start)} is not closed')
 
     def _expansion(self, *, quoted: bool) -> Piece:
         start = self.at
         if self.text[start] == "`":
             return Piece("shell", f"`{self._until('`')}`", quoted)
-        name = NAME.match(self.text, start + 1)
-        if name:
+        if name := NAME.match(self.text, start + 1):
             self.at = name.end()
             return Piece("variable", name[0], quoted)
         opening = self.text[start + 1 : start + 2]
         if opening not in ("{", "("):
             # $1, $?, $'...' and a lone $.
-            self.at += 2 if opening and opening not in " \n\t\"';|&<>" else 1
-            raw = self.text[start : self.at]
-            return Piece("shell" if len(raw) > 1 or opening == "'" else "text", raw, quoted)
+            is_alone = not opening or opening in " \n\t\"';|&<>"
+            kind = "text" if is_alone and opening != "'" else "shell"
+            return self._take(kind, 1 if is_alone else 2, quoted=quoted)
         raw = self._balanced(opening)
         default = _DEFAULT.fullmatch(raw[2:-1]) if opening == "{" else None
         if default:

@@ -12,6 +12,7 @@ from hvd_pods.common.threads import YIELD
 from hvdchart.errors import SpecError
 from hvdchart.plan import rules
 from hvdchart.plan.binding import plan_launching
+from hvdchart.plan.framework import Framework, plan_framework
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import warnings
@@ -31,13 +32,15 @@ def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
     `values`, name their places in it.
     """
     spec = checked_spec(spec)
-    groups = tuple(_plan_group(spec, index) for index in range(len(spec.nodes)))
+    framework = plan_framework(spec)
+    spec = dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, mode=framework.mode))
+    groups = tuple(_plan_group(spec, index, framework) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
     _check_state(spec, groups, tree)
     largest = max(groups, key=lambda group: group.shm)
     shm = (largest.shm, largest.reasons["shm"])
     found = tuple(warnings(spec, groups, launching))
-    return Plan(spec, groups, launching, *shm, found, tree)
+    return Plan(spec, groups, launching, *shm, found, framework, tree)
 
 
 def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -> None:
@@ -86,7 +89,7 @@ class _Choices:
         return own if isinstance(own, str) else None
 
 
-def _plan_group(spec: Spec, index: int) -> GroupPlan:
+def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
     group = spec.nodes[index]
     choose = _Choices(spec, index)
     choose.reasons["number"] = rules.override_reason(f"nodes[{index}].count")
@@ -101,7 +104,7 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
     slots = topology.slots(group, spec)
     count, spares = topology.workers(group, spec), topology.spares(group, spec)
     group = dataclasses.replace(group, count=count, spares=spares)
-    env = _environment(choose, group, slots)
+    env = _environment(choose, group, slots, framework)
     cpu = choose.tuned("resources.requests.cpu", "cpu", *rules.cpu_request(group))
     memory = choose.tuned("resources.requests.memory", "memory", *rules.memory_request(group))
     if group.gpus:
@@ -112,9 +115,14 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
     return GroupPlan(group, slots, env, cpu, memory, shm, choose.reasons)
 
 
-def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str]:
+def _environment(
+    choose: _Choices, group: NodeGroup, slots: int, framework: Framework
+) -> dict[str, str]:
     """Variables of each rank; without threads where the spec does not give a GPU node's cores."""
     planned = _planned_environment(choose, group, slots)
+    if framework.name == "jax" and not group.gpus:
+        planned[rules.XLA_THREADS] = planned["OMP_NUM_THREADS"]
+        choose.reasons[f"env.{rules.XLA_THREADS}"] = rules.XLA_REASON
     env = {name: choose.variable(name, value) for name, value in planned.items()}
     return {name: value for name, value in env.items() if value is not None}
 

@@ -44,6 +44,9 @@ Rule: TypeAlias = tuple[int | None, Reason]
 
 YIELD_REASON = Reason("shared machines: waiting ranks yield their core", _OURS)
 ALL_GPUS = Reason("all GPUs of the node", "Horovod")
+# XLA starts a thread for each CPU that the process may use, or so many as this variable says.
+XLA_THREADS = "NPROC"
+XLA_REASON = Reason("XLA's threads, as many as OpenMP's", "OpenXLA")
 RDMA = Reason("rdma.count", _SPEC)
 KMP_BLOCKTIME: Rule = (None, Reason("not set: 0 was measured slower", _OURS))
 KMP_AFFINITY: Rule = (None, Reason("not set: mpirun binds ranks", _OURS))

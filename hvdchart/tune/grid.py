@@ -1,4 +1,4 @@
-"""The thread settings to try, the plan of the run that tries them, and its results. Pure.
+"""The thread settings to try, and what their trials say. Pure.
 
 A setting is a part of the ranks' environment; the first setting is always the plan's own.
 """
@@ -6,17 +6,15 @@ A setting is a part of the ranks' environment; the first setting is always the p
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan import rules
-from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
+from hvdchart.run.trials import Outcome
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.render import dump
 
@@ -76,14 +74,6 @@ def list_settings(plan: Plan, given: Mapping[str, Sequence[int]]) -> list[Settin
     return [own, *(setting for setting in settings if setting != own)]
 
 
-def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], workers: int) -> Plan:
-    """The plan of a run that tries the settings: the spec's, with `workers` workers."""
-    job = {"command": list(command), "runs": list(runs)}
-    driver = (Path(__file__).parent / "in_pod" / "driver.py").read_text("utf-8")
-    line = ["python3", "-c", driver]
-    return measuring_plan(plan, "tune", [*line, json.dumps(job), "$(LAUNCH)"], workers)
-
-
 def benchmark_command(model: str, batch_size: int, steps: int) -> list[str]:
     """The command of examples/benchmark.py, for each rank."""
     options = {"--model": model, "--batch-size": batch_size, "--steps": steps}
@@ -91,29 +81,16 @@ def benchmark_command(model: str, batch_size: int, steps: int) -> list[str]:
     return ["python3", "-c", example("benchmark.py"), *words, "--warmup", "3", "--rounds", "1"]
 
 
-def parse_result(line: str) -> tuple[int, float | None, str] | None:
-    """The run, its speed and its error in a line of the driver; None for any other line."""
-    if not line.startswith("TUNE {"):
-        return None
-    result = json.loads(line.removeprefix("TUNE "))
-    return result["run"], result["speed"], result["error"]
-
-
-def collect(
-    settings: Sequence[Setting], results: Sequence[tuple[int, float | None, str]]
-) -> list[Measurement]:
-    """The results of each setting, in the order of the settings."""
-    speeds: list[list[float]] = [[] for _ in settings]
-    errors: list[list[str]] = [[] for _ in settings]
-    for run, speed, error in results:
-        if speed is None:
-            errors[run % len(settings)].append(error)
-        else:
-            speeds[run % len(settings)].append(speed)
-    return [
-        Measurement(setting, tuple(speeds[index]), tuple(errors[index]))
-        for index, setting in enumerate(settings)
-    ]
+def collect(settings: Sequence[Setting], outcomes: Sequence[Outcome]) -> list[Measurement]:
+    """The outcomes of each setting, in the order of the settings, which were tried in turns."""
+    measured = []
+    for index, setting in enumerate(settings):
+        own = [each for each in outcomes if each.trial % len(settings) == index]
+        speeds = tuple(each.speed for each in own if each.speed is not None)
+        measured.append(
+            Measurement(setting, speeds, tuple(each.error for each in own if each.error))
+        )
+    return measured
 
 
 def faster_settings(measured: Sequence[Measurement], most: int = 2) -> list[Setting]:
@@ -152,10 +129,7 @@ def choose_best(confirmed: Sequence[Measurement]) -> Measurement:
 def tuning_text(
     measured: Sequence[Measurement], confirmed: Sequence[Measurement], name: str
 ) -> str:
-    """A spec overlay with the `tuning` of the best setting, and all measurements as comments.
-
-    `confirmed` are the plan's own setting and the faster ones, measured a second time.
-    """
+    """A spec overlay with the best setting's `tuning`, and all measurements as comments."""
     head = [f"Measured by `hvdchart tune {name}`, images/s, the plan's setting first:"]
     head += [f"  {describe(each)}" for each in measured]
     own, *faster = confirmed

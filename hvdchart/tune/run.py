@@ -1,25 +1,17 @@
-"""Installs the run that measures thread settings, reads its results and uninstalls it."""
+"""Measures thread settings, and then again the ones faster than the plan's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
-from hvdchart.run.temporary import temporary_run
-from hvdchart.tune.grid import (
-    Measurement,
-    Setting,
-    collect,
-    describe,
-    faster_settings,
-    parse_result,
-    tuning_plan,
-)
+from hvdchart.run.measure import run_trials
+from hvdchart.run.trials import Outcome, Trial, trials_plan
+from hvdchart.tune.grid import Measurement, Setting, collect, describe, faster_settings
 
 
 @dataclass(frozen=True)
@@ -51,8 +43,17 @@ def search(
     def measure(tried: Sequence[Setting], repeats: int) -> list[Measurement]:
         # In turns, so that a drift of the machine affects all equally.
         runs = [*tried] * repeats
-        plan = tuning_plan(bench.plan, runs, bench.command, bench.workers)
-        return collect(tried, _run(cluster, plan, runs, report, helm))
+        outcomes: list[Outcome] = []
+
+        def take(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            (made,) = collect([runs[outcome.trial]], [outcome])
+            report(f"{len(outcomes)}/{len(runs)} {describe(made)}")
+
+        trials = [Trial(bench.workers, setting) for setting in runs]
+        plan = trials_plan(bench.plan, "tune", trials, bench.command, probes=False)
+        run_trials(cluster, plan, helm, len(runs), take)
+        return collect(tried, outcomes)
 
     measured = measure(settings, bench.repeats)
     faster = faster_settings(measured)
@@ -60,27 +61,3 @@ def search(
         return measured, measured[:1]
     report(f"{pluralize(len(faster), 'faster setting')}: measuring again, in turn with the plan's")
     return measured, measure([settings[0], *faster], bench.confirmations)
-
-
-def _run(
-    cluster: Cluster,
-    plan: Plan,
-    runs: Sequence[Setting],
-    report: Callable[[str], None],
-    helm: Helm,
-) -> list[tuple[int, float | None, str]]:
-    name = plan.spec.name
-    results, last = [], ""
-    with temporary_run(cluster, plan, helm) as lines:
-        for line in lines:
-            result = parse_result(line.text)
-            if result is None:
-                last = f"{line.pod}: {line.text}"
-                continue
-            results.append(result)
-            number, speed, error = result
-            measured = Measurement(runs[number], () if speed is None else (speed,), (error,))
-            report(f"{len(results)}/{len(runs)} {describe(measured)}")
-    if not results:
-        raise RunFailedError(f"{name} ended without a measurement; its last line: {last or 'none'}")
-    return results

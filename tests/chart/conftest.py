@@ -1,13 +1,16 @@
-"""A namespace of the real API server, for releases that need neither pods nor images."""
+"""A namespace of the real API server without pods and images, and the chart's next version."""
 
 from __future__ import annotations
 
+import json
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.chart.render import CHART
 from tests.e2e.cluster import Namespace
 
 
@@ -18,3 +21,32 @@ def place(kubeconfig: Path) -> Iterator[Namespace]:
     made.kubectl("create", "namespace", made.name)
     yield made
     made.kubectl("delete", "namespace", made.name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The next version of the chart: a comment in a program, other defaults, one more value."""
+    folder = tmp_path_factory.mktemp("chart") / "newer"
+    shutil.copytree(CHART, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    program = folder / "files" / "hvd_pods" / "common" / "passwd.py"
+    program.write_text(f"# A comment.\n{program.read_text()}")
+    about = folder / "Chart.yaml"
+    text = about.read_text()
+    assert "\nversion: " in text
+    assert "\nappVersion: " in text
+    text = text.replace("\nversion: ", "\nversion: 1").replace("\nappVersion: ", "\nappVersion: 1")
+    about.write_text(text)
+    added = {"newList": [], "newMap.a": {}, "newText": "", "newSwitch": False}
+    values = folder / "values.yaml"
+    lines = '  newList: []\n  newMap: {a: {}}\n  newText: ""\n  newSwitch: false\n'
+    values.write_text(values.read_text().replace("\nworker:", f"\nworker:\n{lines}#", 1))
+    for name in ("common/_defaults.tpl", "run/_hashes.tpl"):
+        template = folder / "templates" / name
+        new = {
+            f"worker.{key}": empty if name.startswith("common") else "identity"
+            for key, empty in added.items()
+        }
+        template.write_text(template.read_text().replace("{\n", f"{json.dumps(new)[:-1]},\n", 1))
+    schema = folder / "values.schema.json"
+    schema.write_text(json.dumps({"type": "object"}))
+    return folder

@@ -22,22 +22,13 @@ def documented(kind: str) -> dict[str, Any]:
     return result
 
 
-RENDERED: dict[str, tuple[str, Values]] = {
-    "Volcano": (
-        "PodGroup",
-        {
-            "gang": "Volcano",
-            "queueName": "team",
-            "priorityClassName": "high",
-            "worker": {"resources": {"limits": {"cpu": "1500m", "nvidia.com/gpu": 1}}},
-        },
-    ),
-    "SchedulerPlugins": ("PodGroup", {"gang": "SchedulerPlugins"}),
-    "Prometheus": (
-        "PodMonitor",
-        {"metrics": {"enabled": True, "podMonitor": {"interval": "15s", "labels": {"a": "b"}}}},
-    ),
+VOLCANO: Values = {
+    "gang": "Volcano",
+    "queueName": "team",
+    "priorityClassName": "high",
+    "worker": {"resources": {"limits": {"cpu": "1500m", "nvidia.com/gpu": 1}}},
 }
+MONITOR: Values = {"interval": "15s", "labels": {"a": "b"}}
 
 
 def find_problems(resource: dict[str, Any]) -> list[str]:
@@ -51,9 +42,15 @@ def find_problems(resource: dict[str, Any]) -> list[str]:
     return [problem.message for problem in problems]
 
 
-@pytest.mark.parametrize("case", RENDERED)
-def test_rendered_resources_are_valid(case: str) -> None:
-    kind, values = RENDERED[case]
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("PodGroup", VOLCANO),
+        ("PodGroup", {"gang": "SchedulerPlugins"}),
+        ("PodMonitor", {"metrics": {"enabled": True, "podMonitor": MONITOR}}),
+    ],
+)
+def test_rendered_resources_are_valid(kind: str, values: Values) -> None:
     assert find_problems(one(render(values), kind)) == []
 
 
@@ -62,28 +59,21 @@ def test_resources_of_the_page_about_gitops_are_valid(kind: str) -> None:
     assert find_problems(documented(kind)) == []
 
 
-def documented_values() -> list[Values]:
-    """Return the values of both objects."""
-    application, release = documented("Application"), documented("HelmRelease")
-    return [application["spec"]["source"]["helm"]["valuesObject"], release["spec"]["values"]]
-
-
 def test_the_chart_accepts_the_values_of_the_page() -> None:
-    for values in documented_values():
+    application, release = documented("Application")["spec"], documented("HelmRelease")["spec"]
+    for values in (application["source"]["helm"]["valuesObject"], release["values"]):
         (group,) = of_kind(render(values, release="resnet50"), "StatefulSet")
         assert group["metadata"]["name"] == "resnet50-worker"
 
 
 def test_what_the_page_ignores_is_in_the_manifests() -> None:
     """A pointer to a field that the chart does not set would ignore nothing."""
-    (argo,) = documented("Application")["spec"]["ignoreDifferences"]
+    application = documented("Application")["spec"]
+    (argo,) = application["ignoreDifferences"]
     (flux,) = documented("HelmRelease")["spec"]["driftDetection"]["ignore"]
     assert argo["jsonPointers"] == flux["paths"] == ["/spec/replicas"]
     workers = one(render(), argo["kind"])
     assert argo["kind"] == flux["target"]["kind"]
     assert workers["apiVersion"].partition("/")[0] == argo["group"]
     assert workers["spec"]["replicas"] == 2
-    assert (
-        "RespectIgnoreDifferences=true"
-        in documented("Application")["spec"]["syncPolicy"]["syncOptions"]
-    )
+    assert "RespectIgnoreDifferences=true" in application["syncPolicy"]["syncOptions"]

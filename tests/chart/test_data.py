@@ -48,11 +48,6 @@ def staging(**changes: object) -> Manifest:
     return container
 
 
-def environment(container: Manifest) -> dict[str, str]:
-    """Return the container's variables that have a plain value."""
-    return {entry["name"]: entry.get("value", "") for entry in container["env"]}
-
-
 def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
     groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
     for workers in of_kind(render({**DATA, **groups, "staging": STAGING}), "StatefulSet"):
@@ -75,7 +70,8 @@ def test_staging_takes_any_image_and_command() -> None:
 
 def test_staging_key_changes_with_its_source() -> None:
     def key(**changes: object) -> str:
-        return environment(staging(**changes))["STAGING_KEY"]
+        (entry,) = (e for e in staging(**changes)["env"] if e["name"] == "STAGING_KEY")
+        return str(entry["value"])
 
     assert key() == key(verify="Checksum"), "verification does not change the source"
     assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3
@@ -153,7 +149,7 @@ def test_results_are_stored_by_a_sidecar_of_the_master() -> None:
     # Its end, and how it ends, do not concern the Job.
     assert container["restartPolicy"] == "Always"
     assert container["image"].startswith(f"{IMAGE}:")
-    assert environment(container)["RESULTS_PATH"] == "/output/run"
+    assert {"name": "RESULTS_PATH", "value": "/output/run"} in container["env"]
     assert OUTPUT["volumeMounts"][0] in container["volumeMounts"]
     stored = run_settings(render(merge_values(OUTPUT, COMMAND)))["results"]
     assert stored == {"timeoutSeconds": 3600, "onFailure": False}
@@ -183,19 +179,17 @@ def code_config_maps(manifests: list[Manifest]) -> list[Manifest]:
     ]
 
 
-def test_single_script_is_the_command_and_only_the_master_mounts_it() -> None:
-    manifests = render({"code": {"files": {"train.py": SCRIPT}}})
+def test_single_script_is_the_command_unless_one_is_given_and_only_the_master_mounts_it() -> None:
+    code: Values = {"code": {"files": {"train.py": SCRIPT}}}
+    manifests = render(code)
     assert run_settings(manifests)["args"] == ["python3", "train.py"]
+    given = render({**code, "master": {"args": ["python", "-u"]}})
+    assert run_settings(given)["args"] == ["python", "-u"]
     (config_map,) = code_config_maps(manifests)
     assert (config_map["data"], config_map["immutable"]) == ({"train.py": SCRIPT}, True)
     name = config_map["metadata"]["name"]
     assert name in json.dumps(one(manifests, "Job"))
     assert name not in json.dumps(one(manifests, "StatefulSet"))
-
-
-def test_command_of_the_values_wins_over_the_single_script() -> None:
-    values: Values = {"code": {"files": {"train.py": SCRIPT}}, "master": {"args": ["python", "-u"]}}
-    assert run_settings(render(values))["args"] == ["python", "-u"]
 
 
 def test_name_without_its_backslash_is_the_same_file() -> None:

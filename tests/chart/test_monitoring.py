@@ -104,12 +104,9 @@ def test_pod_monitor_scrapes_the_release_with_labels_and_interval(
     assert monitor["spec"]["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]
     targets = {rule["targetLabel"]: rule.get("replacement") for rule in endpoint["relabelings"]}
     assert targets == {"release": "hvd", "pod": "hvd-master", "instance": None}
-
-
-@pytest.mark.parametrize("asked", [None, False])
-def test_without_being_asked_for_there_is_no_pod_monitor(asked: bool | None) -> None:
-    manifests = render({"metrics": {"enabled": True, "podMonitor": asked}})
-    assert of_kind(manifests, "PodMonitor") == []
+    for nothing in (None, False):
+        without = render({"metrics": {"enabled": True, "podMonitor": nothing}})
+        assert of_kind(without, "PodMonitor") == []
 
 
 BOARD: Values = {**OUTPUT, "tensorboard": {"enabled": True}}

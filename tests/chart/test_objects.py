@@ -27,7 +27,7 @@ from tests.chart.render import (
 from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 7,
+    "ConfigMap": 9,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
@@ -89,13 +89,6 @@ def test_helm_3_and_helm_4_render_the_same(values: Values) -> None:
     assert render(values, helm="helm3") == render(values, helm="helm4")
 
 
-def test_defaults_replace_missing_keys_only() -> None:
-    """0, false and an empty text are values, not missing keys."""
-    job = one(render({**NO_ACCOUNT, "master": {"backoffLimit": 0}}), "Job")
-    assert job["spec"]["backoffLimit"] == 0
-    assert "serviceAccountName" not in pod_spec(job)
-
-
 def test_any_file_may_be_rendered_first() -> None:
     """Helm decides the order of the files, so that each of them prepares the values."""
     files = [file for file in (CHART / "templates").rglob("*.*") if file.suffix != ".tpl"]
@@ -134,13 +127,15 @@ def test_master_knows_its_hosts_and_command() -> None:
 
 
 @pytest.mark.parametrize("given", [None, 0, 300])
-def test_master_gets_the_times_that_are_given(given: int | None) -> None:
+def test_master_gets_the_numbers_that_are_given(given: int | None) -> None:
+    """0 is a value, not a missing key."""
     launch = {"lostAfterSeconds": given, "stallTimeoutSeconds": given}
-    master = {"terminationGracePeriodSeconds": given}
-    settings = run_settings(render({"launch": launch, "master": master}))
+    master = {"terminationGracePeriodSeconds": given, "backoffLimit": given}
+    manifests = render({"launch": launch, "master": master})
+    settings = run_settings(manifests)
     names = ("lostAfterSeconds", "stallTimeoutSeconds", "gracePeriodSeconds")
-    expected = [12, 3600, 30] if given is None else [given] * 3
-    assert [settings[name] for name in names] == expected
+    found = [settings[name] for name in names], one(manifests, "Job")["spec"]["backoffLimit"]
+    assert found == (([12, 3600, 30], 3) if given is None else ([given] * 3, given))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +177,7 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
         for container in containers_of(manifests)
     }
     assert mounted == {
-        "master": {"cluster", "common", "master"},
+        "master": {"cluster", "common", "master", "rules"},
         "passwd": {"common"},
         "results": {"master"},
         "staging": {"worker"},

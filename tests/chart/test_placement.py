@@ -6,6 +6,7 @@ import pytest
 
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
 from tests.chart.test_groups import SPARES
+from tests.chart.test_security import EVERY_POD
 
 GPU_GROUPS: Values = {
     "workerGroups": [
@@ -178,16 +179,8 @@ def test_volcano_waits_for_the_resources_of_all_pods(
 def test_init_containers_keep_the_guaranteed_class() -> None:
     exact = {"cpu": 4, "memory": "8Gi"}
     resources = {"requests": exact, "limits": {**exact, "nvidia.com/gpu": 1}}
-    values: Values = {
-        "worker": {"resources": resources},
-        "master": {"resources": {"requests": exact, "limits": exact}},
-        # If the values set no UID, an init container writes the passwd entry.
-        "podSecurityContext": {"runAsUser": None},
-        "staging": {"command": ["true"], "path": "/data/set"},
-        "results": {"command": ["true"], "path": "/data"},
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-    }
+    master = {"resources": {"requests": exact, "limits": exact}}
+    values: Values = {**EVERY_POD, "worker": {"resources": resources}, "master": master}
     for template in run_pods(render(values)):
         assert len(template["spec"]["initContainers"]) == 2
         for container in template["spec"]["initContainers"]:

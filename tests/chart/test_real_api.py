@@ -24,7 +24,7 @@ CASES: dict[str, Values] = {
         "worker": {
             "nodeSelector": {"a": "b"},
             "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
-            "affinity": {"podAntiAffinity": {}},
+            "runtimeClassName": "nvidia",
             "topologySpreadConstraints": [
                 {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
             ],
@@ -32,9 +32,6 @@ CASES: dict[str, Values] = {
         },
         "master": {"activeDeadlineSeconds": 60, "podLabels": {"x": "y"}},
         "cleanup": "Always",
-    },
-    "placement": {
-        "worker": {"spread": "Required", "runtimeClassName": "nvidia"},
         "priorityClassName": "system-cluster-critical",
         "schedulerName": "mine",
         "queueName": "team",

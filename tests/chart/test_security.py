@@ -44,25 +44,6 @@ def pods() -> dict[str, Manifest]:
     return {kind.split()[0]: spec for kind, spec in pod_specs(render(EVERY_POD)).items()}
 
 
-def test_containers_of_other_images_share_no_writable_folder_of_the_charts_but_their_exchange() -> (
-    None
-):
-    """The master's /tmp has the code that it runs, and /horovod/generated has the keys."""
-    found = {
-        container["name"]: {
-            (mount["name"], mount.get("subPath"))
-            for mount in container["volumeMounts"]
-            if mount["name"] in ("tmp", "generated") and not mount.get("readOnly")
-        }
-        for container in containers_of(render(EVERY_POD))
-        if container["name"] in ("staging", "results")
-    }
-    assert found == {
-        "staging": {("tmp", "staging")},
-        "results": {("tmp", "results"), ("generated", "results")},
-    }
-
-
 def test_pods_refuse_root_and_share_nothing_with_their_node() -> None:
     for kind, spec in pods().items():
         assert spec["securityContext"]["runAsNonRoot"] is True, kind
@@ -124,6 +105,7 @@ def test_only_the_master_and_helm_test_have_a_token() -> None:
     assert hiding == {"results"}, "the user's command gets none of the master's rights"
     without = render({"serviceAccount": {"create": False}})
     assert pod_spec(one(without, "Job"))["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod_spec(one(without, "Job"))
     assert run_settings(without)["api"] is False
 
 

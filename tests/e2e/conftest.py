@@ -30,8 +30,17 @@ def node_folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def foreign_images(kubeconfig: Path) -> dict[str, str]:
     """References of images as others build them, in the cluster, by their names."""
+    return {name: _loaded(name) for name in ("plain", "public")}
+
+
+@pytest.fixture(scope="session")
+def wheels_image(kubeconfig: Path) -> str:
+    """The reference of an image in the cluster of Python, JAX, NumPy and scikit-learn alone."""
+    return _loaded("wheels")
+
+
+def _loaded(name: str) -> str:
     versions = Path(__file__).with_name("images") / "versions.yaml"
-    references = {name: build(name, versions=versions).reference for name in ("plain", "public")}
-    for reference in references.values():
-        load(reference)
-    return references
+    reference = build(name, versions=versions).reference
+    load(reference)
+    return reference

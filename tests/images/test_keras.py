@@ -6,16 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from devtools.images.catalogue import load_catalogue
 from devtools.trials.checks import (
     COMMON,
+    OF_KERAS_3,
     TF_KERAS,
     WITH_TF_KERAS,
-    all_checks,
     assert_all_pass,
-    install_checks,
 )
 from devtools.trials.sandbox import (
     OWN_UID,
@@ -23,7 +20,6 @@ from devtools.trials.sandbox import (
     TWO_RANKS_OVER_GLOO,
     Result,
     Sandbox,
-    output_of,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,19 +27,12 @@ IMAGES = ROOT / "images"
 POD_FILES = ROOT / "charts" / "horovod" / "files"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def checks(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
-    """Puts them where the images see them."""
-    for inside in (cpu, cpu_2_15):
-        install_checks(inside)
-
-
 def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
-    assert_all_pass(cpu, TWO_RANKS, all_checks("keras_3"))
+    assert OF_KERAS_3 in assert_all_pass(cpu, TWO_RANKS)
 
 
 def test_common_checks_of_keras_3_pass_over_gloo(cpu: Sandbox) -> None:
-    assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, COMMON, *COMMON)
+    assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, *COMMON)
 
 
 def test_tf_keras_has_the_version_of_the_default_tensorflow() -> None:
@@ -69,9 +58,8 @@ print("RESULT", tf.keras.layers.Dense.__module__.partition(".")[0])
 def test_script_for_keras_2_runs_with_one_variable_and_names_it_without(cpu: Sandbox) -> None:
     (cpu.folder / "keras_2_script.py").write_text(KERAS_2)
     command = (*TWO_RANKS, "python3", "/output/keras_2_script.py")
-    done = cpu.run(*command, uid=OWN_UID, **WITH_TF_KERAS)
-    assert done.returncode == 0, output_of(done)
-    assert done.stdout.count("RESULT tf_keras") == 2
+    printed = cpu.succeed(*command, uid=OWN_UID, **WITH_TF_KERAS)
+    assert printed.count("RESULT tf_keras") == 2
     # One rank: the lines of two would mix.
     failed = cpu.run("mpirun", "-np", "1", *command[len(TWO_RANKS) :], uid=OWN_UID)
     assert "'list' object is not callable" in failed.stderr

@@ -13,43 +13,42 @@ import tensorflow as tf
 
 from .helpers import (
     IS_KERAS_3,
+    adam,
     assert_same_on_all_ranks,
+    assert_trained_as_one,
     expected_after,
     keras,
     model,
+    sgd,
+    train,
     variables_of,
     whole,
 )
-from .plain import BATCH, RATE, assert_close, data
+from .plain import BATCH, assert_close, data
 
 
 def an_optimizer_trains_as_one_process_with_all_batches() -> None:
-    for make in (lambda: keras.optimizers.SGD(RATE), lambda: keras.optimizers.Adam(0.01)):
+    for make in (sgd, adam):
         # Horovod's own examples give this argument, which does nothing since TensorFlow 2.1.
         old = {"experimental_run_tf_function": False}
         mine = model(optimizer=hvd.DistributedOptimizer(make()), **old)
-        for _ in range(3):
-            mine.train_on_batch(*data(hvd.rank()))
-        assert_close(mine.get_weights(), expected_after(3, make))
-        assert_same_on_all_ranks(mine.get_weights())
+        train(mine, 3)
+        assert_trained_as_one(mine, 3, make)
 
 
 def horovod_keras_is_the_same() -> None:
-    mine = model(optimizer=hvd_of_keras.DistributedOptimizer(keras.optimizers.SGD(RATE)))
-    mine.train_on_batch(*data(hvd.rank()))
-    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
+    mine = model(optimizer=hvd_of_keras.DistributedOptimizer(sgd()))
+    train(mine)
+    assert_trained_as_one(mine)
 
 
 def a_tape_averages_gradients_of_keras_variables() -> None:
     mine, one = model(), model()
     grads = []
-    for net, (x, y), wrap in (
-        (mine, data(hvd.rank()), True),
-        (one, whole(), False),
-    ):
+    for net, (x, y) in ((mine, data(hvd.rank())), (one, whole())):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(net(x) - y))
-        if wrap:
+        if net is mine:
             tape = hvd_of_tensorflow.DistributedGradientTape(tape)
         grads.append(tape.gradient(loss, net.trainable_variables))
     assert_close(*grads)
@@ -75,19 +74,17 @@ def collectives_take_variables_of_keras() -> None:
 
 
 def gradients_of_several_passes_are_sent_at_once() -> None:
-    for average in (True, False):
+    for average, rate in ((True, 0.1), (False, 0.2)):
         mine = model(optimizer=hvd.DistributedOptimizer(
             keras.optimizers.SGD(0.1), backward_passes_per_step=2,
             average_aggregated_gradients=average))  # fmt: skip
         before = mine.get_weights()
-        mine.train_on_batch(*data(hvd.rank()))
+        train(mine)
         assert_close(mine.get_weights(), before, 0)
-        mine.train_on_batch(*data(hvd.rank()))
-        rate = 0.1 if average else 0.2
-        assert_close(mine.get_weights(), expected_after(1, lambda r=rate: keras.optimizers.SGD(r)))
-        for _ in range(2):
-            mine.train_on_batch(*data(hvd.rank()))
-        assert_close(mine.get_weights(), expected_after(2, lambda r=rate: keras.optimizers.SGD(r)))
+        for steps in (1, 2):
+            # Of the first step, one pass is made already.
+            train(mine, steps)
+            assert_trained_as_one(mine, steps, lambda r=rate: keras.optimizers.SGD(r))
         assert int(mine.optimizer.iterations) == 4
 
 
@@ -98,9 +95,7 @@ def sparse_gradients_are_averaged() -> None:
         net = keras.Sequential(
             [keras.layers.Embedding(50, 4), keras.layers.GlobalAveragePooling1D()]
         )
-        net.compile(
-            hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), sparse_as_dense=as_dense), "mse"
-        )
+        net.compile(hvd.DistributedOptimizer(sgd(), sparse_as_dense=as_dense), "mse")
         words = np.array([[1, 2, 3 + hvd.rank()]] * 4)
         net.train_on_batch(words, np.ones((4, 4), "float32"))
         results.append(net.get_weights())
@@ -116,17 +111,15 @@ def sparse_gradients_are_averaged() -> None:
 
 def groups_of_variables_lose_no_gradient() -> None:
     mine = model()
-    groups = [[mine.layers[0].kernel, mine.layers[1].kernel]]
-    mine.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), groups=groups), "mse")
-    mine.train_on_batch(*data(hvd.rank()))
-    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
-    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), groups=2))
-    mine.train_on_batch(*data(hvd.rank()))
-    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
+    for groups in ([[layer.kernel for layer in mine.layers]], 2):
+        mine.set_weights(model().get_weights())
+        mine.compile(hvd.DistributedOptimizer(sgd(), groups=groups), "mse")
+        train(mine)
+        assert_trained_as_one(mine)
 
 
 def the_callbacks_broadcast_and_average() -> None:
-    mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
+    mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(adam()))
     seen: list[dict[str, float]] = []
     history = mine.fit(
         *data(hvd.rank()), batch_size=BATCH // 2, epochs=2, verbose=0, shuffle=False,
@@ -155,15 +148,14 @@ def a_local_variable_is_not_broadcast() -> None:
 def local_layers_keep_their_gradients() -> None:
     mine = model()
     optimizer = hvd_of_keras.PartialDistributedOptimizer(
-        keras.optimizers.SGD(RATE), local_layers=mine.layers[0], scale_local_gradients=False
+        sgd(), local_layers=mine.layers[0], scale_local_gradients=False
     )
     mine.compile(optimizer, "mse")
-    alone = model(optimizer=keras.optimizers.SGD(RATE))
+    alone = model(optimizer=sgd())
     for net in (mine, alone):
-        net.train_on_batch(*data(hvd.rank()))
+        train(net)
     assert_close(mine.layers[0].get_weights(), alone.layers[0].get_weights())
-    wanted = expected_after(1, lambda: keras.optimizers.SGD(RATE))
-    assert_close(mine.layers[1].get_weights(), wanted[2:])
+    assert_close(mine.layers[1].get_weights(), expected_after(1)[2:])
 
 
 def the_learning_rate_warms_up_and_follows_a_schedule() -> None:
@@ -187,23 +179,23 @@ def the_learning_rate_warms_up_and_follows_a_schedule() -> None:
 
 
 def a_model_saved_as_hdf5_goes_on_where_it_was() -> None:
-    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
-    mine.train_on_batch(*data(hvd.rank()))
+    mine = model(optimizer=hvd.DistributedOptimizer(adam()))
+    train(mine)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.h5"
         mine.save(file)
         again = hvd.load_model(str(file))
-    again.train_on_batch(*data(hvd.rank()))
+    train(again)
     assert_same_on_all_ranks(again.get_weights())
     assert int(again.optimizer.iterations) == 2
     if not IS_KERAS_3:  # which does not read an optimizer's moments from HDF5
-        assert_close(again.get_weights(), expected_after(2, lambda: keras.optimizers.Adam(0.01)))
+        assert_close(again.get_weights(), expected_after(2, adam))
 
 
 def elastic_state_is_saved_restored_and_synchronized() -> None:
-    mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
+    mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(adam()))
     if not IS_KERAS_3:
-        mine.train_on_batch(*data(hvd.rank()))
+        train(mine)
     elif hvd.rank() == 0:
         # As a rank that trained before, beside one that joins.
         mine.optimizer.build(mine.trainable_variables)
@@ -213,7 +205,7 @@ def elastic_state_is_saved_restored_and_synchronized() -> None:
     assert_same_on_all_ranks(mine.get_weights())
     assert_same_on_all_ranks(variables_of(mine.optimizer))
     saved = [mine.get_weights(), variables_of(mine.optimizer)]
-    mine.train_on_batch(*data(hvd.rank()))
+    train(mine)
     state.epoch = 5
     state.restore()
     assert_close(mine.get_weights(), saved[0], 0)
@@ -242,12 +234,11 @@ def batch_normalization_sees_the_batches_of_all_ranks() -> None:
 def bfloat16_layers_train() -> None:
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)))
-        mine.train_on_batch(*data(hvd.rank()))
+        mine = model(optimizer=hvd.DistributedOptimizer(sgd()))
+        train(mine)
     finally:
         keras.mixed_precision.set_global_policy("float32")
-    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)), 0.03)
-    assert_same_on_all_ranks(mine.get_weights())
+    assert_trained_as_one(mine, tolerance=0.03)
 
 
 def sessions_with_hooks_broadcast() -> None:
@@ -261,18 +252,17 @@ def sessions_with_hooks_broadcast() -> None:
 
 
 def a_saved_model_goes_on_where_it_was() -> None:
-    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
-    mine.train_on_batch(*data(hvd.rank()))
+    mine = model(optimizer=hvd.DistributedOptimizer(adam()))
+    train(mine)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.keras"
         mine.save(file)
         again = hvd.load_model(str(file))
         # And where there is no Horovod.
         assert type(keras.models.load_model(file).optimizer) is keras.optimizers.Adam
-    again.train_on_batch(*data(hvd.rank()))
+    train(again)
     assert int(again.optimizer.iterations) == 2
-    wanted = expected_after(2, lambda: keras.optimizers.Adam(0.01))
-    assert_close(again.get_weights(), wanted, 1e-4)
+    assert_close(again.get_weights(), expected_after(2, adam), 1e-4)
 
 
 def momenta_follow_the_learning_rate() -> None:

@@ -9,10 +9,18 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from .plain import data
+from .plain import RATE, assert_close, data
 
 keras = tf.keras
 IS_KERAS_3 = getattr(keras, "__version__", "2").startswith("3.")
+
+
+def sgd() -> Any:
+    return keras.optimizers.SGD(RATE)
+
+
+def adam() -> Any:
+    return keras.optimizers.Adam(0.01)
 
 
 def whole() -> tuple[np.ndarray, np.ndarray]:
@@ -31,12 +39,26 @@ def model(seed: int = 1, **options: Any) -> keras.Model:
     return made
 
 
-def expected_after(steps: int, optimizer: Callable[[], Any]) -> list[np.ndarray]:
+def train(net: keras.Model, steps: int = 1) -> None:
+    """Trains with the batch of this rank."""
+    for _ in range(steps):
+        net.train_on_batch(*data(hvd.rank()))
+
+
+def expected_after(steps: int, make: Callable[[], Any] = sgd) -> list[np.ndarray]:
     """The weights that one process has after training with the batches of all ranks in one."""
-    one = model(optimizer=optimizer())
+    one = model(optimizer=make())
     for _ in range(steps):
         one.train_on_batch(*whole())
     return one.get_weights()
+
+
+def assert_trained_as_one(
+    mine: keras.Model, steps: int = 1, make: Callable[[], Any] = sgd, tolerance: float = 1e-5
+) -> None:
+    """The weights are those of one process, and the same on all ranks."""
+    assert_close(mine.get_weights(), expected_after(steps, make), tolerance)
+    assert_same_on_all_ranks(mine.get_weights())
 
 
 def assert_same_on_all_ranks(values: Any) -> None:
@@ -48,3 +70,16 @@ def assert_same_on_all_ranks(values: Any) -> None:
 def variables_of(optimizer: Any) -> list[Any]:
     found = optimizer.variables
     return [np.asarray(v) for v in (found() if callable(found) else found)]
+
+
+def assert_no_rank_steps_alone(mine: keras.Model, scale: str) -> None:
+    """All ranks skip a step that overflows on one of them, and halve the scale of the loss, which
+    was 4.
+    """
+    x, y = data(hvd.rank())
+    before = mine.get_weights()
+    mine.train_on_batch(x, y * (np.float32(np.inf) if hvd.rank() == 0 else 1))
+    assert_close(mine.get_weights(), before, 0)
+    assert float(getattr(mine.optimizer, scale)) == 2.0
+    mine.train_on_batch(x, y)
+    assert_trained_as_one(mine)

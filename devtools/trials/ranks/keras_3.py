@@ -9,50 +9,40 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 
-from .helpers import assert_same_on_all_ranks, expected_after, keras, model, whole
+from .helpers import (
+    assert_no_rank_steps_alone,
+    assert_same_on_all_ranks,
+    assert_trained_as_one,
+    keras,
+    model,
+    sgd,
+    train,
+    whole,
+)
 from .plain import BATCH, RATE, assert_close, data, raises
 
 
 def loss_scaling_skips_a_step_on_all_ranks_or_none() -> None:
-    def outer() -> Any:
-        return keras.optimizers.LossScaleOptimizer(
-            hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)), initial_scale=4.0
-        )
+    def scaled(optimizer: Any) -> Any:
+        return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=4.0)
 
-    def inner() -> Any:
-        return hvd.DistributedOptimizer(
-            keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(RATE), initial_scale=4.0)
-        )
-
-    for make in (outer, inner):
-        mine = model(optimizer=make())
-        x, y = data(hvd.rank())
-        before = mine.get_weights()
-        mine.train_on_batch(x, y * (np.float32(np.inf) if hvd.rank() == 0 else 1))
-        assert_close(mine.get_weights(), before, 0)
-        assert float(mine.optimizer.dynamic_scale) == 2.0
-        mine.train_on_batch(x, y)
-        assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
-        assert_same_on_all_ranks(mine.get_weights())
+    for optimizer in (
+        scaled(hvd.DistributedOptimizer(sgd())),
+        hvd.DistributedOptimizer(scaled(sgd())),
+    ):
+        assert_no_rank_steps_alone(model(optimizer=optimizer), "dynamic_scale")
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        mine = model(
-            optimizer=hvd.DistributedOptimizer(
-                keras.optimizers.SGD(RATE), backward_passes_per_step=2
-            )
-        )
-        for _ in range(2):
-            mine.train_on_batch(*data(hvd.rank()))
+        mine = model(optimizer=hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2))
+        train(mine, 2)
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert type(mine.optimizer) is keras.optimizers.LossScaleOptimizer
-    assert_close(
-        mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(2 * RATE)), 0.01
-    )
+    assert_trained_as_one(mine, 1, lambda: keras.optimizers.SGD(2 * RATE), 0.01)
 
 
 def a_learning_rate_is_broadcast() -> None:
-    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)))
+    mine = model(optimizer=hvd.DistributedOptimizer(sgd()))
     mine.optimizer.learning_rate = RATE * (1 + hvd.rank())
     callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     mine.fit(*data(hvd.rank()), batch_size=BATCH // 2, verbose=0, callbacks=[callback])
@@ -61,31 +51,28 @@ def a_learning_rate_is_broadcast() -> None:
 
 
 def keras_accumulates_gradients() -> None:
-    mine = model(
-        optimizer=hvd.DistributedOptimizer(
-            keras.optimizers.SGD(RATE, gradient_accumulation_steps=2)
-        )
-    )
+    accumulating = keras.optimizers.SGD(RATE, gradient_accumulation_steps=2)
+    mine = model(optimizer=hvd.DistributedOptimizer(accumulating))
     before = mine.get_weights()
-    mine.train_on_batch(*data(hvd.rank()))
+    train(mine)
     assert_close(mine.get_weights(), before, 0)
-    mine.train_on_batch(*data(hvd.rank()))
-    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
+    train(mine)
+    assert_trained_as_one(mine)
 
 
 def a_wrapped_optimizer_keeps_its_state() -> None:
-    schedule = Halving()
-    first = model(optimizer=keras.optimizers.SGD(schedule, momentum=0.9))
+    def make() -> Any:
+        return keras.optimizers.SGD(Halving(), momentum=0.9)
+
+    first = model(optimizer=make())
+    schedule = first.optimizer._learning_rate
     first.train_on_batch(*whole())
     wrapped = hvd.DistributedOptimizer(first.optimizer)
     assert int(wrapped.iterations) == 1
     assert wrapped._learning_rate is schedule
     first.compile(wrapped, "mse")
-    first.train_on_batch(*data(hvd.rank()))
-    assert_close(
-        first.get_weights(),
-        expected_after(2, lambda: keras.optimizers.SGD(Halving(), momentum=0.9)),
-    )
+    train(first)
+    assert_trained_as_one(first, 2, make)
 
 
 class Halving(keras.optimizers.schedules.LearningRateSchedule):
@@ -99,7 +86,7 @@ class Halving(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def what_is_not_supported_is_named() -> None:
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(RATE))
+    optimizer = hvd.DistributedOptimizer(sgd())
     for name in ("minimize", "compute_gradients", "get_gradients", "_aggregate_gradients"):
         raises(NotImplementedError, f"SGD.{name}() is an optimizer method of Keras 2",
                getattr(optimizer, name))  # fmt: skip
@@ -127,18 +114,16 @@ def of_tf_keras() -> Any:
 
 
 def jit_compile_is_turned_off_with_a_warning() -> None:
-    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)), jit_compile=True)
+    mine = model(optimizer=hvd.DistributedOptimizer(sgd()), jit_compile=True)
     callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mine.fit(*data(hvd.rank()), batch_size=BATCH, verbose=0, callbacks=[callback])
     assert any("going on with jit_compile=False" in str(w.message) for w in caught)
-    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
+    assert_trained_as_one(mine)
 
 
 def sparse_passes() -> Any:
     net = keras.Sequential([keras.layers.Embedding(5, 2)])
-    net.compile(
-        hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), backward_passes_per_step=2), "mse"
-    )
+    net.compile(hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2), "mse")
     return net.train_on_batch(np.array([[1, 2]]), np.ones((1, 2, 2), "float32"))

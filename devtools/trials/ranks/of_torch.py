@@ -55,6 +55,12 @@ def step(model: nn.Module, optimizer: Any, batch: tuple[torch.Tensor, torch.Tens
     optimizer.step()
 
 
+def train(model: nn.Module, optimizer: Any, steps: int = 1) -> None:
+    """Trains with the batch of this rank."""
+    for _ in range(steps):
+        step(model, optimizer, tensors(hvd.rank()))
+
+
 def weights(model: nn.Module) -> list[np.ndarray]:
     return [value.detach().numpy().copy() for value in model.state_dict().values()]
 
@@ -66,6 +72,14 @@ def expected_after(steps: int, make: Callable[[Any], Optimizer]) -> list[np.ndar
     for _ in range(steps):
         step(one, optimizer, whole())
     return weights(one)
+
+
+def assert_trained_as_one(
+    mine: nn.Module, steps: int, make: Callable[[Any], Optimizer], tolerance: float = 1e-5
+) -> None:
+    """The weights are those of one process, and the same on all ranks."""
+    assert_close(weights(mine), expected_after(steps, make), tolerance)
+    assert_same_on_all_ranks(weights(mine))
 
 
 def state_of(optimizer: Optimizer) -> list[np.ndarray]:
@@ -83,10 +97,8 @@ def an_optimizer_trains_as_one_process_with_all_batches() -> None:
     for make in (sgd, adam):
         mine = net()
         optimizer = distributed(mine, make(mine.parameters()))
-        for _ in range(3):
-            step(mine, optimizer, tensors(hvd.rank()))
-        assert_close(weights(mine), expected_after(3, make))
-        assert_same_on_all_ranks(weights(mine))
+        train(mine, optimizer, 3)
+        assert_trained_as_one(mine, 3, make)
 
 
 def parameters_and_optimizer_state_are_broadcast() -> None:
@@ -107,7 +119,7 @@ def parameters_and_optimizer_state_are_broadcast() -> None:
         assert_close(weights(mine), wanted[0], 0)
         assert_close(state_of(optimizer), wanted[1], 0)
         assert optimizer.param_groups[0]["lr"] == 0.125
-        step(mine, distributed(mine, optimizer), tensors(hvd.rank()))
+        train(mine, distributed(mine, optimizer))
         assert_same_on_all_ranks(weights(mine))
 
 
@@ -151,8 +163,8 @@ def gradients_of_several_passes_are_sent_at_once() -> None:
             (loss_of(mine, tensors(hvd.rank())) / 2).backward()
         optimizer.step()
     assert_close(weights(mine), expected_after(2, sgd))
-    loss_of(mine, tensors(hvd.rank())).backward()
-    loss_of(mine, tensors(hvd.rank())).backward()
+    for _ in range(2):
+        loss_of(mine, tensors(hvd.rank())).backward()
     raises(AssertionError, "more than backward_passes_per_step times",
            loss_of(mine, tensors(hvd.rank())).backward)  # fmt: skip
     optimizer.step()
@@ -167,9 +179,8 @@ def groups_and_compression_lose_no_gradient() -> None:
     ):
         mine = net()
         optimizer = distributed(mine, sgd(mine.parameters()), **options(mine))
-        step(mine, optimizer, tensors(hvd.rank()))
-        assert_close(weights(mine), expected_after(1, sgd), tolerance)
-        assert_same_on_all_ranks(weights(mine))
+        train(mine, optimizer)
+        assert_trained_as_one(mine, 1, sgd, tolerance)
 
 
 def gradients_are_clipped_after_they_are_averaged() -> None:
@@ -192,13 +203,10 @@ def gradients_are_clipped_after_they_are_averaged() -> None:
 
 def sparse_gradients_are_averaged() -> None:
     for as_dense in (False, True):
-        mine = embedding()
-        optimizer = distributed(
-            mine, torch.optim.SGD(mine.parameters(), RATE), sparse_as_dense=as_dense
-        )
+        mine, one = embedding(), embedding()
+        own = distributed(mine, torch.optim.SGD(mine.parameters(), RATE), sparse_as_dense=as_dense)
         mine(torch.tensor([hvd.rank(), hvd.size()])).sum().backward()
-        optimizer.step()
-        one = embedding()
+        own.step()
         alone = torch.optim.SGD(one.parameters(), RATE)
         rows = [row for rank in range(hvd.size()) for row in (rank, hvd.size())]
         (one(torch.tensor(rows)).sum() / hvd.size()).backward()
@@ -216,7 +224,7 @@ def a_learning_rate_follows_its_schedule() -> None:
     optimizer = distributed(mine, torch.optim.SGD(mine.parameters(), 0.1))
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
     for _ in range(2):
-        step(mine, optimizer, tensors(hvd.rank()))
+        train(mine, optimizer)
         schedule.step()
     one = net()
     alone = torch.optim.SGD(one.parameters(), 0.1)
@@ -229,13 +237,13 @@ def a_learning_rate_follows_its_schedule() -> None:
 def an_optimizer_resumes_from_its_state() -> None:
     mine = net()
     optimizer = distributed(mine, adam(mine.parameters()))
-    step(mine, optimizer, tensors(hvd.rank()))
+    train(mine, optimizer)
     saved = copy.deepcopy([mine.state_dict(), optimizer.state_dict()])
     again = net(seed=2)
     resumed = distributed(again, adam(again.parameters()))
     again.load_state_dict(saved[0])
     resumed.load_state_dict(saved[1])
-    step(again, resumed, tensors(hvd.rank()))
+    train(again, resumed)
     assert_close(weights(again), expected_after(2, adam))
 
 
@@ -249,12 +257,12 @@ def elastic_state_is_saved_restored_and_synchronized() -> None:
     state.sync()
     assert state.epoch == 0
     assert_same_on_all_ranks(weights(mine))
-    step(mine, optimizer, tensors(hvd.rank()))
+    train(mine, optimizer)
     sampler.record_batch(0, BATCH)
     state.epoch = 3
     state.commit()
     saved = [weights(mine), state_of(optimizer)]
-    step(mine, optimizer, tensors(hvd.rank()))
+    train(mine, optimizer)
     sampler.record_batch(1, BATCH)
     state.epoch = 5
     state.restore()
@@ -269,6 +277,5 @@ def elastic_state_is_saved_restored_and_synchronized() -> None:
 def ranks_with_more_batches_go_on_alone() -> None:
     mine = net()
     optimizer = distributed(mine, sgd(mine.parameters()))
-    for _ in range(1 + hvd.rank()):
-        step(mine, optimizer, tensors(hvd.rank()))
+    train(mine, optimizer, 1 + hvd.rank())
     assert hvd.join() == hvd.size() - 1

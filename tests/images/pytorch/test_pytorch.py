@@ -9,8 +9,15 @@ from urllib.parse import quote
 import pytest
 
 from devtools.images.inspection import python_packages, sbom
-from devtools.trials.checks import assert_all_pass, checks_in, install_checks
-from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, output_of
+from devtools.trials.checks import assert_all_pass
+from devtools.trials.sandbox import (
+    TWO_RANKS,
+    TWO_RANKS_OVER_GLOO,
+    Result,
+    Sandbox,
+    make_open_folder,
+    output_of,
+)
 from tests.images.conftest import Sandboxes
 from tests.results import result
 
@@ -19,9 +26,7 @@ DIGITS = ("python", "digits_torch.py")
 
 @pytest.fixture(scope="session")
 def pytorch(sandboxes: Sandboxes) -> Sandbox:
-    inside = sandboxes("pytorch")
-    install_checks(inside)
-    return inside
+    return sandboxes("pytorch")
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +36,7 @@ def examples_pytorch(sandboxes: Sandboxes) -> Sandbox:
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
 def test_all_checks_of_pytorch_pass(pytorch: Sandbox, launcher: tuple[str, ...]) -> None:
-    assert_all_pass(pytorch, launcher, checks_in("of_torch"))
+    assert_all_pass(pytorch, launcher)
 
 
 def test_sbom_lists_debian_and_python_packages(pytorch: Sandbox) -> None:
@@ -64,10 +69,7 @@ def digits(inside: Sandbox, *options: str, ranks: int = 2, where: str = "") -> R
 @pytest.fixture(scope="session")
 def first(examples_pytorch: Sandbox) -> tuple[str, Result]:
     """Where a run of two ranks left its checkpoint, and the run: 15 epochs."""
-    folder = examples_pytorch.folder / "first"
-    folder.mkdir()
-    folder.chmod(0o777)
-    where = f"/output/{folder.name}"
+    where = f"/output/{make_open_folder(examples_pytorch.folder / 'first').name}"
     done = digits(examples_pytorch, where=where)
     assert done.returncode == 0, output_of(done)
     return where, done

@@ -26,7 +26,7 @@ dnsPolicy: ClusterFirstWithHostNet
 {{ . }}
 {{- end }}
 {{- $main := dict "root" $root "image" $group.image "resources" $group.resources }}
-{{- $passwd := include "horovod.passwdContainer" $main }}
+{{- $passwd := print (include "horovod.opensshContainer" $main) (include "horovod.passwdContainer" $main) }}
 {{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
 {{- with print $passwd $own (include "horovod.stagingContainer" .) }}
 initContainers:
@@ -95,6 +95,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- $hosts := 0 }}
 {{- range .root.horovod.groups }}{{- $hosts = add $hosts .number }}{{- end }}
 - {name: HVD_HOSTS, value: {{ $hosts | quote }}}
+- {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - {name: HVD_SSH_PORT, value: {{ .root.Values.ssh.port | int | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
 # Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.
@@ -109,6 +110,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
+{{- end }}
+{{- with .root.Values.launch.framework }}
+- {name: HVD_FRAMEWORK, value: {{ . }}}
 {{- end }}
 {{- with include "horovod.workerMetricsEnv" .root }}
 {{ . }}

@@ -19,15 +19,24 @@ from hvdchart.bench.scaling import (
     check_side_by_side,
     mean_and_interval,
     parse_machine,
-    parse_measurement,
     rows,
+    turns_of,
 )
 from hvdchart.errors import FileError, RunFailedError
+from hvdchart.run.trials import parse_outcome
 from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import SPEC, installed_values, job, meanwhile, pod, terminated
+from tests.unit.hvdchart.runs import (
+    SPEC,
+    installed_values,
+    job,
+    meanwhile,
+    of_release,
+    pod,
+    terminated,
+)
 from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
 
@@ -42,17 +51,18 @@ def measured(turn: int, workers: int, speed: float, pods: tuple[Pod, ...] = PODS
 def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
     nodes = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, spares: 1}"
     plan = planned(nodes, "launch: {mode: horovodrun, options: [--verbose]}\n")
-    made = bench_plan(plan, [1, 4], 3, ["python", "benchmark.py"])
+    trials = turns_of([1, 4], 3)
+    assert [trial.workers for trial in trials] == [1, 4, 4, 1, 1, 4]
+    made = bench_plan(plan, trials, ["python", "benchmark.py"])
     values = checked_values(made)
     assert made.spec.name == "run-bench"
     assert (values["worker"]["number"], values["worker"]["slots"]) == (4, 2)
     assert "spares" not in values["worker"]
     assert values["launch"]["binding"] == checked_values(plan)["launch"]["binding"]
     assert "options" not in values["launch"], "mpirun has no such option"
-    name, text, *rest = values["master"]["args"][1:]
-    assert rest == ["$(HOSTFILE)", "$(LAUNCH)"]
-    assert json.loads(text) == {"sizes": [1, 4], "turns": 3, "command": ["python", "benchmark.py"]}
-    assert set(values["code"]["files"]) == {name, "benchmark.py"}
+    *_, text, hostfile, launch = values["master"]["args"]
+    assert (hostfile, launch) == ("$(HOSTFILE)", "$(LAUNCH)")
+    assert json.loads(text)["command"] == ["python", "benchmark.py"]
     assert "def measure(" in values["code"]["files"]["benchmark.py"]
     assert values["master"]["backoffLimit"] == 0
 
@@ -61,13 +71,12 @@ def test_efficiency_is_compared_within_a_turn() -> None:
     # The machine becomes three times as fast: within each turn two workers reach 90 %.
     speeds = [(0, 1, 10.0), (0, 2, 18.0), (1, 2, 36.0), (1, 1, 20.0), (2, 1, 30.0), (2, 2, 54.0)]
     one, two = rows([measured(*each) for each in speeds])
-    assert (one.workers, one.ranks, one.speed) == (1, 2, 20.0)
-    assert (one.efficiency, one.efficiency_interval) == (1.0, 0.0)
-    assert two.speed == 36.0
-    assert two.efficiency == pytest.approx(0.9)
-    assert two.efficiency_interval == pytest.approx(0.0, abs=1e-9)
+    assert (one["workers"], one["ranks"], one["imagesPerSecond"]) == (1, 2, 20.0)
+    assert (one["efficiency"], one["efficiencyInterval"]) == (1.0, 0.0)
+    assert (two["imagesPerSecond"], two["turns"]) == (36.0, [18.0, 36.0, 54.0])
+    assert (two["efficiency"], two["efficiencyInterval"]) == (0.9, 0.0)
     # 4.303 x 18 / sqrt(3)
-    assert two.speed_interval == pytest.approx(44.72, abs=0.01)
+    assert two["interval"] == pytest.approx(44.72, abs=0.01)
 
 
 # Two-sided 95 % quantiles of Student's distribution, by the number of figures.
@@ -135,9 +144,8 @@ def test_a_damaged_result_is_refused_with_the_place(
 pytestmark = pytest.mark.timeout(120)
 NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"
-LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": NAME}
 XEON = {"host": "hvd-bench-worker-0", "processor": "Xeon", "cpus": 8, "gpus": []}
-FIGURES = [(0, 1, 10.0), (0, 2, 19.0), (1, 2, 21.0), (1, 1, 11.0)]
+FIGURES = [(0, 1, 10.0), (1, 2, 19.0), (2, 2, 21.0), (3, 1, 11.0)]
 
 
 @pytest.fixture
@@ -151,15 +159,13 @@ def spec(tmp_path: Path, helm: StubProgram) -> Path:
 
 def worker(number: int) -> Any:
     made = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
-    made["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "worker"}
     made["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
-    return made
+    return of_release(NAME, made)
 
 
-def bench_line(turn: int, workers: int, speed: float | None) -> str:
-    result = {"imagesPerSecond": speed} if speed else None
-    measured = {"turn": turn, "workers": workers, "ranks": workers, "result": result}
-    return "BENCH " + json.dumps({**measured, "error": "out of luck"})
+def measured_line(trial: int, ranks: int, speed: float | None) -> str:
+    told = {"trial": trial, "ranks": ranks, "speed": speed, "error": "out of luck"}
+    return "MEASURED " + json.dumps(told)
 
 
 def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], None]:
@@ -167,15 +173,13 @@ def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], N
 
     def play() -> None:
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the run")
-        run, master = job(("Complete", "", "")), pod(MASTER, "master", terminated(0))
-        run["metadata"]["labels"] = LABELS
-        master["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "master"}
         # Before the pods, whose logs are asked for at once.
         for number in (0, 1):
             cluster.log(f"{NAME}-worker-{number}")
         cluster.log(MASTER, *lines, end=True)
+        master = of_release(NAME, pod(MASTER, "master", terminated(0)))
         cluster.put("pods", worker(0), worker(1), master)
-        cluster.put("jobs", run)
+        cluster.put("jobs", of_release(NAME, job(("Complete", "", ""))))
 
     return play
 
@@ -186,7 +190,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
 ) -> None:
     written, picture = tmp_path / "result.json", tmp_path / "plot.svg"
     options = ["--turns", "2", "--model", "vgg16", "--arguments", "--steps 3"]
-    lines = [f"MACHINE {json.dumps(XEON)}", *(bench_line(*each) for each in FIGURES)]
+    lines = [f"MACHINE {json.dumps(XEON)}", *(measured_line(*each) for each in FIGURES)]
     with meanwhile(play(fake_cluster, helm, *lines)):
         done = hvdchart("bench", spec, *options, "-w", written, "--plot", picture)
     assert done.code == 0, done.errors
@@ -208,7 +212,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
     assert title in picture.read_text()
     assert helm.commands()[-1] == "uninstall"
     values = installed_values(helm)
-    driven = json.loads(values["master"]["args"][2])
+    driven = json.loads(values["master"]["args"][3])
     assert driven["command"] == [
         *("python", "benchmark.py", "--model", "vgg16", "--batch-size", "32", "--steps", "3")
     ]
@@ -223,7 +227,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
 def test_a_failed_measurement_uninstalls_and_says_why(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    with meanwhile(play(fake_cluster, helm, bench_line(0, 1, 10.0), bench_line(0, 2, None))):
+    with meanwhile(play(fake_cluster, helm, measured_line(0, 1, 10.0), measured_line(1, 2, None))):
         done = hvdchart("bench", spec, "--turns", "2")
     assert (done.code, done.output) == (8, "")
     assert "cannot measure 2 workers: out of luck" in done.errors
@@ -231,10 +235,14 @@ def test_a_failed_measurement_uninstalls_and_says_why(
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "[" * 100_000, '{"turn": 1}', '{"turn": "x", "workers": 1, "ranks": 1}']
+    "text",
+    [
+        *("{", "[]", "[" * 100_000, '{"trial": 1}', '{"trial": "x", "ranks": 1, "speed": 1}'),
+        '{"trial": 9, "ranks": 1, "speed": 1, "error": ""}',
+    ],
 )
 def test_odd_lines_of_the_script_are_no_figures(text: str) -> None:
     """The measured script shares its output with the driver."""
-    with pytest.raises(RunFailedError, match="a measurement cannot be read: BENCH"):
-        parse_measurement(f"BENCH {text}", [])
+    with pytest.raises(RunFailedError, match="a measurement cannot be read: MEASURED"):
+        parse_outcome(f"MEASURED {text}", 9)
     assert parse_machine(f"MACHINE {text}}}") is None

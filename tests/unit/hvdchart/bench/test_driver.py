@@ -1,4 +1,4 @@
-"""The driver of `hvdchart bench`, with the launcher's line as the master builds it."""
+"""The driver of `hvdchart bench` and `tune`, with the launcher's line as the master builds it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.master import launch, mpi
-from hvdchart.bench.in_pod import driver
+from hvdchart.run import driver
 from tests.unit.hvd_pods.runs import make_run
 
 MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
@@ -32,7 +32,8 @@ assert ranks == 2 * hosts, (ranks, hosts)
 if hosts == 3:
     raise SystemExit("x" * 900 + "broken on three")
 print("round 1")
-print("RESULT", json.dumps({"imagesPerSecond": hosts * 10.0}))
+factor = float(os.environ.get("FACTOR", 1))
+print("RESULT", json.dumps({"imagesPerSecond": hosts * 10.0 * factor}))
 """
 
 
@@ -61,43 +62,40 @@ def test_the_masters_line_is_cut_to_the_first_hosts(
     assert driver.on_first_hosts(line, str(file), len(run.hosts))[:2] == (line, run.ranks)
 
 
-def drive(tmp_path: Path, sizes: list[int]) -> tuple[int, list[Any], str]:
+def drive(tmp_path: Path, *trials: dict[str, Any]) -> tuple[int, list[Any], str]:
     """Run the driver on three hosts; its exit code, its measurements and all of its output."""
     launcher, hostfile = tmp_path / "mpirun", tmp_path / "hosts"
     launcher.write_text(LAUNCHER)
     launcher.chmod(0o755)
     hostfile.write_text("".join(f"h{n}.s slots=2\n" for n in range(3)))
-    job = {"sizes": sizes, "turns": 2, "command": [sys.executable, "-c", RANK]}
+    job = {"trials": trials, "probes": True, "command": [sys.executable, "-c", RANK]}
     line = [str(launcher), "-np", "6", "--hostfile", str(hostfile), "rank", "6"]
     done = subprocess.run(
         [sys.executable, driver.__file__, json.dumps(job), str(hostfile), *line],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    lines = [each for each in done.stdout.splitlines() if each.startswith("BENCH ")]
-    return done.returncode, [json.loads(each[6:]) for each in lines], done.stdout
+    lines = [each for each in done.stdout.splitlines() if each.startswith("MEASURED ")]
+    return done.returncode, [json.loads(each[9:]) for each in lines], done.stdout
 
 
 @pytest.mark.slow
-def test_each_turn_begins_with_another_size(tmp_path: Path) -> None:
-    code, measurements, output = drive(tmp_path, [1, 2])
+def test_each_trial_is_measured_on_its_workers_with_its_environment(tmp_path: Path) -> None:
+    trials: list[dict[str, Any]] = [
+        {"workers": 2, "env": {}}, {"workers": 1, "env": {"FACTOR": "3"}}, {"workers": 3, "env": {}}
+    ]  # fmt: skip
+    code, measured, output = drive(tmp_path, *trials)
     assert code == 0, output
-    measured = [(each["turn"], each["workers"], each["ranks"]) for each in measurements]
-    assert measured == [(0, 1, 2), (0, 2, 4), (1, 2, 4), (1, 1, 2)]
-    assert [each["result"]["imagesPerSecond"] for each in measurements] == [10.0, 20.0, 20.0, 10.0]
+    assert [(each["trial"], each["ranks"], each["speed"]) for each in measured] == [
+        (0, 4, 20.0), (1, 2, 30.0), (2, 6, None),
+    ]  # fmt: skip
+    error = measured[-1]["error"]
+    assert error.startswith("exit code 1: ")
+    assert error.endswith("xbroken on three\n")
+    assert len(error) == len("exit code 1: ") + 800, "the end of the output"
     machine = json.loads(output.splitlines()[0].removeprefix("MACHINE "))
     assert machine["cpus"] == os.cpu_count()
     assert machine["processor"]
-
-
-@pytest.mark.slow
-def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
-    code, measurements, _ = drive(tmp_path, [3, 1])
-    assert code == 1
-    (failed,) = measurements
-    assert failed["result"] is None
-    assert failed["error"].startswith("exit code 1: ")
-    assert failed["error"].endswith("xbroken on three\n")
-    assert len(failed["error"]) == len("exit code 1: ") + 800, "the end of the output"
+    assert drive(tmp_path, trials[-1])[0] == 1, "no trial has a speed"
 
 
 @pytest.mark.parametrize(
@@ -111,5 +109,4 @@ def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
     ],
 )
 def test_a_result_without_a_speed_is_none(output: str, speed: float | None) -> None:
-    result = driver.read_result(output)
-    assert (result and result["imagesPerSecond"]) == speed
+    assert driver.parse_speed(output) == speed

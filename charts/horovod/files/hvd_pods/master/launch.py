@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import zlib
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Mapping, Sequence
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.paths import GENERATED, PROGRAMS
+from hvd_pods.common.rank_variables import choose_port
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
 from hvd_pods.master import mpi
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, default_interface
+from hvd_pods.rules.host_names import format_ordinals
 
 # An argument of a custom command that stands for the whole line with which mpirun is started.
 LAUNCH = "$(LAUNCH)"
@@ -23,6 +27,8 @@ DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
 # What launchers find first on PATH as horovodrun.
 GUARD, GUARDED = PROGRAMS / "master" / "guard.py", GENERATED / "bin" / "horovodrun"
+# What launchers start for each rank, which then checks its place and runs the script.
+RANK = ("python3", "-I", "-S", str(PROGRAMS / "rank" / "start.py"))
 # Bytes of a script's first line that Linux reads.
 LONGEST_INTERPRETER = 256
 
@@ -35,6 +41,14 @@ def write_live_hosts(hosts: Sequence[Host]) -> None:
     if not DISCOVERY.exists():
         DISCOVERY.write_text(f"#!/bin/sh\nexec cat {LIVE_HOSTS}\n")
         DISCOVERY.chmod(0o755)
+
+
+def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> str:
+    """Where the ranks of a launch meet, and its hosts: as common/rank_variables.py reads it."""
+    groups = groupby(addresses, key=lambda host: host.stateful_set)
+    hosts = [f"{name}:{','.join(format_ordinals(same))}" for name, same in groups]
+    port = choose_port(zlib.crc32(run.service.encode()), attempt)
+    return " ".join([next(iter(addresses.values())), str(port), *hosts])
 
 
 def guard_horovodrun(run: Run) -> None:
@@ -88,6 +102,10 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
     if run.mode == "custom":
         return _custom(run, implementation)
     script = run.args or ["python3", str(PROGRAMS / "rank" / "check.py")]
+    if run.mode == "direct":
+        mpi.check_options(run, run.mode)
+        program = ["python3", "-I", "-S", str(PROGRAMS / "master" / "direct.py"), str(HOSTFILE)]
+        return [*program, *_rank_arguments(run, binds_itself=True), *script]
     return [*_start(run, implementation), *script]
 
 
@@ -100,17 +118,18 @@ def _start(run: Run, implementation: MpiImplementation) -> list[str]:
         )
         number, port = str(run.ranks_to_start), str(run.ssh_port)
         start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
-        return [*start, *run.options, *_rank(run, binds_itself=True)]
+        return [*start, *run.options, *RANK, *_rank_arguments(run, binds_itself=True)]
     mpi.check_options(run, implementation.launcher)
     return [
         *mpi.mpirun_line(run, implementation),
-        *_rank(run, binds_itself=implementation.hydra),
+        *RANK,
+        *_rank_arguments(run, binds_itself=implementation.hydra),
     ]
 
 
-def _rank(run: Run, *, binds_itself: bool) -> list[str]:
-    """What is started for each rank, which then checks its place and becomes the script."""
-    line = ["python3", "-I", "-S", str(PROGRAMS / "rank" / "start.py")]
+def _rank_arguments(run: Run, *, binds_itself: bool) -> list[str]:
+    """What RANK gets before the script's command line."""
+    line: list[str] = []
     if binds_itself and run.binding.to != "none":
         line += ["--bind-to", run.binding.to]
         for option, number in (

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start, notices, threads
+from hvd_pods.common import fast_start, notices, rank_variables, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
@@ -129,20 +129,37 @@ def forget_kept() -> None:
         shutil.rmtree(fast_start.KEPT, ignore_errors=True)
 
 
+def fail(problem: object, code: int) -> int:
+    """Print why the script does not start, and return the exit code."""
+    print(f"[hvd] error: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
+    rank_end.abort_under_hydra(code)
+    return code
+
+
 def main() -> int:
     """Run the script, or print the problem and return the exit code for it."""
     arguments = parse_arguments(sys.argv[1:])
-    host = socket.gethostname()
     place, problem = prepare(arguments)
     if problem is not None or place is None:
-        print(f"[hvd] error: {host}: {problem}", file=sys.stderr, flush=True)
-        rank_end.abort_under_hydra(BAD_CONFIGURATION)
-        return BAD_CONFIGURATION
+        return fail(problem, BAD_CONFIGURATION)
     cpus = format_cpus(os.sched_getaffinity(0))
-    print(f"[hvd] rank {place.rank} of {place.size} on {host}, CPUs {cpus}", flush=True)
+    where = f"rank {place.rank} of {place.size} on {socket.gethostname()}"
+    print(f"[hvd] {where}, CPUs {cpus}", flush=True)
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
+    os.environ.update(rank_variables.choose(place, os.environ, is_elastic=arguments.ranks == 0))
+    if place.rank == 0 and os.environ.get("NODE_RANK", "0") != "0":
+        print("[hvd] rank 0 is not on the first host, whose address MASTER_ADDR is", flush=True)
+    elif place.rank == 0 and arguments.ranks:
+        try:
+            rank_variables.check_meeting(os.environ)
+        except rank_variables.MeetingError as error:
+            # Imported here because no other rank needs it.
+            from hvd_pods.rank import exception_notice
+
+            exception_notice.notify(os.environ, place.rank, error)
+            return fail(error, os.EX_TEMPFAIL)
     introduce(os.environ)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from hvdchart.errors import ClusterError, HelmError
+from hvdchart.errors import ClusterError, HelmError, RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm, release_chart, upgrade
 from hvdchart.run.helm_errors import BUSY
 from hvdchart.run.logs import LogLine, follow
+from hvdchart.run.trials import Outcome, parse_outcome
 from hvdchart.values.check import checked_values
+
+
+def run_trials(
+    cluster: Cluster,
+    plan: Plan,
+    helm: Helm,
+    trials: int,
+    take: Callable[[Outcome], None],
+    *,
+    other: Callable[[str], None] = lambda text: None,
+    least: int = 1,
+) -> None:
+    """Install a plan of `trials_plan`, `take` each outcome as it comes, and uninstall it.
+
+    `other` is given every other line. Raises ClusterError where a release has the run's name, and
+    RunFailedError when the run ends with fewer outcomes than `least`.
+    """
+    taken, last = 0, ""
+    with temporary_run(cluster, plan, helm) as lines:
+        for line in lines:
+            outcome = parse_outcome(line.text, trials)
+            if outcome is None:
+                last = f"{line.pod}: {line.text}"
+                other(line.text)
+            else:
+                taken += 1
+                take(outcome)
+    if taken < least:
+        raise RunFailedError(
+            f"{plan.spec.name} ended after {taken} of {trials} measurements; its last line: "
+            f"{last or 'none'}"
+        )
 
 
 @contextmanager

@@ -1,0 +1,107 @@
+"""The variables by which programs without MPI know their place and meet: torchrun's and JAX's.
+
+The master sends each SSH session where the ranks of a launch meet (`SendEnv`), as it does with the
+epoch: `ADDRESS PORT STATEFULSET:ORDINALS...`, for instance `10.0.0.7 61004 hvd-worker:0-3,5`. The
+address is that of the first host, which has rank 0.
+"""
+
+from __future__ import annotations
+
+import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, Mapping, Sequence
+
+MEETING = "HVD_MEETING"
+# The name of this worker's pod.
+POD = "HVD_POD"
+# Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A
+# launch has two of them, one for PyTorch and one for JAX; the next launch has the two after them.
+FIRST_PORT, LAUNCHES = 61000, 2000
+
+
+class MeetingError(Exception):
+    """The ranks cannot meet at rank 0's host, because another program has a port."""
+
+
+def choose_port(seed: int, attempt: int) -> int:
+    """The first of a launch's two ports; `seed` tells apart runs that share their hosts' network.
+
+    Another attempt has another port: what has occupied this one does not stop it.
+    """
+    return FIRST_PORT + 2 * ((seed + attempt) % LAUNCHES)
+
+
+def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> dict[str, str]:
+    """A rank's variables. `place`: rank, size, local rank and local size; `given`: what it has.
+
+    MASTER_ADDR, MASTER_PORT, JAX_COORDINATOR_ADDRESS and TORCHELASTIC_RUN_ID that are given, as by
+    worker.env, stay. Ranks of an elastic run do not get them: rank 0 may move to another host.
+    """
+    rank, size, local_rank, local_size = map(str, place)
+    chosen = {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": local_rank,
+        "LOCAL_WORLD_SIZE": local_size,
+        "JAX_PROCESS_ID": rank,
+        "JAX_NUM_PROCESSES": size,
+    }
+    address, port, hosts = split(given)
+    if not port.isdecimal() or is_elastic:
+        return chosen
+    pods = list(list_pods(hosts))
+    if given.get(POD) in pods:
+        chosen["NODE_RANK"] = chosen["GROUP_RANK"] = str(pods.index(given[POD]))
+    shown = f"[{address}]" if ":" in address else address
+    meeting = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "JAX_COORDINATOR_ADDRESS": f"{shown}:{int(port) + 1}",
+        # Lightning takes all numbers from the variables above when it finds this one.
+        "TORCHELASTIC_RUN_ID": given.get("HVD_ATTEMPT", "1"),
+    }
+    if given.get("HVD_FRAMEWORK") == "jax":
+        # JAX takes a rank's number from a cluster that it knows alone: as that of Open MPI 4.
+        meeting.update(
+            OMPI_MCA_orte_hnp_uri=f"0.0;tcp://{shown}:{int(port) + 1}",
+            OMPI_COMM_WORLD_RANK=rank,
+            OMPI_COMM_WORLD_SIZE=size,
+            OMPI_COMM_WORLD_LOCAL_RANK=local_rank,
+        )
+    return {**chosen, **{name: given.get(name, value) for name, value in meeting.items()}}
+
+
+def split(given: Mapping[str, str]) -> tuple[str, str, str]:
+    """The address, the port and the hosts; empty where the master is older or sent nothing."""
+    address, _, rest = given.get(MEETING, "").partition(" ")
+    port, _, hosts = rest.partition(" ")
+    return address, port, hosts
+
+
+def list_pods(hosts: str) -> Iterator[str]:
+    """The pods of `STATEFULSET:ORDINALS...` in their order."""
+    for part in hosts.split():
+        name, _, ordinals = part.partition(":")
+        for numbers in ordinals.split(","):
+            first, _, last = numbers.partition("-")
+            yield from (f"{name}-{n}" for n in range(int(first), int(last or first) + 1))
+
+
+def check_meeting(given: Mapping[str, str]) -> None:
+    """Whether the ranks can meet at this host, which has rank 0. Raises MeetingError."""
+    address, port, _ = split(given)
+    if not port.isdecimal():
+        return
+    for number in int(port), int(port) + 1:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as trial:
+            # Connections of a program that has ended may be left, and do no harm.
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("", number))
+            except OSError as problem:
+                raise MeetingError(
+                    f"the ranks cannot meet at port {number} of this host: {problem.strerror}; "
+                    "the next attempt uses another port"
+                ) from problem

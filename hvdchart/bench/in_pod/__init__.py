@@ -1,1 +1,0 @@
-"""The program that runs in the pods of a scaling measurement."""

@@ -1,0 +1,102 @@
+"""Runs a command once for each trial of `hvdchart bench` or `tune`, one after the other.
+
+Its text is sent to the master and run by the image's own Python, 3.8 or newer: standard library
+only. Arguments: a JSON object with `command`, `trials` (each with `workers`, the number of the
+first workers that it runs on, and `env`, the ranks' environment) and `probes`; the host file; and
+the launcher's command line for all workers, to which the command is appended. With `probes` it
+prints for each rank a line with MACHINE and a JSON object: what the rank runs on. Then for each
+trial a line with MEASURED and a JSON object: `trial`, `ranks`, `speed` in images/s (null when there
+is none) and `error` (then, the end of the output).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# What each rank prints of its machine.
+PROBE = r"""
+import json, os, platform, re, shutil, socket, subprocess
+try:
+    text = open("/proc/cpuinfo").read()
+except OSError:
+    text = ""
+names = re.findall(r"(?m)^model name\s*: (.*)$", text) or [platform.machine()]
+gpus = []
+if shutil.which("nvidia-smi"):
+    words = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(words, stdout=subprocess.PIPE, universal_newlines=True)
+    gpus = done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+print("MACHINE " + json.dumps({
+    "host": socket.gethostname(), "processor": names[0], "cpus": os.cpu_count(),
+    "cpusOfRank": len(os.sched_getaffinity(0)), "gpus": gpus, "kernel": platform.release(),
+}), flush=True)
+"""
+
+
+def parse_speed(output: str) -> float | None:
+    """The images/s in the last line with RESULT {...}, as the examples print it, or None."""
+    for line in reversed(output.splitlines()):
+        start = line.find("RESULT {")
+        if start >= 0:
+            try:
+                return float(json.loads(line[start + len("RESULT ") :])["imagesPerSecond"])
+            except (ValueError, KeyError, TypeError):
+                return None
+    return None
+
+
+def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list[str], int, str]:
+    """The launcher's line for the first hosts only, its ranks, and the text of its host file.
+
+    The line is that of hvd_pods/master/launch.py: -np and its last word are the ranks, which
+    each rank compares with how many were started.
+    """
+    lines = Path(hostfile).read_text().splitlines()[:hosts]
+    ranks = sum(int(match[0]) for match in (re.search(r"\d+$", line) for line in lines) if match)
+    changed = list(launcher)
+    changed[changed.index("-np") + 1] = changed[-1] = str(ranks)
+    return changed, ranks, "".join(f"{line}\n" for line in lines)
+
+
+def run(line: list[str]) -> tuple[int, str]:
+    """Run a command line to its end; its exit code and output."""
+    done = subprocess.run(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def main(text: str, hostfile: str, launcher: list[str]) -> int:
+    """Run all trials; 1 when none printed a speed."""
+    job = json.loads(text)
+    succeeded = False
+    if job["probes"]:
+        code, output = run([*launcher, "python3", "-c", PROBE])
+        print("".join(f"{line}\n" for line in re.findall(r"MACHINE \{.*\}", output)), end="")
+        if code:
+            print(output, end="", flush=True)
+            return 1
+    for number, trial in enumerate(job["trials"]):
+        line, ranks, hosts = on_first_hosts(launcher, hostfile, trial["workers"])
+        # With `env` on the workers: their own settings would override what mpirun passes on.
+        env = [f"{name}={value}" for name, value in trial["env"].items()]
+        with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file:
+            file.write(hosts)
+            file.flush()
+            line = [file.name if word == hostfile else word for word in line]
+            code, output = run([*line, *(["env", *env] if env else []), *job["command"]])
+        speed = parse_speed(output) if code == 0 else None
+        error = "" if speed is not None else f"exit code {code}: {output[-800:]}"
+        measured = {"trial": number, "ranks": ranks, "speed": speed, "error": error}
+        print("MEASURED " + json.dumps(measured), flush=True)
+        succeeded = succeeded or speed is not None
+    return 0 if succeeded else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

@@ -1,0 +1,58 @@
+"""The trials of a run that measures: its plan, and what its driver prints of each. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from hvd_pods.common.hostile import one_line
+from hvdchart.errors import RunFailedError
+from hvdchart.plan.measuring import measuring_plan
+from hvdchart.plan.model import Plan
+
+_MARK = "MEASURED "
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of the command: on how many workers, with which further environment of the ranks."""
+
+    workers: int
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The number of a trial, its ranks, and their speed in images/s; None for one with an error."""
+
+    trial: int
+    ranks: int
+    speed: float | None
+    error: str
+
+
+def trials_plan(
+    plan: Plan, purpose: str, trials: Sequence[Trial], command: Sequence[str], *, probes: bool
+) -> Plan:
+    """The plan of a run NAME-PURPOSE of the trials; `probes`: its log has the ranks' machines."""
+    driver = Path(__file__).with_name("driver.py").read_text("utf-8")
+    job = {"command": list(command), "trials": [asdict(each) for each in trials], "probes": probes}
+    line = ["python3", "-c", driver, json.dumps(job), "$(HOSTFILE)", "$(LAUNCH)"]
+    return measuring_plan(plan, purpose, line, max(trial.workers for trial in trials))
+
+
+def parse_outcome(line: str, trials: int) -> Outcome | None:
+    """The outcome in a line of the driver; None for another line. Raises RunFailedError."""
+    if not line.startswith(_MARK):
+        return None
+    try:
+        told = json.loads(line.removeprefix(_MARK))
+        speed = None if told["speed"] is None else float(told["speed"])
+        outcome = Outcome(int(told["trial"]), int(told["ranks"]), speed, str(told["error"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise RunFailedError(f"a measurement cannot be read: {one_line(line)}") from error
+    if not 0 <= outcome.trial < trials:
+        raise RunFailedError(f"a measurement cannot be read: {one_line(line)}")
+    return outcome

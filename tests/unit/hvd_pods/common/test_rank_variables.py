@@ -1,0 +1,87 @@
+"""What torchrun and JAX would tell a rank: its place, and where the ranks meet."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from hvd_pods.common import rank_variables
+from hvd_pods.common.rank_variables import FIRST_PORT, LAUNCHES
+from hvd_pods.master.launch import describe_meeting
+from tests.unit.hvd_pods.runs import make_run
+
+PLACE = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+JAX = {"JAX_PROCESS_ID": "5", "JAX_NUM_PROCESSES": "8"}
+NODE = {"NODE_RANK": "2", "GROUP_RANK": "2"}
+MEETING = {
+    "MASTER_ADDR": "10.0.0.7",
+    "MASTER_PORT": "61004",
+    "JAX_COORDINATOR_ADDRESS": "10.0.0.7:61005",
+    "TORCHELASTIC_RUN_ID": "3",
+}
+OPEN_MPI = {
+    "OMPI_MCA_orte_hnp_uri": "0.0;tcp://10.0.0.7:61005",
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+}
+GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_ATTEMPT": "3"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_elastic", "expected"),
+    [
+        ({}, False, {**NODE, **MEETING}),
+        ({"HVD_POD": "b-7"}, False, {**MEETING, "NODE_RANK": "4", "GROUP_RANK": "4"}),
+        ({"HVD_POD": "elsewhere-0"}, False, MEETING),
+        # What worker.env says is meant; what a launcher says of a single rank is not.
+        ({"MASTER_PORT": "1", "RANK": "9"}, False, {**NODE, **MEETING, "MASTER_PORT": "1"}),
+        (
+            {"HVD_MEETING": "fd00::7 61004 b:4"},
+            False,
+            {
+                **MEETING,
+                "MASTER_ADDR": "fd00::7",
+                "JAX_COORDINATOR_ADDRESS": "[fd00::7]:61005",
+                "NODE_RANK": "0",
+                "GROUP_RANK": "0",
+            },
+        ),
+        ({"HVD_FRAMEWORK": "jax"}, False, {**NODE, **MEETING, **OPEN_MPI}),
+        ({"HVD_MEETING": ""}, False, {}),
+        ({"HVD_MEETING": "10.0.0.7"}, False, {}),
+        ({}, True, {}),
+    ],
+    ids=[
+        *("all", "later ordinal", "other pod", "own port", "IPv6", "JAX"),
+        *("older master", "cut", "elastic"),
+    ],
+)
+def test_rank_gets_the_variables_of_torchrun_and_jax(
+    changes: dict[str, str], is_elastic: bool, expected: dict[str, str]
+) -> None:
+    chosen = rank_variables.choose((5, 8, 1, 2), {**GIVEN, **changes}, is_elastic)
+    assert chosen == {**PLACE, **JAX, **expected}
+
+
+def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
+    run = make_run()
+    hosts = run.hosts[1:]
+    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(hosts)}
+    texts = [describe_meeting(run, addresses, attempt) for attempt in range(1, LAUNCHES + 1)]
+    ports = {int(text.split()[1]) for text in texts}
+    assert ports == set(range(FIRST_PORT, FIRST_PORT + 2 * LAUNCHES, 2)), "an attempt has no other"
+    given = {"HVD_MEETING": texts[0], "HVD_POD": "hvd-gpu-0"}
+    chosen = rank_variables.choose((2, 6, 0, 4), given, is_elastic=False)
+    assert (chosen["MASTER_ADDR"], chosen["NODE_RANK"]) == ("10.0.0.0", "1")
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["PyTorch's", "JAX's"])
+def test_port_of_another_program_is_found_before_the_ranks_wait_for_it(which: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        given = {"HVD_MEETING": f"127.0.0.1 {port - which} a:0"}
+        with pytest.raises(rank_variables.MeetingError, match=f"port {port} .*already in use"):
+            rank_variables.check_meeting(given)
+    rank_variables.check_meeting({"HVD_MEETING": ""})
