@@ -160,7 +160,7 @@ class Slots:
                 self._newest = path
             elif there > step:
                 self._memory.pop(path, None)
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     def write(self, step: int, value: Any) -> None:
         """Write a record in place of the older one. Raises OSError where memory is full."""
@@ -213,18 +213,17 @@ def _seal(
         at = _aligned(end)
         end = at + len(part)
         view[at:end] = part
-    checksum = zlib.crc32(view[BEGIN:]) if is_summed else 0
-    _write_header(view, (MARK, step, len(description), len(view), checksum))
+    _write_header(view, step, len(description), zlib.crc32(view[BEGIN:]) if is_summed else 0)
 
 
 def _sum(view: memoryview) -> None:
     """Add the checksum to a record."""
-    mark, step, described, size, _ = HEADER.unpack_from(view)
-    _write_header(view, (mark, step, described, size, zlib.crc32(view[BEGIN:])))
+    _, step, described, _, _ = HEADER.unpack_from(view)
+    _write_header(view, step, described, zlib.crc32(view[BEGIN:]))
 
 
-def _write_header(view: memoryview, fields: tuple[Any, ...]) -> None:
-    header = HEADER.pack(*fields)
+def _write_header(view: memoryview, step: int, described: int, checksum: int) -> None:
+    header = HEADER.pack(MARK, step, described, len(view), checksum)
     view[: HEADER.size + SUM.size] = header + SUM.pack(zlib.crc32(header))
 
 
@@ -427,6 +426,8 @@ class State:
     """
 
     _all: ClassVar[weakref.WeakValueDictionary[str, State]] = weakref.WeakValueDictionary()
+    # The names of states with which a fit() has come to its end.
+    _fitted: ClassVar[set[str]] = set()
 
     def __init__(
         self,
@@ -482,7 +483,11 @@ class State:
         if due and is_free and ranks.rank == 0 and self._checkpoint:
             self._saved_at = time.monotonic()
             content = pack(self.step, self._values())
-            self._saving = threading.Thread(target=_write_beside, args=[self._checkpoint, content])
+            self._saving = threading.Thread(
+                target=write_atomically,
+                args=[self._checkpoint, content],
+                kwargs={"is_raised": False},
+            )
             self._saving.start()
 
     def save(self) -> None:
@@ -500,7 +505,7 @@ class State:
         """
         ranks = find_ranks()
         records = self._records()
-        own = {record.step: record for record in self._memory(f"rank-{ranks.rank}", _read_all)}
+        own = {record.step: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
         checkpoint, problem = self._read_checkpoint() if ranks.rank == 0 else (None, "")
         if checkpoint is not None:
             records.setdefault(checkpoint.step, checkpoint)
@@ -557,7 +562,7 @@ class State:
         """Go on without memory, which is full, and leave what is there."""
         needed = 2 * _describe(self._values())[2]
         assert self._folder is not None  # noqa: S101
-        volume = os.statvfs(self._folder.parent.parent)
+        volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
         say(
             f"cannot keep the state in memory, so that a fault costs the steps since the last "
             f"checkpoint: {problem}: two copies need {needed >> 20} MiB, and of "
@@ -578,13 +583,12 @@ class State:
 
     def _records(self) -> dict[int, Record]:
         """The records in this worker's memory that fit, by their steps."""
-        if self._folder is not None and self._folder.parent.is_dir():
-            for other in self._folder.parent.iterdir():
-                if other != self._folder:
-                    # The state of another run, which is not this one's.
-                    shutil.rmtree(other, ignore_errors=True)
+        if self._folder is not None:
+            for other in {*self._folder.parent.glob("*")} - {self._folder}:
+                # The state of another run, which is not this one's.
+                shutil.rmtree(other, ignore_errors=True)
         found = {}
-        for record in self._memory("shared", _read_all):
+        for record in self._memory("shared", Slots.records):
             if wrong := self._find_difference(record):
                 say(wrong)
             else:
@@ -642,25 +646,18 @@ class State:
             part.build(trained[0])
 
 
-def _read_all(slots: Slots) -> list[Record]:
-    return slots.records()
-
-
-def write_atomically(path: Path, content: bytearray) -> None:
-    """Write a file that is complete under its name at any moment. Raises OSError."""
+def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> None:
+    """Write a file that is complete under its name at any moment. Raises OSError, or logs it."""
     beside = path.with_name(f".{path.name}.new")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-def _write_beside(path: Path, content: bytearray) -> None:
-    """Write a checkpoint beside the training."""
     try:
-        write_atomically(path, content)
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
     except OSError as problem:
+        if is_raised:
+            raise
         say(f"cannot write a checkpoint: {problem}")
 
 
@@ -763,6 +760,11 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
             self.steps = self.params.get("steps")
             if not self.steps:
                 raise ValueError("keep: fit() has to know the steps of an epoch: steps_per_epoch")
+            if self.state.name in State._fitted:
+                raise ValueError(
+                    f"keep: a fit() has used the state {self.state.name!r}: give another one a "
+                    "state of its own, as in keep.Callback(keep.State(name='second', ...))"
+                )
             if not self.state.is_restored:
                 self.state.restore()
             # Keras 3 begins with this epoch; Keras 2 with its own, whose batches are left out.
@@ -782,6 +784,7 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
         def on_train_end(self, logs: Any = None) -> None:
             self.model._initial_epoch = None
             self.state.save()
+            State._fitted.add(self.state.name)
 
     return Keeper()
 
