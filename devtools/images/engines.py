@@ -77,10 +77,6 @@ class Engine(ABC):
         return shown
 
     @abstractmethod
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        """Makes an image of one layer from a tar archive of a root file system."""
-
-    @abstractmethod
     def build(self, build: Build) -> None: ...
 
     def save(self, reference: str, archive: Path, name: str) -> None:
@@ -139,19 +135,6 @@ class Buildah(Engine):
     _labels = ".OCIv1.Config.Labels"
     _identifier = ".FromImageID"
 
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        container = self._answer("from", "scratch")
-        if container is None:
-            raise ImageError(
-                f"`buildah from scratch` failed; {tail(self.log)}", "repair Buildah's storage"
-            )
-        try:
-            self._run("add", "--quiet", container, str(tarball), "/")
-            self._run("config", "--cmd", "/bin/bash", "--label", f"{KEY_LABEL}={key}", container)
-            self._run("commit", "--quiet", container, reference)
-        finally:
-            self._run("rm", container)
-
     def build(self, build: Build) -> None:
         self._run("build", *runtime_options(), *_buildah_options(build), str(build.context))
 
@@ -160,20 +143,12 @@ class Podman(Engine):
     program = "podman"
     _labels = ".Labels"
 
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        changes = ["--change", "CMD=/bin/bash", "--change", f"LABEL={KEY_LABEL}={key}"]
-        self._run("import", "--quiet", *changes, str(tarball), reference)
-
     def build(self, build: Build) -> None:
         self._run(*runtime_options(), "build", *_buildah_options(build), str(build.context))
 
 
 class Docker(Engine):
     program = "docker"
-
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        changes = ["--change", "CMD /bin/bash", "--change", f"LABEL {KEY_LABEL}={key}"]
-        self._run("import", *changes, str(tarball), reference)
 
     def build(self, build: Build) -> None:
         # Docker's cache has the layers of this stage afterwards, so that building it separately to

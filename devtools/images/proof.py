@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,8 @@ FILE = "proof.yaml"
 # NVIDIA's driver lists the GPUs in this folder.
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _TESTS = ROOT / "tests" / "images"
+# The tests of images that are tested separately, all of which are for NVIDIA's GPUs.
+SEPARATE = _TESTS / "nvidia"
 _HEAD = """\
 # Written by `python -m images prove {name}`, which builds the image and runs its tests in it.
 # `content` is a key of the content that the image was built from.
@@ -95,12 +96,11 @@ def prove(name: str) -> Path:
     image = find(images, name)
     if image.tested is When.ALWAYS:
         raise ImageError(f"{name} needs no proof: every run tests it", "make test")
-    tests = tests_of(image)
     content = content_of(image, images)
     built = build(name)
     gpu = gpu_for(built.engine)
     note(f"running the tests of {name} in it")
-    counts = run_tests(name, tests)
+    counts = run_tests(name, tests_of(image))
     again = load_catalogue()
     if content_of(find(again, name), again) != content:
         raise ImageError(f"{name} was changed while it was being proved", "prove it again")
@@ -118,25 +118,10 @@ def prove(name: str) -> Path:
     return write(image, proof)
 
 
-def test_folders(image: Image) -> list[Path]:
-    """The folders with the tests of a separately tested image: its own, which NAME-next (the same
-    with a newer framework) shares, and the one that all images for GPUs share.
-    """
-    own = re.sub("[^a-z0-9]", "_", image.name.removesuffix("-next"))
-    names = [own, *(["nvidia"] if "nccl" in image.features else [])]
-    return [_TESTS / name for name in names]
-
-
 def tests_of(image: Image) -> list[Path]:
-    """What `prove` runs in an image. Raises ImageError when it has no tests of its own."""
-    folders = test_folders(image)
-    for folder in folders:
-        if not folder.is_dir():
-            raise ImageError(
-                f"{image.name} has no tests of its own: there is no {folder}", "write some"
-            )
+    """What `prove` runs in an image."""
     elastic = [_TESTS / "test_elastic.py"] if has_patch(image, "elastic.patch") else []
-    return [_TESTS / "test_runtimes.py", *elastic, *folders]
+    return [_TESTS / "test_runtimes.py", *elastic, SEPARATE]
 
 
 def run_tests(name: str, tests: list[Path]) -> dict[str, int]:

@@ -21,7 +21,9 @@ def check(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image: repository:tag.")],
     mode: Annotated[
         str,
-        typer.Option("--mode", metavar="MODE", help="Launch mode: mpirun, horovodrun or elastic."),
+        typer.Option(
+            "--mode", metavar="MODE", help="Launch mode: mpirun, horovodrun, elastic or direct."
+        ),
     ] = "mpirun",
     engine: Annotated[
         str | None,

@@ -78,10 +78,7 @@ def probe_pod(image: str) -> Object:
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
-    """The probe's report in its standard output.
-
-    Raises ImageError, with the end of the output or of the standard error (`errors`), without one.
-    """
+    """The probe's report in its output; raises ImageError, with the last lines, without one."""
     for line in output.splitlines():
         with suppress(ValueError, RecursionError):
             if line.startswith(MARK):
@@ -104,6 +101,9 @@ def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
         path = probe["programs"][name]
         remedy = f"install {package} (Debian's name)"
         findings.append(Finding(name, path is not None, path or "missing", remedy))
+    if mode == "direct":
+        # The master starts any program.
+        return findings
     return [*findings, _launcher(probe, mode), *_frameworks(probe, mode)]
 
 

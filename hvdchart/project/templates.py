@@ -156,10 +156,7 @@ def make_project(
 def script_spec(
     command: Sequence[str], name: str, image: str = "", *, workers: int = 2, gpus: int = 0
 ) -> Spec:
-    """The spec of a command for which nobody has written one; `gpus` are those of a worker.
-
-    Raises SpecError for a name that no run can have.
-    """
+    """The spec of a command; `gpus` are those of a worker. Raises SpecError for a wrong name."""
     image = image or f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
     words = ", ".join(json.dumps(word, ensure_ascii=False) for word in command)
     text = _SPEC.format(name=_quoted(name), image=_image(image), command=words)

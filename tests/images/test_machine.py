@@ -82,16 +82,12 @@ class Store(Engine):
     def __init__(self, log: Path, registry: tuple[str, ...] = ()) -> None:
         super().__init__(log)
         self.registry = registry
-        self.keys: dict[str, str] = {}
 
     def key(self, reference: str) -> str | None:
-        return self.keys.get(reference)
+        return None
 
     def pull(self, reference: str) -> bool:
         return reference in self.registry
-
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        self.keys[reference] = key
 
     def build(self, build: Build) -> None: ...
 

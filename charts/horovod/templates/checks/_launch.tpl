@@ -34,6 +34,10 @@ options of another MPI (hvd_pods/common/launcher_options.py).
 {{- range .names -}}{{- $_ := set $options . $option -}}{{- end -}}
 {{- end -}}
 {{- $problems := list -}}
+{{- if eq $mode "direct" -}}
+{{- $why := "but launch.mode is direct, which takes no options: remove it" -}}
+{{- range $values.launch.options -}}{{- $problems = append $problems (printf "launch.options has %q, %s" . $why) -}}{{- end -}}
+{{- end -}}
 {{- /* How many of the next words are arguments of the option before them, and so no options. */ -}}
 {{- $arguments := 0 -}}
 {{- range $word := $values.launch.options -}}

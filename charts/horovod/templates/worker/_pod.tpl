@@ -26,7 +26,7 @@ dnsPolicy: ClusterFirstWithHostNet
 {{ . }}
 {{- end }}
 {{- $main := dict "root" $root "image" $group.image "resources" $group.resources }}
-{{- $passwd := include "horovod.passwdContainer" $main }}
+{{- $passwd := print (include "horovod.opensshContainer" $main) (include "horovod.passwdContainer" $main) }}
 {{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
 {{- with print $passwd $own (include "horovod.stagingContainer" .) }}
 initContainers:
@@ -110,6 +110,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
+{{- end }}
+{{- with .root.Values.launch.framework }}
+- {name: HVD_FRAMEWORK, value: {{ . }}}
 {{- end }}
 {{- with include "horovod.workerMetricsEnv" .root }}
 {{ . }}

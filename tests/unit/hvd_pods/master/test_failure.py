@@ -112,6 +112,10 @@ LIST_ERROR = "TypeError: 'list' object is not callable, train.py:94"
         (PEER, "a rank: horovod.common.exceptions.HorovodInternalError: Horovod has been shut "
          "down., mpi_ops.py:20", False),
         ("Process 5 exit with status code 3.\n", "rank 5 on hvd-gpu-0: exit code 3", False),
+        ("Sorry\n[hvd] rank 5 on hvd-gpu-0 ended with exit code 3\n",
+         'rank 5 on hvd-gpu-0: exit code 3, after "Sorry"', False),
+        ("[hvd] rank 5 on hvd-gpu-0 ended by signal 11\n",
+         "rank 5 on hvd-gpu-0: ended by SIGSEGV (segmentation fault)", False),
         (OPEN_MPI_4_SIGNAL.format(signal=11),
          "rank 1 on hvd-cpu-0: ended by SIGSEGV (segmentation fault)", False),
         (OPEN_MPI_4_SIGNAL.format(signal=999), "rank 1 on hvd-cpu-0: ended by signal 999", False),

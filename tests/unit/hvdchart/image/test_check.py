@@ -47,6 +47,7 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
         ({"programs": {"sshd": None}}, "mpirun", "sshd", "openssh-server"),
         ({"programs": {"mpirun": None}}, "mpirun", "mpirun", "before Horovod is compiled"),
         ({"programs": {"mpirun": None}}, "horovodrun", None, ""),
+        ({"programs": {"mpirun": None, "horovodrun": None}, "horovod": False}, "direct", None, ""),
         ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
         ({"horovod": False, "frameworks": {}}, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
         ({"frameworks": {}}, "mpirun", "a framework", "tensorflow or torch"),

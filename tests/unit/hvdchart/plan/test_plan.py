@@ -16,26 +16,6 @@ def plan_group(group: str, rest: str = "") -> Plan:
     return planned(f"{{name: x, count: 2, {group}}}", rest)
 
 
-def test_xeon_8180_node_has_the_published_threads() -> None:
-    """A Xeon 8180 node, 2 x 28 cores: 28 / 26 / 2, one rank a socket, bound to it."""
-    node = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 384Gi}"
-    plan = planned(node)
-    group = plan.groups[0]
-    assert (plan.ranks, group.slots) == (32, 2)
-    assert dict(group.env) == {
-        "OMP_NUM_THREADS": "28",
-        "TF_NUM_INTRAOP_THREADS": "26",
-        "TF_NUM_INTEROP_THREADS": "2",
-        "TF_ENABLE_ONEDNN_OPTS": "1",
-    }
-    assert plan.launching.binding == Binding("core", 28)
-    # 112 CPUs as Kubernetes counts; GKE's table keeps 345m, daemons and master 600m.
-    assert group.requests["cpu"] == "111"
-    # 384Gi of modules are 372.5Gi to the kernel; GKE's table keeps 14.3Gi, pods 768Mi.
-    assert group.requests["memory"] == group.limits["memory"] == "357Gi"
-    assert "cpu" not in group.limits
-
-
 def test_bfloat16_is_off_by_default_and_per_group() -> None:
     groups = planned(
         "{name: new, count: 1, coresPerSocket: 8},"

@@ -80,7 +80,7 @@ def make_key() -> bytes:
     """Make a private key like Helm's: ECDSA in PEM format, without a passphrase."""
     with tempfile.TemporaryDirectory(dir=GENERATED) as folder:
         file = Path(folder) / "key"
-        command = [ssh.find_program("ssh-keygen", "openssh-client"), "-q", "-t", "ecdsa"]
+        command = [ssh.find_program("ssh-keygen"), "-q", "-t", "ecdsa"]
         options = ["-m", "PEM", "-N", "", "-C", "", "-f", str(file)]
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
         if done.returncode:

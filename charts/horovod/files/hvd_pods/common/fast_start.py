@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
 PROGRAMS = "/horovod/bin/hvd_pods"
 SECRETS = "/horovod/ssh"
+# The programs of ssh.image, where the values have one.
+OPENSSH = "/horovod/openssh"
 # An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
 GENERATED = "/horovod/generated"
 # The user's code: mounted into the master by the chart, and unpacked in every pod.
