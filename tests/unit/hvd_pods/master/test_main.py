@@ -93,6 +93,16 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
 
 
+def test_an_image_without_the_launcher_fails_at_once(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(pod.programs))
+    for name in ("ssh", "ssh-keygen"):
+        pod.install(f'exec /usr/bin/{name} "$@"', name)
+    assert pod.run(mode="mpirun") == 78
+    assert "no mpirun on PATH" in pod.termination_log.read_text()
+
+
 @pytest.mark.slow
 def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
