@@ -209,7 +209,7 @@ def test_hosts_that_have_answered_leave_room_for_others(
 
 def test_any_number_of_changes_wakes_a_prober_that_is_busy(probe: Probe) -> None:
     current = probe([HOST], find_port())
-    for _ in range(100_000):
+    for _ in range(5_000):
         current.prober.wake()
     current.put(HOST)
     current.wait(lambda: "it has not responded yet" in current.reasons(HOST))
@@ -315,6 +315,7 @@ def test_kept_connection_stays_until_another_one_has_a_banner(
         assert "closed" not in "".join(current.reasons(HOST))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("banner", [None, b""], ids=["silent", "closes"])
 def test_host_whose_kernel_accepts_connections_is_there_whatever_its_sshd_says(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, banner: bytes | None
@@ -364,7 +365,7 @@ def test_host_whose_sshd_has_too_many_connections_of_others_is_there(two: Two, s
     with FakeWorker(f"{said}\r\n".encode(), first.address, first.port) as busy:
         wait_until(lambda: len(busy.connections) >= 1, TIMEOUT, "it is asked", 0.01)
         told = len(current.of(HostProblem))
-        wait_until(lambda: len(busy.connections) >= 9, TIMEOUT, "it is asked again", 0.01)
+        wait_until(lambda: len(busy.connections) >= 5, TIMEOUT, "it is asked again", 0.01)
         assert len(current.of(HostProblem)) <= told + 1
     with FakeWorker(ssh_banner("r1"), first.address, first.port):
         current.wait_for(HostAnswers, 2, host="w-0")
