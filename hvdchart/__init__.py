@@ -6,7 +6,8 @@
     print(plan.ranks, plan.warnings)
     print(render_values(plan))
 
-These functions use no network, no cluster and no other process. See docs/library.md.
+These functions use no network, no cluster and no other process; `launch` calls a function on the
+ranks of a cluster. See docs/library.md and docs/notebook.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hvdchart.errors import FileError, HvdchartError, SpecError, ValuesError
+    from hvdchart.calls.launcher import Launcher, launch
+    from hvdchart.errors import (
+        CallError,
+        FileError,
+        HvdchartError,
+        RunFailedError,
+        SpecError,
+        TimeLimitError,
+        ValuesError,
+    )
     from hvdchart.plan.model import GroupPlan, Plan
     from hvdchart.plan.planner import make_plan
     from hvdchart.plan.rules import Reason
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "CallError",
     "Elastic",
     "FileError",
     "GroupPlan",
@@ -49,14 +60,17 @@ __all__ = [
     "HvdchartError",
     "Image",
     "Launch",
+    "Launcher",
     "Nfs",
     "NodeGroup",
     "Plan",
     "Rdma",
     "Reason",
     "Reserved",
+    "RunFailedError",
     "Spec",
     "SpecError",
+    "TimeLimitError",
     "Toleration",
     "Train",
     "Tuning",
@@ -65,6 +79,7 @@ __all__ = [
     "__version__",
     "checked_spec",
     "checked_values",
+    "launch",
     "load_spec",
     "make_plan",
     "parse_spec",
@@ -74,7 +89,11 @@ __all__ = [
 # The modules of the names. Each is imported when it is first used: a command such as `status` needs
 # none of them, and they take 0.2 s.
 _NAMES = {
-    "hvdchart.errors": ("FileError", "HvdchartError", "SpecError", "ValuesError"),
+    "hvdchart.calls.launcher": ("Launcher", "launch"),
+    "hvdchart.errors": (
+        *("CallError", "FileError", "HvdchartError", "RunFailedError", "SpecError"),
+        *("TimeLimitError", "ValuesError"),
+    ),
     "hvdchart.plan.model": ("GroupPlan", "Plan"),
     "hvdchart.plan.planner": ("make_plan",),
     "hvdchart.plan.rules": ("Reason",),
