@@ -31,12 +31,8 @@ class RemoteTraceback(Exception):  # noqa: N818 - it is the cause of an error
         return f"\n{self.args[0]}"
 
 
-class GoneError(RunFailedError):
-    """A rank has ended without a result: `rank` is its number."""
-
-    def __init__(self, rank: int) -> None:
-        super().__init__(f"rank {rank} has ended without a result; its output may say why")
-        self.rank = rank
+class RanksError(RunFailedError):
+    """Ranks have ended without a result."""
 
 
 class LostError(ClusterError):
@@ -96,6 +92,11 @@ class Connection:
         """Whether the next call may use this connection."""
         return self._process.poll() is None
 
+    def end_server(self) -> None:
+        """Let the server fail because workers are lost: the next attempt waits for others."""
+        with suppress(LostError):
+            self._send(wire.Frame(wire.END, 0, b"").encode())
+
     def close(self) -> None:
         """End the connection, and a call that is being made."""
         for stream in (self._process.stdin, self._process.stdout):
@@ -118,7 +119,7 @@ class Connection:
     ) -> list[Any]:
         """Make a call; the results by rank. The connection stays open if the call has ended.
 
-        Raises the exception of the first rank that fails, RunFailedError for ranks without a
+        Raises the exception of the first rank that fails, RanksError for ranks without a
         result, TimeLimitError after `seconds`, and LostError.
         """
         is_late = threading.Event()
@@ -168,7 +169,7 @@ class Connection:
         missing = [str(rank) for rank, result in enumerate(results) if not result]
         if missing:
             code, names = json.loads(frame.data)["code"], join_names(missing)
-            raise RunFailedError(
+            raise RanksError(
                 f"the launcher has ended with exit code {code}, and rank {names} without a result; "
                 "the output says why"
             )
@@ -200,7 +201,7 @@ def _raise(failed: tuple[bytes, int], content: bytes) -> None:
     """Raise what has failed on a rank."""
     kind, rank = failed
     if kind == wire.GONE:
-        raise GoneError(rank)
+        raise RanksError(f"rank {rank} has ended without a result; its output may say why")
     host, text, problem, pickled = pickle.loads(content)  # noqa: S301 - docs/security.md
     where = f"rank {rank} on {host}"
     if problem:

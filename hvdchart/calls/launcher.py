@@ -16,7 +16,7 @@ from typing import Any, Self, TextIO
 import cloudpickle
 
 from hvd_pods.common.hostile import one_line, printable
-from hvdchart.calls.connection import Connection, GoneError, LostError, pack
+from hvdchart.calls.connection import Connection, LostError, RanksError, pack
 from hvdchart.code.archive import list_files, pack_files
 from hvdchart.errors import ClusterError, NoRunError, RunFailedError, SpecError
 from hvdchart.plan.measuring import command_plan
@@ -29,20 +29,23 @@ from hvdchart.run.kubectl import IN_CODE, Kubectl
 from hvdchart.run.measure import installed
 from hvdchart.run.output import running_pod
 from hvdchart.run.phases import DONE, TRAINING, phase_of
-from hvdchart.run.pod_problems import problem_of
+from hvdchart.run.release import Release, component_of
 from hvdchart.run.report import status_report
 from hvdchart.run.status import run_status
 from hvdchart.run.watch import watch_release
 from hvdchart.spec.launchers import LAUNCH
 from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
+from hvdchart.text import join_names
 
 # Where the programs are in the code of the pods, and the package that they are in.
 _FOLDER = ".hvdchart"
 _IN_POD = Path(__file__).parent / "in_pod"
 _PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
-# How often workers may be lost, and seconds until the cluster says why a call has been.
-_RETRIES, _EXPLAIN_WITHIN = 1000, 20.0
+# How often workers may be lost.
+_RETRIES = 1000
+# Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
+_MISS_WITHIN, _RECORD_WITHIN = 2.0, 30.0
 
 
 class Launcher:
@@ -80,6 +83,9 @@ class Launcher:
         self._stack = ExitStack()
         self._cluster: Cluster | None = None
         self._connection: Connection | None = None
+        # When the connection was made.
+        self._changed: tuple[str, str] = ("", "")
+        self._workers: dict[str, tuple[str, int]] = {}
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -108,15 +114,14 @@ class Launcher:
             connection = self._connect()
             try:
                 return connection.call(content, self._plan.ranks, timeout, self._write)
-            except LostError as error:
-                reason = self._explain(time.monotonic(), str(error))
+            except (LostError, RanksError) as error:
+                reason = self._explain(error, connection)
+                if not reason:
+                    raise
                 raise RunFailedError(
                     f"the call has ended: {reason}; it is not repeated, because the function may "
-                    "have done a part of its work; the next call waits for the workers"
+                    "have done a part of its work, and the next call waits for the workers"
                 ) from error
-            except GoneError as error:
-                error.args = (f"{error}{self._look_at(error.rank)}",)
-                raise
             finally:
                 if not connection.has_ended:
                     # Also after Ctrl-C: the server ends the ranks of a caller that goes.
@@ -161,6 +166,8 @@ class Launcher:
                     # The next attempt may be about to begin.
                     problem = f"; {error}"
                 else:
+                    now = self._cluster.release(self._plan.spec.name)
+                    self._changed, self._workers = _last_change(now), _workers(now)
                     return self._connection
             shown = f"{phase}{problem}"
             if shown != last:
@@ -183,28 +190,24 @@ class Launcher:
         program = ("python3", f"{_PROGRAMS}/server.py", "connect")
         return kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
-    def _explain(self, since: float, reason: str) -> str:
-        """Why a call was lost, as the master records it; `reason` if it does not in time."""
-        assert self._cluster  # noqa: S101
-        for release in watch_release(self._cluster, self._plan.spec.name, _EXPLAIN_WITHIN):
-            status = run_status(release)
-            recorded = release.record.get("reason", "")
-            if recorded or status.over:
-                return one_line(recorded or status.reason or reason)
-        return reason
+    def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
+        """Which worker was lost, or why the master has ended the server, as it records that.
 
-    def _look_at(self, rank: int) -> str:
-        """What the cluster says about the pod of a rank that has gone; empty for nothing."""
+        Empty for ranks that have ended by themselves.
+        """
         assert self._cluster  # noqa: S101
-        release = self._cluster.release(self._plan.spec.name)
-        try:
-            pod = running_pod(release, str(rank))
-        except ClusterError as error:
-            return f"; {error}"
-        if "deletionTimestamp" in pod["metadata"]:
-            return f"; its pod {pod['metadata']['name']} is being deleted"
-        problem = problem_of(pod, release.events)
-        return f"; {problem.reason}" if problem else ""
+        is_lost = isinstance(error, LostError)
+        within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
+        for release in watch_release(self._cluster, self._plan.spec.name, within):
+            status, workers = run_status(release), _workers(release)
+            if status.over or _last_change(release) != self._changed:
+                return one_line(release.record.get("reason") or status.reason or str(error))
+            gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
+            if gone and not is_lost:
+                # It knows sooner than the master, which may wait for an answer of its host.
+                connection.end_server()
+                return f"lost {join_names(gone)}: its pod has ended, or was replaced"
+        return str(error) if is_lost else ""
 
     def _write(self, text: str) -> None:
         output = self._output or sys.stdout
@@ -213,6 +216,21 @@ class Launcher:
 
     def _say(self, text: str) -> None:
         self._write(f"hvdchart: {printable(text)}\n")
+
+
+def _last_change(release: Release) -> tuple[str, str]:
+    """Which attempt the record speaks of, and since when."""
+    return release.record.get("attempts", ""), release.record.get("time", "")
+
+
+def _workers(release: Release) -> dict[str, tuple[str, int]]:
+    """The running workers by name: the pod's UID, and how often it was started again."""
+    restarts = {pod.name: pod.restarts for pod in run_status(release).pods}
+    return {
+        pod["metadata"]["name"]: (pod["metadata"]["uid"], restarts[pod["metadata"]["name"]])
+        for pod in release.pods
+        if component_of(pod) == "worker" and pod["status"].get("phase") == "Running"
+    }
 
 
 def _plan(spec: str | Path | Spec, name: str, code: Path | None, idle: float) -> Plan:

@@ -90,10 +90,10 @@ def describe(
 
 def answer(connection: socket.socket, stream: IO[bytes], version: str) -> bool:
     """Fetch the call, make it, and send the answer; whether it is a result."""
-    content = wire.read_message(stream, wire.LARGEST_CALL)
-    if content is None:
+    message = wire.read_message(stream, wire.LARGEST_CALL)
+    if message is None:
         raise SystemExit("the call has ended")
-    kind, data = make_call(load_cloudpickle(version), content)
+    kind, data = make_call(load_cloudpickle(version), message.data)
     sys.stdout.flush()
     sys.stderr.flush()
     for frame in wire.frames(kind, data):

@@ -119,20 +119,23 @@ class CallServer:
         call.take(place, connection)
         return None
 
-    def attend(self, caller: socket.socket, idle: float) -> bool:
-        """Make the calls of one caller, until it goes; False when it makes none for too long."""
+    def attend(self, caller: socket.socket, idle: float) -> int | None:
+        """Make the calls of one caller until it goes; else the exit code with which to end."""
         with caller.makefile("rb") as stream:
             try:
                 hello = json.dumps({"python": list(sys.version_info[:2])})
                 caller.sendall(wire.Frame(wire.HELLO, 0, hello.encode()).encode())
                 while select.select([caller], [], [], idle)[0]:
-                    content = wire.read_message(stream, wire.LARGEST_CALL)
-                    if content is None:
-                        return True
-                    self._make(content, caller)
+                    message = wire.read_message(stream, wire.LARGEST_CALL)
+                    if message is None:
+                        return None
+                    if message.kind == wire.END:
+                        print("[hvd] error: the caller misses a worker", file=sys.stderr)
+                        return 1
+                    self._make(message.data, caller)
             except (ConnectionError, ValueError):
-                return True
-        return False
+                return None
+        return 0
 
     def _make(self, content: bytes, caller: socket.socket) -> None:
         self._number += 1
@@ -202,12 +205,12 @@ def serve(idle: float, line: list[str]) -> int:
         listener.bind(SOCKET)
         Path(SOCKET).chmod(0o600)
         listener.listen()
-        goes_on = True
-        while goes_on and select.select([listener], [], [], idle)[0]:
+        while select.select([listener], [], [], idle)[0]:
             caller, _ = listener.accept()
             with caller:
-                goes_on = server.attend(caller, idle)
-    print(f"[hvd] no call for {idle:g} s: the run ends", flush=True)
+                code = server.attend(caller, idle)
+            if code is not None:
+                return code
     return 0
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from typing import IO, Iterator, NamedTuple
 
-# What the server says first, JSON; a pickled call; and the end of a call, JSON.
+# What the server says first, JSON; a pickled call; and the end of a call, JSON. Of the caller, END
+# says that workers are lost: the server fails, so that the next attempt waits for them.
 HELLO, CALL, END = b"H", b"C", b"E"
 # What the ranks print; the number is that of the stream, 1 or 2.
 OUTPUT = b"O"
@@ -58,8 +59,8 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
     return Frame(kind, number, data) if len(data) == size else None
 
 
-def read_message(stream: IO[bytes], most: int) -> bytes | None:
-    """The bytes of the next message; None at the end of the stream.
+def read_message(stream: IO[bytes], most: int) -> Frame | None:
+    """The next message, as one frame of any size; None at the end of the stream.
 
     Raises ValueError for one of more than `most` bytes.
     """
@@ -73,4 +74,4 @@ def read_message(stream: IO[bytes], most: int) -> bytes | None:
         if size > most:
             raise ValueError(f"the message has more than {most} bytes")
         if frame.is_last:
-            return b"".join(parts)
+            return Frame(frame.kind, frame.number, b"".join(parts))
