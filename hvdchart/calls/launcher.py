@@ -250,7 +250,7 @@ def _plan(spec: str | Path | Spec, name: str, code: Path | None, idle: float) ->
     files |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
     command = (
         *("python3", f"{_PROGRAMS}/server.py", f"{idle:g}", LAUNCH),
-        *("python3", "-u", f"{_PROGRAMS}/rank.py", cloudpickle.__version__),
+        *("python3", f"{_PROGRAMS}/rank.py", cloudpickle.__version__),
     )
     values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
     changed = dataclasses.replace(spec, name=name or spec.name, values=values)

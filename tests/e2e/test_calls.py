@@ -155,7 +155,8 @@ def test_notebook_calls_functions_of_its_cells(
     monkeypatch.setenv("TEST_HELM", settings["helm"])
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, NOTEBOOK)))
+    cells = list(map(nbformat.v4.new_code_cell, NOTEBOOK))
+    notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
     notebook.cells[-1].metadata["tags"] = ["raises-exception"]
     place = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=240, resources=place).execute()

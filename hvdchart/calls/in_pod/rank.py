@@ -7,6 +7,7 @@ number of the call. The server's host and the run's secret are those of the noti
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import pickle
 import socket
@@ -108,6 +109,10 @@ def answer(connection: socket.socket, stream: IO[bytes], version: str) -> bool:
 def main() -> int:
     """Make the call; 1 when it has failed."""
     version, port, number = sys.argv[1:]
+    # Whole lines, so that those of several ranks do not mix.
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(line_buffering=True)
     # As if the function's script were in the folder of the code.
     sys.path[:3] = [str(Path.cwd())]
     host, _, rest = os.environ[notices.ADDRESS].partition(",")

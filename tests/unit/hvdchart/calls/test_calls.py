@@ -18,10 +18,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from hvdchart.calls import connection as connections
 from hvdchart.calls.connection import Connection, RemoteTraceback, pack
 from hvdchart.calls.in_pod import rank, server, wire
-from hvdchart.errors import CallError, HvdchartError, RunFailedError, TimeLimitError
+from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
@@ -62,7 +61,7 @@ class Pod:
 
     def start(self, idle: float = 60.0) -> subprocess.Popen[bytes]:
         """Start the call server."""
-        start = [sys.executable, "-u", rank.__file__, cloudpickle.__version__]
+        start = [sys.executable, rank.__file__, cloudpickle.__version__]
         line = [sys.executable, str(self.folder / "mpirun.py"), *start]
         with self.log.open("wb") as log:
             return subprocess.Popen(
@@ -310,7 +309,13 @@ def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> 
         pack(own_rank, [argument], {})
 
 
-def test_another_python_in_the_image_is_named(monkeypatch: pytest.MonkeyPatch, pod: Pod) -> None:
-    monkeypatch.setattr(connections.sys, "version_info", (3, 99, 0))
-    with pytest.raises(CallError, match=r"the image has Python 3\.\d+, and this is Python 3\.99"):
-        pod.connect()
+def test_another_python_in_the_image_is_named() -> None:
+    hello = wire.Frame(wire.HELLO, 0, b'{"python": [3, 99]}').encode()
+    says = [sys.executable, "-c", f"import sys; sys.stdout.buffer.write({hello!r})"]
+    with pytest.raises(CallError, match=r"the image has Python 3\.99, and this is Python 3\.\d+"):
+        Connection(says)
+
+
+def test_server_that_cannot_be_reached_is_told_with_the_reason() -> None:
+    with pytest.raises(ClusterError, match=r"has ended: pods .* is forbidden"):
+        Connection([sys.executable, "-c", "import sys; sys.exit('pods \"m\" is forbidden')"])
