@@ -11,11 +11,11 @@ variable "REGISTRY" {
 }
 
 group "default" {
-  targets = ["cpu", "cpu-2-15", "pytorch", "examples", "examples-2-15", "examples-pytorch"]
+  targets = ["cpu", "cpu-2-15", "pytorch", "examples", "examples-2-15", "examples-pytorch", "ssh"]
 }
 
 group "all" {
-  targets = ["cpu", "cpu-2-15", "pytorch", "cuda", "cuda-next", "pytorch-cuda", "examples", "examples-2-15", "examples-pytorch"]
+  targets = ["cpu", "cpu-2-15", "pytorch", "cuda", "cuda-next", "pytorch-cuda", "examples", "examples-2-15", "examples-pytorch", "ssh"]
 }
 
 target "cpu-build" {
@@ -91,7 +91,7 @@ target "cpu-2-15" {
   tags = ["${REGISTRY}horovod-cpu-2.15:0.28.1-tf2.15.1"]
 }
 
-target "pytorch" {
+target "pytorch-build" {
   context = "images"
   dockerfile = "common/Dockerfile"
   args = {
@@ -109,6 +109,14 @@ target "pytorch" {
     "FEATURES" = "mpi,gloo"
     "VERSIONS" = "horovod=0.28.1 python=3.13 openmpi=5.0.7 torch=2.6.0"
   }
+  platforms = ["linux/amd64"]
+}
+
+target "pytorch" {
+  contexts = {
+    "parent" = "target:pytorch-build"
+  }
+  dockerfile-inline = "FROM parent\nENV USE_LIBUV=0\n"
   labels = {
     "org.opencontainers.image.title" = "horovod-pytorch"
     "org.opencontainers.image.version" = "0.28.1-torch2.6.0"
@@ -204,8 +212,8 @@ target "pytorch-cuda" {
 }
 
 target "examples" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu"
   }
@@ -229,8 +237,8 @@ target "examples" {
 }
 
 target "examples-2-15" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu-2-15"
   }
@@ -253,8 +261,8 @@ target "examples-2-15" {
 }
 
 target "examples-pytorch" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:pytorch"
   }
@@ -274,4 +282,19 @@ target "examples-pytorch" {
   }
   platforms = ["linux/amd64"]
   tags = ["${REGISTRY}horovod-examples-pytorch:0.28.1-torch2.6.0"]
+}
+
+target "ssh" {
+  context = "images/ssh"
+  dockerfile = "Dockerfile"
+  args = {
+    "BASE_IMAGE" = "docker.io/library/debian:trixie-slim"
+    "OPENSSH_VERSION" = "10.0p1-7-deb13u4"
+  }
+  labels = {
+    "org.opencontainers.image.title" = "horovod-ssh"
+    "org.opencontainers.image.version" = "10.0p1-7-deb13u4"
+  }
+  platforms = ["linux/amd64", "linux/arm64"]
+  tags = ["${REGISTRY}horovod-ssh:10.0p1-7-deb13u4"]
 }

@@ -16,75 +16,40 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hvdchart.calls.launcher import Launcher, launch
-    from hvdchart.errors import (
-        CallError,
-        FileError,
-        HvdchartError,
-        RunFailedError,
-        SpecError,
-        TimeLimitError,
-        ValuesError,
-    )
-    from hvdchart.plan.model import GroupPlan, Plan
-    from hvdchart.plan.planner import make_plan
-    from hvdchart.plan.rules import Reason
-    from hvdchart.spec.load import checked_spec, load_spec, parse_spec
-    from hvdchart.spec.model import (
-        Elastic,
-        HorovodSettings,
-        Image,
-        Launch,
-        Nfs,
-        NodeGroup,
-        Rdma,
-        Reserved,
-        Spec,
-        Toleration,
-        Train,
-        Tuning,
-        Volume,
-    )
-    from hvdchart.values.check import checked_values
-    from hvdchart.values.render import render_values
+    from hvdchart.calls.launcher import Launcher as Launcher
+    from hvdchart.calls.launcher import launch as launch
+    from hvdchart.errors import CallError as CallError
+    from hvdchart.errors import FileError as FileError
+    from hvdchart.errors import HvdchartError as HvdchartError
+    from hvdchart.errors import RunFailedError as RunFailedError
+    from hvdchart.errors import SpecError as SpecError
+    from hvdchart.errors import TimeLimitError as TimeLimitError
+    from hvdchart.errors import ValuesError as ValuesError
+    from hvdchart.plan.model import GroupPlan as GroupPlan
+    from hvdchart.plan.model import Plan as Plan
+    from hvdchart.plan.planner import make_plan as make_plan
+    from hvdchart.plan.rules import Reason as Reason
+    from hvdchart.spec.load import checked_spec as checked_spec
+    from hvdchart.spec.load import load_spec as load_spec
+    from hvdchart.spec.load import parse_spec as parse_spec
+    from hvdchart.spec.model import Elastic as Elastic
+    from hvdchart.spec.model import HorovodSettings as HorovodSettings
+    from hvdchart.spec.model import Image as Image
+    from hvdchart.spec.model import Launch as Launch
+    from hvdchart.spec.model import Nfs as Nfs
+    from hvdchart.spec.model import NodeGroup as NodeGroup
+    from hvdchart.spec.model import Rdma as Rdma
+    from hvdchart.spec.model import Reserved as Reserved
+    from hvdchart.spec.model import Spec as Spec
+    from hvdchart.spec.model import Toleration as Toleration
+    from hvdchart.spec.model import Train as Train
+    from hvdchart.spec.model import Tuning as Tuning
+    from hvdchart.spec.model import Volume as Volume
+    from hvdchart.values.check import checked_values as checked_values
+    from hvdchart.values.render import render_values as render_values
 
 # The distribution's version, too: pyproject.toml reads it here.
 __version__ = "0.2.0"
-
-__all__ = [
-    "CallError",
-    "Elastic",
-    "FileError",
-    "GroupPlan",
-    "HorovodSettings",
-    "HvdchartError",
-    "Image",
-    "Launch",
-    "Launcher",
-    "Nfs",
-    "NodeGroup",
-    "Plan",
-    "Rdma",
-    "Reason",
-    "Reserved",
-    "RunFailedError",
-    "Spec",
-    "SpecError",
-    "TimeLimitError",
-    "Toleration",
-    "Train",
-    "Tuning",
-    "ValuesError",
-    "Volume",
-    "__version__",
-    "checked_spec",
-    "checked_values",
-    "launch",
-    "load_spec",
-    "make_plan",
-    "parse_spec",
-    "render_values",
-]
 
 # The modules of the names. Each is imported when it is first used: a command such as `status` needs
 # none of them, and they take 0.2 s.
@@ -106,6 +71,7 @@ _NAMES = {
     "hvdchart.values.render": ("render_values",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted([*_MODULES, "__version__"])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

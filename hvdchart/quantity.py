@@ -71,6 +71,13 @@ def memory_text(size: int) -> str:
     return str(size)
 
 
+def amount_text(resource: str, amount: int) -> str:
+    """The quantity of a resource: CPUs in thousandths, anything else in whole numbers."""
+    if resource == "cpu":
+        return cpu_text(amount)
+    return memory_text(amount) if resource == "memory" else str(amount)
+
+
 def pluralize(number: int, noun: str) -> str:
     """1 rank, 2 ranks."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,14 +10,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from devtools.images.build import MACHINES
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import build_arguments, environment_lines
 
 FILE = ROOT / "docker-bake.hcl"
 # The name under which a build finds the image that it starts from.
 _PARENT = "parent"
-_PLATFORMS = {"x86_64": "linux/amd64"}
+_PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 _HEAD = """\
 # Generated from images/versions.yaml by `make generate`: builds the images with Docker alone.
 #
@@ -74,7 +73,7 @@ def _target(image: Image) -> dict[str, object]:
             "org.opencontainers.image.title": title,
             "org.opencontainers.image.version": version,
         },
-        "platforms": [_PLATFORMS[machine] for machine in MACHINES],
+        "platforms": [_PLATFORMS[machine] for machine in image.machines],
         "tags": [f"${{REGISTRY}}{image.reference}"],
     }
 

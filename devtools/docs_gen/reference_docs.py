@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from typer.cli import get_docs_for_click
+
 from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common.metrics import METRICS
 from hvdchart.cli import app
@@ -33,59 +35,29 @@ This page lists every command of `hvdchart` with its arguments and options, as
 
 
 def command_page() -> str:
-    """The text of docs/command.md."""
-    return "\n".join([_HEAD, *_sections(app.command(), "hvdchart")]).rstrip() + "\n"
+    """The text of docs/command.md, as Typer writes it from the commands. Exits with a message when
+    a command, an argument or an option has no help.
+    """
+    command: Any = app.command()
+    if undescribed := [*_undescribed(command, "hvdchart")]:
+        sys.exit(f"no help for {', '.join(undescribed)}")
+    context = command.context_class(command, info_name="hvdchart")
+    page = get_docs_for_click(obj=command, ctx=context, name="hvdchart", title="The command")
+    # Examples are indented lines at the end of a help.
+    page = re.sub(r"^(?:  \S.*\n)+", r"\n```console\n\g<0>```\n", page, flags=re.MULTILINE)
+    return f"{_HEAD}\n{page.partition('# The command')[2].strip()}\n"
 
 
-def _sections(group: Any, name: str) -> Iterator[str]:
-    for word, command in sorted(group.commands.items()):
-        if command.hidden:
-            continue
-        if hasattr(command, "commands"):
-            yield from _sections(command, f"{name} {word}")
-            continue
-        arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-        usage = [p.make_metavar(_context(command)) for p in arguments]
-        yield f"## {name} {word}\n"
-        yield f"```\n{' '.join([name, word, *(['[OPTIONS]'] if options else []), *usage])}\n```\n"
-        undescribed = [p.opts[0] for p in (*arguments, *options) if not getattr(p, "help", None)]
-        if undescribed or not command.help:
-            sys.exit(f"{name} {word}: no help for {', '.join(undescribed) or 'the command'}")
-        yield f"{_text(command.help)}\n"
-        if arguments or options:
-            rows = [(_names(one, command), _meaning(one)) for one in (*arguments, *options)]
-            yield f"{table(('Argument or option', 'Meaning'), rows)}\n"
-
-
-def _context(command: Any) -> Any:
-    return command.context_class(command)
-
-
-def _names(parameter: Any, command: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return f"`{parameter.make_metavar(_context(command))}`"
-    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
-    if parameter.is_flag or parameter.count:
-        return names
-    return f"{names} {parameter.make_metavar(_context(command))}"
-
-
-def _meaning(parameter: Any) -> str:
-    text = _text(getattr(parameter, "help", None)).replace("\n", " ")
-    low, high = (getattr(parameter.type, name, None) for name in ("min", "max"))
-    limits = [] if low is None else [f"at least {low}" if high is None else f"{low} to {high}"]
-    default = parameter.opts[0] if parameter.default is True else parameter.default
-    # Most flags are off by default; other kinds of defaults are computed.
-    is_shown = isinstance(default, str | int | float) and default is not False and default != ""
-    notes = [*limits, *([f"default: `{default}`"] if is_shown else [])]
-    return f"{text} ({'; '.join(notes)})" if notes else text
-
-
-def _text(help_text: str | None) -> str:
-    """A help text as Markdown: its lines joined to paragraphs."""
-    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", help_text or "")]
-    return "\n\n".join(part.replace("<", "&lt;") for part in paragraphs if part)
+def _undescribed(command: Any, name: str) -> Iterator[str]:
+    """What a person would see of the command without an explanation."""
+    if not command.help:
+        yield name
+    for parameter in command.params:
+        if not parameter.hidden and not parameter.help:
+            yield f"{name} {parameter.opts[0]}"
+    for word, below in getattr(command, "commands", {}).items():
+        if not below.hidden:
+            yield from _undescribed(below, f"{name} {word}")
 
 
 def exit_codes() -> str:

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import platform
 import re
-import subprocess
+import tempfile
 from pathlib import Path
 
 from debian.deb822 import Deb822
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.commands import run_logged
 from devtools.common.errors import ImageError
-from devtools.common.ui import note, step, tail
+from devtools.common.ui import note, step
 from devtools.images.catalogue import Image
-from devtools.images.engines import Engine, ensure_program
+from devtools.images.engines import Build, Engine, ensure_program
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 _ONE_LINE = re.compile(r"deb(?:\s+\[(.*)\])?\s+(\S+)\s+(\S+)\s+(.+)")
@@ -35,6 +36,8 @@ _DEBOOTSTRAP = (
     # Licences stay in the image.
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
 )
+# All engines unpack an archive that is added.
+_DOCKERFILE = 'FROM scratch\nADD root.tar /\nCMD ["/bin/bash"]\n'
 
 
 def base_of(image: Image, engine: Engine) -> tuple[str, str]:
@@ -136,22 +139,21 @@ def _text(entry: Deb822) -> str:
 
 def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engine) -> None:
     ensure_program("mmdebstrap", "mmdebstrap")
-    folder = cache_dir() / "images"
-    folder.mkdir(parents=True, exist_ok=True)
-    tarball = folder / f"base-{suite}-{key}.tar"
-    log = cache_dir() / "logs" / f"base-{suite}.log"
-    try:
-        with step(f"make a base image of {suite}'s packages"), log.open("w") as output:
-            done = subprocess.run(
-                [*_DEBOOTSTRAP, suite, str(tarball), "-"], input="\n\n".join(sources), text=True,
-                stdout=output, stderr=subprocess.STDOUT, check=False,
-            )  # fmt: skip
-            if done.returncode != 0:
-                raise ImageError(
-                    f"mmdebstrap failed (status {done.returncode}); {tail(log)}",
-                    "correct the machine's package sources",
-                )
-            engine.import_root(tarball, reference, key)
-    finally:
-        # The engine has stored the image: the archive is not needed any more.
-        tarball.unlink(missing_ok=True)
+    archives, log = cache_dir() / "images", cache_dir() / "logs" / f"base-{suite}.log"
+    archives.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="hvd-base-", dir=archives) as name,
+        step(f"make a base image of {suite}'s packages"),
+    ):
+        folder = Path(name)
+        (folder / "Dockerfile").write_text(_DOCKERFILE)
+        listed = folder / "debian.sources"
+        listed.write_text("\n\n".join(sources) + "\n")
+        run_logged(
+            [*_DEBOOTSTRAP, suite, str(folder / "root.tar"), str(listed)],
+            log,
+            remedy="correct the machine's package sources",
+            error=ImageError,
+        )
+        engine.build(Build(folder, folder / "Dockerfile", [reference], {}, {}, key))

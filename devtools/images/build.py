@@ -27,8 +27,6 @@ from devtools.images.engines import Build, Engine, choose_engine
 from devtools.images.lock import stale_locks, write_missing_locks
 from devtools.images.machine import write_secrets
 
-# The machines that images can be built on, by Python's names.
-MACHINES = ("x86_64",)
 # How many builds of an image are kept under further references, so that going back to an earlier
 # state of the tree, or to another checkout, builds nothing. They share most layers; one takes up to
 # the size of its environment.
@@ -106,11 +104,11 @@ def _only_builder() -> AbstractContextManager[None]:
 
 
 def refuse_machine(image: Image, machine: str | None = None) -> None:
-    """Raises ImageError on a machine that has no locked packages."""
+    """Raises ImageError on a machine that the image is not built for."""
     machine = machine or platform.machine()
-    if machine not in MACHINES:
+    if machine not in image.machines:
         raise ImageError(
-            f"{image.name} is built for {', '.join(MACHINES)}, and this machine is {machine}",
+            f"{image.name} is built for {', '.join(image.machines)}, and this machine is {machine}",
             "build it on such a machine: the locks have wheels only for it, and Horovod is "
             "compiled for its instructions",
         )

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "images" / "versions.yaml"
 _KEYS = {
     "reference", "context", "contents", "dockerfile", "versions", "from", "framework", "features",
-    "packages", "environment", "options", "locks", "tested",
+    "packages", "environment", "options", "locks", "machines", "tested",
 }  # fmt: skip
 
 
@@ -68,6 +68,7 @@ class Image:
     choices: Mapping[str, Option] = field(default_factory=dict)
     combinations: tuple[Row, ...] = ()  # versions that work together; empty: any
     tested: When = When.ALWAYS
+    machines: tuple[str, ...] = ("x86_64",)  # that it can be built on, by Python's names
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -209,6 +210,7 @@ def _read_image(
         choices=options,
         combinations=tuple(combinations),
         tested=When(entry.get("tested", When.ALWAYS)),
+        machines=tuple(entry.get("machines", Image.machines)),
     )
 
 

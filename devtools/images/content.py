@@ -11,7 +11,7 @@ from devtools.images.lock import lock_file, tree_lock
 from images.common import build_horovod
 
 # The files of a context that a build uses. Others, such as READMEs and .in files, do not change it.
-_USED = ("Dockerfile", "*.txt", "*.py", "*.sh", "*.debs", "series")
+_USED = ("Dockerfile", "*.txt", "*.py", "*.sh", "*.c", "*.debs", "series")
 # Options that the compiled Horovod does not depend on.
 _NOT_COMPILED = {"allocator"}
 # The values that an image without the option has: they do not change the wheel's key.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from devtools.common.apt import install_packages
+from devtools.common.commands import run_logged
 from devtools.common.errors import ImageError
 from devtools.common.ui import tail
 from hvdchart.image.engines import runtime_options, usable_engines, working_engines
@@ -77,10 +78,6 @@ class Engine(ABC):
         return shown
 
     @abstractmethod
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        """Makes an image of one layer from a tar archive of a root file system."""
-
-    @abstractmethod
     def build(self, build: Build) -> None: ...
 
     def save(self, reference: str, archive: Path, name: str) -> None:
@@ -120,17 +117,13 @@ class Engine(ABC):
         command = [self.program, *arguments]
         with self.log.open("a") as log:
             log.write(f"$ {' '.join(command)}\n")
-            log.flush()
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})}, check=False,
-            )  # fmt: skip
-        if done.returncode != 0:
-            raise ImageError(
-                f"`{self.program} {arguments[0]}` failed (status {done.returncode}); "
-                f"{tail(self.log)}",
-                f"read {self.log}, correct the cause and run it again: finished images are kept",
-            )
+        run_logged(
+            command,
+            self.log,
+            remedy=f"read {self.log}, correct the cause and run it again: finished images are kept",
+            environment={**os.environ, **(environment or {})},
+            error=ImageError,
+        )
 
 
 class Buildah(Engine):
@@ -138,19 +131,6 @@ class Buildah(Engine):
     _inspect = ("inspect", "--type=image")
     _labels = ".OCIv1.Config.Labels"
     _identifier = ".FromImageID"
-
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        container = self._answer("from", "scratch")
-        if container is None:
-            raise ImageError(
-                f"`buildah from scratch` failed; {tail(self.log)}", "repair Buildah's storage"
-            )
-        try:
-            self._run("add", "--quiet", container, str(tarball), "/")
-            self._run("config", "--cmd", "/bin/bash", "--label", f"{KEY_LABEL}={key}", container)
-            self._run("commit", "--quiet", container, reference)
-        finally:
-            self._run("rm", container)
 
     def build(self, build: Build) -> None:
         self._run("build", *runtime_options(), *_buildah_options(build), str(build.context))
@@ -160,20 +140,12 @@ class Podman(Engine):
     program = "podman"
     _labels = ".Labels"
 
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        changes = ["--change", "CMD=/bin/bash", "--change", f"LABEL={KEY_LABEL}={key}"]
-        self._run("import", "--quiet", *changes, str(tarball), reference)
-
     def build(self, build: Build) -> None:
         self._run(*runtime_options(), "build", *_buildah_options(build), str(build.context))
 
 
 class Docker(Engine):
     program = "docker"
-
-    def import_root(self, tarball: Path, reference: str, key: str) -> None:
-        changes = ["--change", "CMD /bin/bash", "--change", f"LABEL {KEY_LABEL}={key}"]
-        self._run("import", *changes, str(tarball), reference)
 
     def build(self, build: Build) -> None:
         # Docker's cache has the layers of this stage afterwards, so that building it separately to

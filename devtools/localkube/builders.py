@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
-from devtools.localkube.archives import full_name
 from devtools.localkube.oci import write_pushed
+from devtools.localkube.store import full_name
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,18 @@ def find(reference: str) -> BuilderImage:
     image.
     """
     asked = []
-    for builder, (inspect, parse) in _INSPECT.items():
-        if shutil.which(builder):
-            asked.append(builder)
-            answer = subprocess.run(
-                [builder, *inspect, reference], check=False, capture_output=True, text=True
-            )
-            if answer.returncode == 0:
-                return parse(reference, json.loads(answer.stdout))
+    for builder in filter(shutil.which, ("buildah", "podman", "docker")):
+        asked.append(builder)
+        inspect = ["inspect", "--type=image", reference]
+        answer = subprocess.run([builder, *inspect], check=False, capture_output=True, text=True)
+        if answer.returncode == 0:
+            found = json.loads(answer.stdout)
+            if builder == "buildah":
+                digest, layers = found["FromImageID"], found["OCIv1"]["rootfs"]["diff_ids"]
+            else:
+                digest, layers = found[0]["Id"], found[0]["RootFS"]["Layers"]
+            digest = f"sha256:{digest.removeprefix('sha256:')}"
+            return BuilderImage(builder, reference, digest, tuple(layers))
     searched = f"asked {', '.join(asked)}" if asked else "buildah, podman and docker are missing"
     raise LocalkubeError(
         f"{reference} is neither a file nor an image on this machine ({searched})",
@@ -80,25 +83,3 @@ def pack_missing(source: BuilderImage, known_layers: Mapping[str, int], folder: 
     )
     write_pushed(layout, known_layers, source.name, archive)
     return archive
-
-
-def _parse_buildah(reference: str, answer: dict[str, Any]) -> BuilderImage:
-    layers = answer["OCIv1"]["rootfs"]["diff_ids"]
-    return BuilderImage("buildah", reference, f"sha256:{answer['FromImageID']}", tuple(layers))
-
-
-def _parse_podman(reference: str, answer: list[dict[str, Any]]) -> BuilderImage:
-    layers = answer[0]["RootFS"]["Layers"]
-    digest = f"sha256:{answer[0]['Id'].removeprefix('sha256:')}"
-    return BuilderImage("podman", reference, digest, tuple(layers))
-
-
-def _parse_docker(reference: str, answer: list[dict[str, Any]]) -> BuilderImage:
-    return BuilderImage("docker", reference, answer[0]["Id"], tuple(answer[0]["RootFS"]["Layers"]))
-
-
-_INSPECT: dict[str, tuple[list[str], Callable[[str, Any], BuilderImage]]] = {
-    "buildah": (["inspect", "--type=image"], _parse_buildah),
-    "podman": (["image", "inspect"], _parse_podman),
-    "docker": (["image", "inspect"], _parse_docker),
-}

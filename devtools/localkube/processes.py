@@ -32,49 +32,61 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
     """Every process comes after those that it needs. kube: the program that has all of Kubernetes's
     commands.
     """
-    if instance.node != 1:
-        return [
-            containerd(instance),
-            pause_image(instance),
-            kubelet(instance, kube),
-            proxy(instance, kube),
-        ]
-    return [
-        etcd(instance, kube),
-        containerd(instance),
-        pause_image(instance),
-        apiserver(instance, kube),
-        cluster_objects(instance, kube),
-        kubelet(instance, kube),
-        controller_manager(instance, kube),
-        scheduler(instance, kube),
-        proxy(instance, kube),
-        dns(instance, coredns),
+    state, pki, api = instance.state, instance.pki, ("apiserver",)
+    first = instance.node == 1
+    containers = [
+        Process("containerd", ["containerd", f"--config={state}/containerd.toml"], ready=NOTIFY),
+        # The image that every pod's sandbox is made from.
+        Process(
+            "pause-image", [*ctr_command(instance), "images", "import", f"{state}/{PAUSE_ARCHIVE}"],
+            needs=("containerd",), ready=EXIT,
+        ),
+    ]  # fmt: skip
+    # On the second node, the API server is there before.
+    node = [
+        Process(
+            "kubelet", [str(kube), "kubelet", *_kubelet_flags(instance)],
+            needs=(*(api if first else ()), "pause-image"),
+        ),
+        Process(
+            "proxy", [str(kube), "kube-proxy", f"--config={state}/proxy.yaml"],
+            needs=api if first else (),
+        ),
+    ]  # fmt: skip
+    if not first:
+        return [*containers, *node]
+    apply = ["apply", "--server-side", f"--filename={state / MANIFESTS}"]
+    controllers = [
+        f"--root-ca-file={pki}/ca.crt",
+        f"--service-account-private-key-file={pki}/service-account.key",
+        # Kubernetes has a role for each controller, and none for all in one.
+        "--use-service-account-credentials=true",
     ]
-
-
-def containerd(instance: Instance) -> Process:
-    argv = ["containerd", f"--config={instance.state / 'containerd.toml'}"]
-    return Process("containerd", argv, ready=NOTIFY)
-
-
-def pause_image(instance: Instance) -> Process:
-    """The image that every pod's sandbox is made from."""
-    archive = str(instance.state / PAUSE_ARCHIVE)
-    argv = [*ctr_command(instance), "images", "import", archive]
-    return Process("pause-image", argv, needs=("containerd",), ready=EXIT)
+    return [
+        Process("etcd", [str(kube), "etcd", *_etcd_flags(instance)], ready=NOTIFY),
+        *containers,
+        Process(
+            "apiserver", [str(kube), "kube-apiserver", *_apiserver_flags(instance)],
+            needs=("etcd",), ready=f"{instance.api_url}/readyz",
+        ),
+        # The objects that the cluster itself needs.
+        Process(
+            "cluster-objects", [str(kube), *kubectl_arguments(instance), *apply],
+            needs=api, ready=EXIT,
+        ),
+        *node,
+        _client(instance, kube, "controller-manager", *controllers),
+        _client(instance, kube, "scheduler"),
+        Process(
+            "coredns", [str(coredns), "-conf", f"{state}/Corefile"],
+            needs=("cluster-objects",), ready=f"http://{instance.node_ip}:8181/ready",
+        ),
+    ]  # fmt: skip
 
 
 def ctr_command(instance: Instance) -> list[str]:
     """containerd's client, in the namespace of the store that Kubernetes uses."""
     return ["ctr", f"--address={instance.containerd_socket}", "--namespace=k8s.io"]
-
-
-def cluster_objects(instance: Instance, kube: Path) -> Process:
-    """Creates the objects that the cluster itself needs."""
-    argv = [str(kube), *kubectl_arguments(instance), "apply", "--server-side"]
-    argv += [f"--filename={instance.state / MANIFESTS}"]
-    return Process("cluster-objects", argv, needs=("apiserver",), ready=EXIT)
 
 
 def kubectl_arguments(instance: Instance) -> list[str]:
@@ -85,39 +97,41 @@ def kubectl_arguments(instance: Instance) -> list[str]:
     return ["kubectl", f"--kubeconfig={instance.kubeconfig}", cache]
 
 
-def proxy(instance: Instance, kube: Path) -> Process:
-    argv = [str(kube), "kube-proxy", f"--config={instance.state / 'proxy.yaml'}"]
-    return Process("proxy", argv, needs=_api(instance))
+def _client(instance: Instance, kube: Path, name: str, *flags: str) -> Process:
+    """A component of the control plane that calls the API server and serves nobody."""
+    argv = [
+        *(str(kube), f"kube-{name}", f"--kubeconfig={instance.pki}/{name}.conf", *flags),
+        "--bind-address=127.0.0.1",
+        # There is only one instance: an election would only add waiting time.
+        "--leader-elect=false",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--profiling=false",
+    ]
+    return Process(name, argv, needs=("apiserver",))
 
 
-def dns(instance: Instance, coredns: Path) -> Process:
-    argv = [str(coredns), "-conf", str(instance.state / "Corefile")]
-    return Process(
-        "coredns", argv, needs=("cluster-objects",), ready=f"http://{instance.node_ip}:8181/ready"
-    )
-
-
-def etcd(instance: Instance, kube: Path) -> Process:
+def _etcd_flags(instance: Instance) -> list[str]:
     # The loopback interface of the node's own network namespace: neither the machine nor a pod
     # reaches it.
-    flags = [
+    clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+    return [
         "--name=localkube",
         f"--data-dir={instance.state / 'etcd'}",
-        "--listen-client-urls=http://127.0.0.1:2379",
-        "--advertise-client-urls=http://127.0.0.1:2379",
-        "--listen-peer-urls=http://127.0.0.1:2380",
-        "--initial-advertise-peer-urls=http://127.0.0.1:2380",
-        "--initial-cluster=localkube=http://127.0.0.1:2380",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=localkube={peers}",
         # Data survives the end of any process; after a power cut the cluster starts empty anyway.
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
-    return Process("etcd", [str(kube), "etcd", *flags], ready=NOTIFY)
 
 
-def apiserver(instance: Instance, kube: Path) -> Process:
+def _apiserver_flags(instance: Instance) -> list[str]:
     pki = instance.pki
-    flags = [
+    return [
         f"--advertise-address={instance.node_ip}",
         f"--bind-address={instance.node_ip}",
         "--etcd-servers=http://127.0.0.1:2379",
@@ -139,57 +153,13 @@ def apiserver(instance: Instance, kube: Path) -> Process:
         "--enable-priority-and-fairness=false",
         "--profiling=false",
     ]
-    return Process(
-        "apiserver",
-        [str(kube), "kube-apiserver", *flags],
-        needs=("etcd",),
-        ready=f"{instance.api_url}/readyz",
-    )
 
 
-def kubelet(instance: Instance, kube: Path) -> Process:
-    flags = [
+def _kubelet_flags(instance: Instance) -> list[str]:
+    return [
         f"--config={instance.state / 'kubelet.yaml'}",
         f"--kubeconfig={instance.kubelet_keys.with_suffix('.conf')}",
         f"--root-dir={instance.state / 'kubelet'}",
         f"--hostname-override={instance.node_name}",
         f"--node-ip={instance.node_ip}",
     ]
-    needs = (*_api(instance), "pause-image")
-    return Process("kubelet", [str(kube), "kubelet", *flags], needs=needs)
-
-
-def _api(instance: Instance) -> tuple[str, ...]:
-    """What a process needs that calls the API; on the second node it is there before."""
-    return ("apiserver",) if instance.node == 1 else ()
-
-
-def controller_manager(instance: Instance, kube: Path) -> Process:
-    flags = [
-        f"--kubeconfig={instance.pki / 'controller-manager.conf'}",
-        "--bind-address=127.0.0.1",
-        f"--root-ca-file={instance.pki / 'ca.crt'}",
-        f"--service-account-private-key-file={instance.pki / 'service-account.key'}",
-        # Kubernetes has a role for each controller, and none for all in one.
-        "--use-service-account-credentials=true",
-        # There is only one instance: an election would only add waiting time.
-        "--leader-elect=false",
-        "--kube-api-qps=500",
-        "--kube-api-burst=1000",
-        "--profiling=false",
-    ]
-    return Process(
-        "controller-manager", [str(kube), "kube-controller-manager", *flags], needs=("apiserver",)
-    )
-
-
-def scheduler(instance: Instance, kube: Path) -> Process:
-    flags = [
-        f"--kubeconfig={instance.pki / 'scheduler.conf'}",
-        "--bind-address=127.0.0.1",
-        "--leader-elect=false",
-        "--kube-api-qps=500",
-        "--kube-api-burst=1000",
-        "--profiling=false",
-    ]
-    return Process("scheduler", [str(kube), "kube-scheduler", *flags], needs=("apiserver",))

@@ -66,7 +66,7 @@ class Connection:
 
     def __init__(self, command: Sequence[str]) -> None:
         # Whether the last call came to its end, so that another may follow.
-        self.has_ended = False
+        self.is_reusable = False
         self._errors = TemporaryFile()  # noqa: SIM115 - `close` closes it
         pipe = subprocess.PIPE
         # In a session of its own, Ctrl-C does not reach it.
@@ -94,6 +94,7 @@ class Connection:
 
     def end_server(self) -> None:
         """Let the server fail because workers are lost: the next attempt waits for others."""
+        self.is_reusable = False
         with suppress(LostError):
             self._send(wire.Frame(wire.END, 0, b"").encode())
 
@@ -147,7 +148,7 @@ class Connection:
 
     def _results(self, ranks: int, write: Callable[[str], object]) -> list[Any]:
         """Read until the end of the call. The first failure is the cause of the others."""
-        self.has_ended = False
+        self.is_reusable = False
         decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(3)]
         parts: dict[tuple[bytes, int], list[bytes]] = {}
         failed: tuple[bytes, int] | None = None
@@ -155,7 +156,7 @@ class Connection:
             frame = self._receive()
             key = (frame.kind, frame.number)
             if frame.kind == wire.END:
-                self.has_ended = True
+                self.is_reusable = True
                 break
             if frame.kind == wire.OUTPUT:
                 write(decoders[min(frame.number, 2)].decode(frame.data))

@@ -123,7 +123,7 @@ class Launcher:
                     "have done a part of its work, and the next call waits for the workers"
                 ) from error
             finally:
-                if not connection.has_ended:
+                if not connection.is_reusable:
                     # Also after Ctrl-C: the server ends the ranks of a caller that goes.
                     self._disconnect()
 

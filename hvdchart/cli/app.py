@@ -31,7 +31,11 @@ _COMMANDS = (
 _OTHER_NAMES = {"list": "list_runs", "exec": "exec_in_pod"}
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_GROUPS = {"templates": templates.app, "image": image.app}
+# Groups of one command: what the group is about, and its command.
+_GROUPS: dict[str, tuple[str, str, Callable[..., None]]] = {
+    "templates": ("Templates of new projects.", "list", templates.list_templates),
+    "image": ("Check container images.", "check", image.check),
+}
 app = typer.Typer(
     name="hvdchart",
     no_args_is_help=True,
@@ -64,7 +68,10 @@ def _root(
 for _name in _COMMANDS:
     _module = import_module(f"hvdchart.cli.{_name}")
     app.command(_name, epilog=_module.EPILOG)(getattr(_module, _OTHER_NAMES.get(_name, _name)))
-for _name, _group in _GROUPS.items():
+for _name, (_about, _word, _function) in _GROUPS.items():
+    _group = typer.Typer(no_args_is_help=True, help=_about)
+    _group.callback()(lambda: None)
+    _group.command(_word, epilog=import_module(f"hvdchart.cli.{_name}").EPILOG)(_function)
     app.add_typer(_group, name=_name)
 
 

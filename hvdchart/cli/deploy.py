@@ -107,11 +107,11 @@ def deploy(
             note("", "nothing was deployed")
             raise
     if dry_run or diff:
-        preview = helm_module.preview(plan, cluster.namespace, program)
+        manifests = helm_module.preview(plan, cluster.namespace, program)
         if not diff:
-            write_document(preview.after)
+            write_document(manifests[1])
             return
-        before, after = map(helm_module.without_archives, (preview.before, preview.after))
+        before, after = map(helm_module.without_archives, manifests)
         show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
     launch(

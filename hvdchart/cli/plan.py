@@ -91,16 +91,16 @@ def _expectation(plan: "Plan", model: str, speed: float | None, gbit: float) -> 
     work = model_of.Work(model, plan.spec.train.batch_size or _BATCH, speed)
     network = model_of.Network(gbit, rdma=group.group.rdma is not None)
     hosts = sorted({*(2**n for n in range(plan.workers.bit_length())), plan.workers})
-    made = [model_of.expect(work, network, number, group.slots) for number in hosts]
+    made = {number: model_of.expect(work, network, number, group.slots) for number in hosts}
     return {
         "expected": [
             {
-                "workers": each.hosts,
-                "ranks": each.ranks,
-                "imagesPerSecond": round(each.speed, 1),
-                "efficiency": round(each.efficiency, 4),
+                "workers": number,
+                "ranks": number * group.slots,
+                "imagesPerSecond": round(number * group.slots * speed * efficiency, 1),
+                "efficiency": round(efficiency, 4),
             }
-            for each in made
+            for number, efficiency in made.items()
         ],
         "assumptions": model_of.assumptions(work, network),
         "published": [

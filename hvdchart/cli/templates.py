@@ -1,11 +1,9 @@
 """The command `templates`."""
 
-import typer
-
 from hvdchart.cli.options import Format, check_format, print_document
 from hvdchart.cli.terminal import show
 
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart templates list
   hvdchart templates list -o json
@@ -13,15 +11,6 @@ Examples:
 Exit codes: 0 printed."""
 
 
-app = typer.Typer(no_args_is_help=True, help="Templates of new projects.")
-
-
-@app.callback()
-def _templates() -> None:
-    """Templates of new projects."""
-
-
-@app.command("list", epilog=_EPILOG)
 def list_templates(output: Format = "text") -> None:
     """Print the templates that `init` knows."""
     from hvdchart.project.templates import TEMPLATES

@@ -8,8 +8,8 @@ import io
 import os
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from pathspec import GitIgnoreSpec
 
@@ -25,6 +25,8 @@ ALWAYS_IGNORED = (
     *(".git/", ".hg/", ".svn/", "__pycache__/", "*.pyc", ".ipynb_checkpoints/"),
     *(".venv/", "venv/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/"),
 )
+# The patterns of a folder's ignore file, which are relative to it.
+_Rules: TypeAlias = tuple[Path, GitIgnoreSpec]
 # How many files a message names.
 _NAMED = 3
 
@@ -78,26 +80,17 @@ def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
 def list_files(folder: Path) -> list[Path]:
     """Return the files of a folder that are not ignored, sorted. Raises FileError."""
     try:
-        return sorted(_walk(folder, [_Ignored(folder, GitIgnoreSpec.from_lines(ALWAYS_IGNORED))]))
+        return sorted(_walk(folder, [(folder, GitIgnoreSpec.from_lines(ALWAYS_IGNORED))]))
     except OSError as error:
         raise FileError(f"{error.filename}: cannot read the code: {error.strerror}") from error
 
 
-@dataclass(frozen=True)
-class _Ignored:
-    """The patterns of one folder's ignore files; they are relative to it."""
-
-    folder: Path
-    patterns: GitIgnoreSpec
-
-    def verdict(self, path: Path, *, is_folder: bool) -> bool | None:
-        """Whether the path is ignored; None when no pattern speaks of it."""
-        name = path.relative_to(self.folder).as_posix() + ("/" if is_folder else "")
-        return self.patterns.check_file(name).include
-
-
-def _walk(folder: Path, rules: list[_Ignored]) -> Iterator[Path]:
-    rules = [*rules, *_read_rules(folder)]
+def _walk(folder: Path, rules: list[_Rules]) -> Iterator[Path]:
+    for name in IGNORE_FILES:
+        file = folder / name
+        if file.is_file():
+            lines = file.read_text("utf-8", "surrogateescape").splitlines()
+            rules = [*rules, (folder, read_patterns(file, lines))]
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = folder / entry.name
@@ -113,18 +106,14 @@ def _walk(folder: Path, rules: list[_Ignored]) -> Iterator[Path]:
                 raise FileError(f"{path}: is neither a file nor a folder; add it to .hvdignore")
 
 
-def _read_rules(folder: Path) -> Iterator[_Ignored]:
-    for name in IGNORE_FILES:
-        file = folder / name
-        if file.is_file():
-            lines = file.read_text("utf-8", "surrogateescape").splitlines()
-            yield _Ignored(folder, read_patterns(file, lines))
-
-
-def _is_ignored(path: Path, rules: list[_Ignored], *, is_folder: bool) -> bool:
+def _is_ignored(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
     """Apply git's order: the last pattern that matches decides, those of inner folders last."""
-    verdicts = (rule.verdict(path, is_folder=is_folder) for rule in reversed(rules))
-    return next((verdict for verdict in verdicts if verdict is not None), False)
+    for folder, patterns in reversed(rules):
+        name = path.relative_to(folder).as_posix() + ("/" if is_folder else "")
+        verdict = patterns.check_file(name).include
+        if verdict is not None:
+            return verdict
+    return False
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:

@@ -9,17 +9,14 @@ from hvdchart.discover.groups import Discovery, Group
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import cpu_text, memory_text, pluralize
+from hvdchart.quantity import MI, amount_text, pluralize
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One group: the slots of a worker, the nodes free for a worker now, and why others are not.
-
-    `spares` of the free nodes are kept for spare workers.
-    """
+    """One group: a worker's slots, the nodes free for one now, and why others are not."""
 
     group: Group
     slots: int
@@ -40,14 +37,17 @@ class Fit:
 
 def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
     """What fits now for each group, with spares; `plan` is that of the discovery's own spec."""
-    return [_fit(g, p, spares) for g, p in zip(discovery.groups, plan.groups, strict=True)]
+    fits = []
+    for group, planned in zip(discovery.groups, plan.groups, strict=True):
+        reasons = {node.name: _shortage(node, planned) for node in group.nodes}
+        free = tuple(name for name, reason in reasons.items() if not reason)
+        blocked = tuple((name, reason) for name, reason in reasons.items() if reason)
+        fits.append(Fit(group, planned.slots, free, blocked, spares))
+    return fits
 
 
 def keep_spares(discovery: Discovery, spares: int) -> Discovery:
-    """The discovery with `spares` nodes of each group as spares, where that leaves nodes for ranks.
-
-    Raises ClusterError when no group has enough nodes.
-    """
+    """The discovery with spares in each group that is large enough; ClusterError if none is."""
     large = [group for group in discovery.groups if len(group.nodes) > spares]
     if not large:
         sizes = join_names(f"{group.name}: {len(group.nodes)}" for group in discovery.groups)
@@ -95,17 +95,6 @@ def summarize(fits: Sequence[Fit]) -> list[str]:
     return lines
 
 
-def _fit(group: Group, plan: GroupPlan, spares: int) -> Fit:
-    free, blocked = [], []
-    for node in group.nodes:
-        reason = _shortage(node, plan)
-        if reason:
-            blocked.append((node.name, reason))
-        else:
-            free.append(node.name)
-    return Fit(group, plan.slots, tuple(free), tuple(blocked), spares)
-
-
 def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
     both = (("cpu", plan.cpu), ("memory", plan.memory))
     needs = {name: wanted for name, wanted in both if wanted}
@@ -121,9 +110,8 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
 
 
 def _quantity(name: str, size: int) -> str:
-    if name == "cpu":
-        return cpu_text(max(size, 0))
-    return memory_text(max(size, 0) // 2**20 * 2**20) if name == "memory" else str(max(size, 0))
+    unit = MI if name == "memory" else 1
+    return amount_text(name, max(size, 0) // unit * unit)
 
 
 def _has_gpus(fit: Fit) -> bool:

@@ -73,10 +73,7 @@ class Discovery:
 def discover(
     nodes: Iterable[NodeFacts], selected: Mapping[str, str], *, pods_known: bool = True
 ) -> Discovery:
-    """Group equal nodes and describe each group; nodes that cannot be used now are named in notes.
-
-    `selected` are the labels that the nodes were selected by: other nodes may lack them.
-    """
+    """Group equal nodes, selected by these labels, and describe each; notes name unusable nodes."""
     facts = list(nodes)
     usable = [node for node in facts if not node.unusable]
     groups = [Group("", equal) for equal in _equal_nodes(usable)]

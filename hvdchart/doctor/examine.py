@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import Values, claims, pod_needs, security_level
-from hvdchart.doctor.rights import Right, examine_rights
+from hvdchart.doctor.rights import examine_rights
 from hvdchart.doctor.room import (
     examine_claims,
     examine_classes,
@@ -17,8 +17,7 @@ from hvdchart.doctor.room import (
     examine_security,
 )
 from hvdchart.errors import ClusterError, HelmError
-from hvdchart.run.api import Api
-from hvdchart.run.facts import Facts
+from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 
 _UNSEEN = "you are not allowed to read it"
@@ -41,15 +40,15 @@ def examine_cluster(
 ) -> Iterator[Finding]:
     """The cluster and the namespace, for a run with these complete values if they are given."""
     try:
-        facts = Facts(Api.connect(context), namespace)
-        yield Finding("cluster", "ok", f"Kubernetes {facts.version()}")
-        yield from _examine_namespace(facts, values)
+        cluster = Cluster.connect(context, namespace)
+        yield Finding("cluster", "ok", f"Kubernetes {cluster.version()}")
+        yield from _examine_namespace(cluster, values)
     except ClusterError as error:
         yield Finding("cluster", "problem", str(error))
 
 
-def _examine_namespace(facts: Facts, values: Values | None) -> Iterator[Finding]:
-    namespace, details = facts.namespace, facts.namespace_object()
+def _examine_namespace(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
+    namespace, details = cluster.namespace, cluster.namespace_object()
     if details == {}:
         yield Finding(
             "namespace", "problem", f"there is no namespace {namespace}",
@@ -57,42 +56,37 @@ def _examine_namespace(facts: Facts, values: Values | None) -> Iterator[Finding]
         )  # fmt: skip
         return
     yield Finding("namespace", "ok" if details else "unknown", namespace if details else _UNSEEN)
-    rules, is_complete = facts.rules()
-
-    def may(right: Right) -> bool:
-        return facts.may(right.verb, right.group, right.resource)
-
-    yield from examine_rights(namespace, rules, values, None if is_complete else may)
+    rules, is_complete = cluster.rules()
+    yield from examine_rights(namespace, rules, values, None if is_complete else cluster.may)
     if details:
         yield examine_security(details, *security_level(values or {}))
-    yield from _examine_room(facts, values)
+    yield from _examine_room(cluster, values)
 
 
-def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
+def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
     needs = pod_needs(values) if values else None
-    quotas, ranges = facts.all_of("resourcequotas"), facts.all_of("limitranges")
+    quotas, ranges = cluster.all_of("resourcequotas"), cluster.all_of("limitranges")
     if quotas is None or ranges is None:
         yield Finding("quotas", "unknown", _UNSEEN)
     else:
         yield from examine_quotas(quotas, ranges, needs)
-    ready = facts.dns_endpoints()
+    ready = cluster.dns_endpoints()
     if ready is None:
-        text = "no servers of k8s-app=kube-dns can be seen in kube-system"
-        yield Finding("DNS", "unknown", text)
+        yield Finding("DNS", "unknown", "no servers of k8s-app=kube-dns can be seen in kube-system")
     elif ready:
         yield Finding("DNS", "ok", f"{ready} servers are ready")
     else:
         yield Finding("DNS", "problem", "no server is ready", "see the pods of kube-system")
-    classes = facts.all_of("storageclasses")
+    classes = cluster.all_of("storageclasses")
     if values:
-        named = {name: facts.claim(name) for name in claims(values)}
+        named = {name: cluster.claim(name) for name in claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
         yield from examine_claims(named, classes, workers)
     if classes is None:
         yield Finding("storage", "unknown", _UNSEEN)
     else:
         yield examine_classes(classes)
-    nodes = facts.all_of("nodes")
+    nodes = cluster.all_of("nodes")
     if nodes is None:
         yield Finding("GPUs", "unknown", "you are not allowed to list nodes")
     else:

@@ -38,6 +38,12 @@ _DEPLOY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "events", ("create", "list")),
     ("apps", "statefulsets/scale", ("get", "patch")),
 )
+# What further objects the chart creates where a value is true.
+_OPTIONAL_OBJECTS = {
+    ("tensorboard", "enabled"): ("apps", "deployments"),
+    ("podDisruptionBudget", "enabled"): ("policy", "poddisruptionbudgets"),
+    ("metrics", "podMonitor"): ("monitoring.coreos.com", "podmonitors"),
+}
 _FOLLOW = (
     ("", "pods", ("list", "watch")),
     ("", "pods/log", ("get",)),
@@ -59,13 +65,10 @@ def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
     """The rights that a purpose needs, with those for what the values of a spec enable."""
     for group, resource, verbs in PURPOSES[purpose]:
         yield from (Right(group, resource, verb) for verb in verbs)
-    if purpose == "rights to deploy" and values:
-        if (values.get("tensorboard") or {}).get("enabled"):
-            yield from (Right("apps", "deployments", verb) for verb in _CHANGE)
-        if (values.get("podDisruptionBudget") or {}).get("enabled"):
-            yield from (Right("policy", "poddisruptionbudgets", verb) for verb in _CHANGE)
-        if (values.get("metrics") or {}).get("podMonitor"):
-            yield from (Right("monitoring.coreos.com", "podmonitors", verb) for verb in _CHANGE)
+    if purpose == "rights to deploy":
+        for (key, switch), (group, resource) in _OPTIONAL_OBJECTS.items():
+            if ((values or {}).get(key) or {}).get(switch):
+                yield from (Right(group, resource, verb) for verb in _CHANGE)
 
 
 def is_granted(right: Right, rules: Iterable[Rule]) -> bool:
@@ -85,17 +88,14 @@ def examine_rights(
     namespace: str,
     rules: Sequence[Rule],
     values: Values | None,
-    may: Callable[[Right], bool] | None = None,
+    may: Callable[[str, str, str], bool] | None = None,
 ) -> Iterator[Finding]:
-    """A finding for each purpose.
-
-    `may` asks the API server about a single right, where the rules are not all that there are.
-    """
+    """A finding for each purpose; `may` asks about one right where the rules are incomplete."""
     for purpose in PURPOSES:
         rights = list(dict.fromkeys(needed_rights(purpose, values)))
         missing = [right for right in rights if not is_granted(right, rules)]
         if may:
-            missing = [right for right in missing if not may(right)]
+            missing = [right for right in missing if not may(*right)]
         if not missing:
             yield Finding(purpose, "ok", f"all {len(rights)} in namespace {namespace}")
             continue

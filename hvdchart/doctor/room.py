@@ -9,7 +9,7 @@ from typing import Any
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
-from hvdchart.quantity import cpu_text, memory_text, parse_quantity
+from hvdchart.quantity import amount_text, parse_quantity
 from hvdchart.run.release import Object, lacks_image
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
@@ -216,8 +216,4 @@ def _has_default(ranges: Sequence[Object], resource: str, is_limit: bool) -> boo
 
 
 def _text(resource: str, amount: Fraction) -> str:
-    if resource == "cpu":
-        return cpu_text(int(amount * 1000))
-    if resource == "memory":
-        return memory_text(int(amount))
-    return str(int(amount))
+    return amount_text(resource, int(amount * (1000 if resource == "cpu" else 1)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvdchart.chart_files import launch_modes
 from hvdchart.errors import ImageError
-from hvdchart.image.probe import MARK
+from hvdchart.image.probe import MARK, NEEDED
 from hvdchart.run.release import Object
 
 # The oldest Python that the chart's files can run on (charts/horovod/files).
@@ -78,10 +78,7 @@ def probe_pod(image: str) -> Object:
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
-    """The probe's report in its standard output.
-
-    Raises ImageError, with the end of the output or of the standard error (`errors`), without one.
-    """
+    """The probe's report in its output; raises ImageError, with the last lines, without one."""
     for line in output.splitlines():
         with suppress(ValueError, RecursionError):
             if line.startswith(MARK):
@@ -95,14 +92,25 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
     )
 
 
-def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
-    """Check each documented requirement, for one of the launch modes."""
-    return [
-        _python(str(probe["python"])),
-        *(_program(name, probe["programs"][name]) for name in _PACKAGES),
-        *_launcher(probe, mode),
-        *_frameworks(probe, mode),
-    ]
+def check_requirements(
+    probe: Mapping[str, Any], mode: str, framework: str = "horovod"
+) -> list[Finding]:
+    """Check each documented requirement, for one of the launch modes and train.framework."""
+    version, wanted = str(probe["python"]), ".".join(map(str, OLDEST_PYTHON))
+    is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
+    findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
+    for name, package in _PACKAGES.items():
+        path = probe["programs"][name]
+        remedy = f"install {package} (Debian's name)"
+        findings.append(Finding(name, path is not None, path or "missing", remedy))
+    if framework in NEEDED:
+        met, remedy = framework in probe["modules"], f"pip install {framework}"
+        findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
+    if mode == "direct":
+        # The master starts any program.
+        return findings
+    findings.append(_launcher(probe, mode))
+    return [*findings, *_frameworks(probe, mode)] if framework == "horovod" else findings
 
 
 def missing(findings: Sequence[Finding]) -> list[Finding]:
@@ -123,28 +131,14 @@ def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def _python(version: str) -> Finding:
-    new = tuple(int(part) for part in version.split(".")) >= OLDEST_PYTHON
-    wanted = ".".join(map(str, OLDEST_PYTHON))
-    return Finding(f"Python {wanted}+", new, version, f"install Python {wanted} or newer")
-
-
-def _program(name: str, path: str | None) -> Finding:
-    package = _PACKAGES[name]
-    return Finding(name, path is not None, path or "missing", f"install {package} (Debian's name)")
-
-
-def _launcher(probe: Mapping[str, Any], mode: str) -> list[Finding]:
-    program = "mpirun" if mode == "mpirun" else "horovodrun"
+def _launcher(probe: Mapping[str, Any], mode: str) -> Finding:
+    program, version = "horovodrun", ""
+    remedy = "install Horovod; horovodrun is a part of it"
+    if mode == "mpirun":
+        program, version = "mpirun", f", {probe['mpi']}"
+        remedy = "install an MPI before Horovod is compiled, e.g. openmpi-bin and libopenmpi-dev"
     path = probe["programs"][program]
-    details = path or "missing"
-    if path and program == "mpirun":
-        details = f"{path}, {probe['mpi']}"
-    remedy = {
-        "mpirun": "install an MPI before Horovod is compiled, e.g. openmpi-bin and libopenmpi-dev",
-        "horovodrun": "install Horovod; horovodrun is a part of it",
-    }
-    return [Finding(program, path is not None, details, remedy[program])]
+    return Finding(program, path is not None, f"{path}{version}" if path else "missing", remedy)
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:

@@ -30,8 +30,8 @@ _UNUSED = (
 )  # fmt: skip
 
 
-def migrate_arena(ledger: Ledger) -> None:
-    """Fill in the values and entries of an Arena values file."""
+def migrate_arena(ledger: Ledger) -> tuple[str, str]:
+    """Fill in the values and entries of an Arena values file; as `convert.Reader`."""
     if ledger.text_at("image"):
         pod_spec.carry_over_image(ledger, ("image",), ("image",))
     else:
@@ -57,6 +57,7 @@ def migrate_arena(ledger: Ledger) -> None:
     for key in _UNUSED:
         ledger.drop((key,), "not carried over")
     ledger.close(NAME)
+    return "", ""
 
 
 def _carry_over_command(ledger: Ledger) -> CommandLine:

@@ -72,10 +72,7 @@ def set_once(line: CommandLine, key: str, value: object) -> bool:
 
 
 def read_hosts(text: str) -> list[tuple[str, int | None]]:
-    """The hosts in a:8,b:8 with their slots; a host that is named twice has a slot more.
-
-    Raises ValueError with the host for slots that are no number.
-    """
+    """The hosts in a:8,b:8 with their slots, one for each repetition; raises ValueError."""
     hosts: dict[str, int | None] = {}
     for entry in text.split(","):
         name, colon, slots = entry.strip().partition(":")
@@ -180,10 +177,7 @@ def _clash(line: CommandLine) -> str:
 
 
 def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]:
-    """The launcher's words, from `sh -c LINE` or one string, and what is before them.
-
-    No words when the line needs a shell.
-    """
+    """What is before the launcher, and its words; None where the line needs a shell."""
     if len(words) == 1 and " " in words[0].text:
         return _launcher_in(words[0].text)
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
@@ -364,14 +358,10 @@ def _drop_reason(words: Sequence[str]) -> str:
 _HOSTS = "hosts with their slots, such as -H a:8,b:8"
 
 
-class SizeError(Exception):
-    """The line does not say how many workers and slots it has: the problem, what is expected."""
-
-
 def workers_and_slots(line: CommandLine) -> tuple[int, int, str]:
-    """The numbers of workers and of slots, and what to check; raises SizeError."""
+    """Workers, slots, what to check; raises ValueError with the problem and what is expected."""
     if line.unknown:
-        raise SizeError(f"only a shell knows {line.unknown}", "its value, set above the line")
+        raise ValueError(f"only a shell knows {line.unknown}", "its value, set above the line")
     return _from_hosts(line, line.hosts) if line.hosts else _without_hosts(line)
 
 
@@ -388,14 +378,14 @@ def _from_hosts(line: CommandLine, hosts: list[tuple[str, int | None]]) -> tuple
     each = {1 if slots is None else slots for slots in given}
     if len(each) > 1:
         problem = f"the hosts have {' and '.join(str(n) for n in sorted(each))} slots"
-        raise SizeError(problem, "one number for all hosts, or workerGroups written by hand")
+        raise ValueError(problem, "one number for all hosts, or workerGroups written by hand")
     (slots,) = each
     if slots == 0 or ranks == 0:
-        raise SizeError("a host with 0 slots, or 0 ranks", "at least one")
+        raise ValueError("a host with 0 slots, or 0 ranks", "at least one")
     ranks = count * slots if ranks is None else ranks
     by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
     if ranks > count * slots:
-        raise SizeError(f"{ranks} ranks on {count} hosts of {slots} slots", "at most one a slot")
+        raise ValueError(f"{ranks} ranks on {count} hosts of {slots} slots", "at most one a slot")
     if ranks == count * slots:
         return count, slots, check
     if by_node and ranks % count == 0:
@@ -405,7 +395,7 @@ def _from_hosts(line: CommandLine, hosts: list[tuple[str, int | None]]) -> tuple
         if unused:
             check += f". The last {unused} of the {count} hosts got no ranks, and are left out"
         return -(-ranks // slots), min(ranks, slots), check
-    raise SizeError(f"{ranks} ranks fill {count} hosts of {slots} slots unevenly",
+    raise ValueError(f"{ranks} ranks fill {count} hosts of {slots} slots unevenly",
                     "as many ranks on each host")  # fmt: skip
 
 
@@ -413,16 +403,16 @@ def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
     per_host = line.per_host
     ranks = line.ranks or line.min_ranks
     if per_host == 0 or ranks == 0:
-        raise SizeError("0 ranks", "at least one")
+        raise ValueError("0 ranks", "at least one")
     if ranks and per_host:
         if ranks % per_host == 0:
             return ranks // per_host, per_host, ""
         if ranks < per_host:
             return 1, ranks, ""
-        raise SizeError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
+        raise ValueError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
     if line.host_file or line.discovery:
         where = f"host file {line.host_file}" if line.host_file else f"script {line.discovery}"
-        raise SizeError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
+        raise ValueError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
     if ranks:
         return 1, ranks, (
             f"the line names no hosts: one worker has all {ranks} slots; for more nodes change "
@@ -430,4 +420,4 @@ def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
         )  # fmt: skip
     if per_host:
         return 1, per_host, "the line names no hosts: set worker.number"
-    raise SizeError("the line does not say how many ranks it starts", f"-np N, or {_HOSTS}")
+    raise ValueError("the line does not say how many ranks it starts", f"-np N, or {_HOSTS}")

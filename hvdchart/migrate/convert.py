@@ -7,18 +7,18 @@ message says what it looks like.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Entry, Ledger, leaves
-from hvdchart.migrate.script import read_script
+from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, dotted, place_of, value_at
-from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, parse, shorten
+from hvdchart.spec.paths import KeyPath, child_at, dotted, place_of, value_at
+from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
 
@@ -36,6 +36,9 @@ class Migration:
     release: str
     namespace: str
 
+
+Reader: TypeAlias = Callable[[Ledger], tuple[str, str]]
+"""Fills in the values and entries of an input; returns the names of its release and namespace."""
 
 _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
@@ -57,7 +60,6 @@ _LOOKS = {
     ("nodes",): "a spec of hvdchart, for hvdchart render",
     ("template_parameters",): "parameters of an mlt template; see --command-line",
 }  # fmt: skip
-_DOCUMENT = re.compile(r"^---(?=\s|$)|^\.\.\.\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
 _OPERATORS_OWN = re.compile(
@@ -67,43 +69,28 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
-    """Migrate the content of a file; `schema` is the JSON schema of the chart's values.
-
-    Raises SpecError for a file of another kind, and for a value of the wrong type.
-    """
-    return _migrate(*read_input(data, file), schema)
-
-
-def migrate(root: Node, schema: Mapping[str, Any]) -> Migration:
-    """Migrate a YAML tree; as `migrate_file`."""
-    return _migrate(root, (), schema)
+    """Migrate a file's content; `schema` is that of the chart's values. Raises SpecError."""
+    root, others = read_input(data, file)
+    ledger = Ledger(root, schema)
+    for other in others:
+        ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
+    name, read = _job_reader(ledger.tree) or _find_chart(ledger)
+    return _finish(name, ledger, read(ledger))
 
 
 def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
     """Migrate a typed command line, or a shell script with one. Raises SpecError."""
-    script = read_script(data, file, schema)
+    script = Script(data, file, schema)
     return _finish("command line", script.ledger, script.migrate())
 
 
-def _job_reader(tree: Plain) -> tuple[str, Callable[[Ledger], tuple[str, str]]] | None:
-    kind = (tree.get("kind"), tree.get("apiVersion")) if isinstance(tree, dict) else ("", "")
-    if kind[0] == "MPIJob" and kind[1] in MPIJOB_VERSIONS:
+def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
+    kind, version = (child_at(tree, "kind"), child_at(tree, "apiVersion"))
+    if kind == "MPIJob" and version in MPIJOB_VERSIONS:
         return "MPIJob", migrate_mpijob
-    if kind == ("Job", VOLCANO_VERSION):
+    if (kind, version) == ("Job", VOLCANO_VERSION):
         return "Volcano Job", migrate_volcano
     return None
-
-
-def _migrate(root: Node, others: Sequence[str], schema: Mapping[str, Any]) -> Migration:
-    ledger = Ledger(root, schema)
-    for other in others:
-        ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
-    reader = _job_reader(ledger.tree)
-    if reader is not None:
-        return _finish(reader[0], ledger, reader[1](ledger))
-    name, read = _find_chart(ledger)
-    read(ledger)
-    return _finish(name, ledger, ("", ""))
 
 
 def _check_labels(ledger: Ledger) -> None:
@@ -137,7 +124,7 @@ def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
     )
 
 
-def _find_chart(ledger: Ledger) -> tuple[str, Callable[[Ledger], None]]:
+def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     """The chart whose values these are, and what reads them. Raises SpecError for another file."""
     place = str(place_of(ledger.root, ()))
     if not isinstance(ledger.tree, dict):
@@ -169,16 +156,9 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
-    """The job in a file, or its only document, and what else is in it: ConfigMap settings.
-
-    Raises SpecError for templates, for several jobs in one file and for what is no YAML.
-    """
-    if len(data) > MAX_BYTES:
-        parse(data, file)  # raises the error for a long file
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    _refuse_template(text, file)
-    parts = _split(text) if _DOCUMENT.search(text) else [data.decode("utf-8", "surrogateescape")]
-    roots = [each for part in parts for each in _documents(part, file)]
+    """The job in a file, or its only document, and what else is in it. Raises SpecError."""
+    _refuse_template(data.decode("utf-8", "replace").replace("\r\n", "\n"), file)
+    roots = [each for root in parse_all(data, file) for each in _items(root)]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if len(roots) == 1:
         return roots[0], []
@@ -196,28 +176,12 @@ def describe(root: Node) -> str:
     tree = root.plain
     if not isinstance(tree, dict):
         return root.shown
-    metadata = tree.get("metadata")
-    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    name = value_at(tree, ("metadata", "name")) or ""
     return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
 
 
-def _split(text: str) -> list[str]:
-    """The documents, each after as many line ends as are before it, so that places stay true."""
-    parts: list[str] = []
-    start = 0
-    for mark in [*_DOCUMENT.finditer(text), None]:
-        end = mark.start() if mark else len(text)
-        part = text[start:end]
-        parts.append("\n" * text.count("\n", 0, start) + part)
-        start = mark.end() if mark else end
-    return parts
-
-
-def _documents(part: str, file: str) -> list[Node]:
-    """The value of a document, or the items of a List."""
-    if not _COMMENT.sub("", part).strip():
-        return []
-    root = parse(part.encode("utf-8", "surrogateescape"), file, yaml_1_1=True)
+def _items(root: Node) -> list[Node]:
+    """The items of a List, else a document that has a value."""
     items = root.value.get("items") if isinstance(root.value, dict) else None
     if items and isinstance(items.value, list) and root.plain.get("kind") == "List":
         return items.value

@@ -23,6 +23,9 @@ _DEFAULTS = {
 _UNUSED = {"node_selector": "its use was commented out in the template; see worker.nodeSelector",
            "memory": "its use was commented out in the template; see worker.resources"}  # fmt: skip
 _SCRIPT = "/src/app/exec_multiworker.sh"
+# The parameters that are the script's arguments, after the ranks of a socket.
+_ARGUMENTS = ("num_inter_threads", "total_steps", "log_steps", "batch_size", "data_path",
+              "output_path", "no_horovod", "learning_rate")  # fmt: skip
 
 
 class Mlt:
@@ -30,10 +33,9 @@ class Mlt:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        # The value of each parameter, and the line that sets it.
-        self.parameters: dict[str, tuple[str, KeyPath]] = {
-            name: (value, ()) for name, value in _DEFAULTS.items()
-        }
+        self.parameters = dict(_DEFAULTS)
+        # The lines that set parameters.
+        self.lines: dict[str, KeyPath] = {}
         self.release = self.namespace = self.registry = ""
         self.used = False
 
@@ -41,15 +43,14 @@ class Mlt:
         """One line: its words after mlt."""
         self.used = True
         texts = [word.text for word in words]
-        unknown = next((word.unknown for word in words if word.unknown), "")
-        if unknown:
+        if unknown := next(filter(None, (word.unknown for word in words)), ""):
             raise self.ledger.error(old, f"only a shell knows {unknown}", "its value")
         if texts[:2] == ["template_config", "set"] and len(texts) == 4:
             name, value = texts[2:]
             if name not in {**_DEFAULTS, **_UNUSED}:
                 problem = f"{name} is no parameter of mlt's horovod template"
                 raise self.ledger.error(old, problem, f"one of {', '.join(_DEFAULTS)}")
-            self.parameters[name] = (value, old)
+            self.parameters[name], self.lines[name] = value, old
             if name in _UNUSED:
                 self.ledger.drop(old, _UNUSED[name])
             else:
@@ -80,30 +81,28 @@ class Mlt:
 
     def carry_over(self) -> tuple[str, str]:
         """The values; returns the names of the release and of the namespace."""
-        ledger = self.ledger
-        if not any(old for _, old in self.parameters.values()):
+        ledger, lines = self.ledger, self.lines
+        if not lines:
             expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
             raise ledger.error((), "no line sets a parameter of the template", expected)
         counted = ("num_nodes", "num_workers_per_node", "sockets_per_node", "physical_cores")
         number = {key: self._integer(key) for key in (*counted, "gpus")}
         nodes, per_node = number["num_nodes"], number["num_workers_per_node"]
         if number["gpus"] > 1:
-            raise ledger.error(self._old("gpus"), "a rank had several GPUs", "one for each rank")
+            raise ledger.error(lines["gpus"], "a rank had several GPUs", "one for each rank")
         if number["gpus"]:
             # The template made a pod with its own GPU for each rank.
             nodes, per_node = nodes * per_node, 1
             ledger.put(("worker", "resources"), {"limits": {"nvidia.com/gpu": 1}}, ())
-        ledger.put(("worker", "number"), nodes, self._old("num_nodes"))
-        ledger.put(("worker", "slots"), per_node, self._old("num_workers_per_node"))
+        ledger.put(("worker", "number"), nodes, lines.get("num_nodes", ()))
+        ledger.put(("worker", "slots"), per_node, lines.get("num_workers_per_node", ()))
         options = ["--map-by", f"socket:PE={number['physical_cores']}", "--bind-to", "core",
                    "--report-bindings", "--oversubscribe"]  # fmt: skip
         ledger.put(("launch", "options"), options, ())
         per_socket = number["num_workers_per_node"] // (number["sockets_per_node"] or 1)
-        names = ("num_inter_threads", "total_steps", "log_steps", "batch_size", "data_path",
-                 "output_path", "no_horovod", "learning_rate")  # fmt: skip
-        words = ["bash", _SCRIPT, str(per_socket), *(self._text(name) for name in names)]
+        words = ["bash", _SCRIPT, str(per_socket), *(self.parameters[name] for name in _ARGUMENTS)]
         ledger.put(("master", "args"), words, ())
-        self._carry_over_data()
+        self._carry_over_data(self.parameters["data_path"], lines.get("data_path", ()))
         if self.registry:
             ledger.put(("image", "repository"), f"{self.registry}/{self.release}", ())
             ledger.add_check("image.tag is the one that mlt build gave the image last: set it")
@@ -111,24 +110,18 @@ class Mlt:
             ledger.add_check("set image.repository and image.tag to the image that mlt build made")
         return self.release, self.namespace
 
-    def _carry_over_data(self) -> None:
-        path = self._text("data_path")
+    def _carry_over_data(self, path: str, old: KeyPath) -> None:
         volumes = Volumes(self.ledger)
         volume = {"name": "vol", "hostPath": {"path": path}}
-        volumes.add_pair(self._old("data_path"), volume, {"name": "vol", "mountPath": path})
-        volumes.put(self._old("data_path"))
-        output = self._text("output_path")
+        volumes.add_pair(old, volume, {"name": "vol", "mountPath": path})
+        volumes.put(old)
+        output = self.parameters["output_path"]
         if not f"{output}/".startswith(f"{path}/"):
             self.ledger.add_check(f"output_path {output} is on no volume: mount one there")
 
-    def _text(self, name: str) -> str:
-        return self.parameters[name][0]
-
-    def _old(self, name: str) -> KeyPath:
-        return self.parameters[name][1]
-
     def _integer(self, name: str) -> int:
-        text = self._text(name)
+        text = self.parameters[name]
         if not text.isdecimal() or len(text) > 7:
-            raise self.ledger.error(self._old(name), f"{name} is {text}", "a whole number")
+            problem = f"{name} is {text}"
+            raise self.ledger.error(self.lines.get(name, ()), problem, "a whole number")
         return int(text)

@@ -16,7 +16,6 @@ from hvdchart.migrate import shell
 from hvdchart.migrate.command_line import (
     LAUNCHERS,
     CommandLine,
-    SizeError,
     parse_command_line,
     workers_and_slots,
 )
@@ -48,8 +47,8 @@ _SLURM_VARIABLES = {
 _LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
 
 
-def read_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Script:
-    """The script, whose ledger has a map of its lines. Raises SpecError."""
+def _read_text(data: bytes, file: str) -> tuple[str, list[shell.Statement]]:
+    """The text of a script and its statements. Raises SpecError."""
     if len(data) > MAX_BYTES:
         raise SpecError(file, "", "the file is too long", f"at most {MAX_BYTES} bytes")
     try:
@@ -61,36 +60,40 @@ def read_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Script:
         raise SpecError(file, "", str(error), "a complete shell script") from None
     if any(not char.isprintable() and char not in "\n\t\r" for char in text):
         raise SpecError(file, "", "the file has control characters", "text")
-    nodes: dict[str, Node] = {}
-    paths: list[tuple[KeyPath, shell.Statement]] = []
-    for statement in statements:
-        name, part = f"line {statement.line}", 1
-        while name in nodes:
-            part += 1
-            name = f"line {statement.line}, part {part}"
-        nodes[name] = Node(Place(file, statement.line, 1), statement.raw, statement.raw)
-        paths.append(((name,), statement))
-    batch = []
-    for match in _BATCH.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
-        nodes[f"line {line}"] = Node(Place(file, line, 1), match[0], match[0])
-        batch.append(((f"line {line}",), match[1].strip()))
-    return Script(Ledger(Node(Place(file), nodes), schema), paths, batch)
+    return text, statements
 
 
 class Script:
-    """The statements of a script, one after the other, and its lines for a batch system."""
+    """The statements of a script, one after the other, and its lines for a batch system.
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        statements: Sequence[tuple[KeyPath, shell.Statement]],
-        batch: Sequence[tuple[KeyPath, str]],
-    ) -> None:
-        self.ledger = ledger
-        self.statements = statements
-        self.batch = batch
-        found = _SLURM.findall(" ".join(text for _, text in batch))
+    The ledger has a map of its lines. Raises SpecError for what is no script.
+    """
+
+    def __init__(self, data: bytes, file: str, schema: Mapping[str, Any]) -> None:
+        text, statements = _read_text(data, file)
+        nodes: dict[str, Node] = {}
+        self.statements: list[tuple[KeyPath, shell.Statement]] = []
+        for statement in statements:
+            name, part = f"line {statement.line}", 1
+            while name in nodes:
+                part += 1
+                name = f"line {statement.line}, part {part}"
+            nodes[name] = Node(Place(file, statement.line, 1), statement.raw, statement.raw)
+            self.statements.append(((name,), statement))
+        batch: dict[str, str] = {}
+        for match in _BATCH.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            nodes[f"line {line}"] = Node(Place(file, line, 1), match[0], match[0])
+            batch[f"line {line}"] = match[1].strip()
+        self.ledger = ledger = Ledger(Node(Place(file), nodes), schema)
+        for name in batch:
+            ledger.drop((name,), "a line for a batch system")
+        if batch:
+            ledger.add_check(
+                f"the lines for a batch system are dropped ({', '.join(batch.values())}): "
+                "worker.number, worker.slots and worker.resources say what a run gets"
+            )
+        found = _SLURM.findall(" ".join(batch.values()))
         self.slurm = {long or _SHORT[short]: int(number) for long, short, number in found}
         self.variables: dict[str, str | None] = {
             variable: str(self.slurm[option])
@@ -105,13 +108,6 @@ class Script:
 
     def migrate(self) -> tuple[str, str]:
         """Fill in the values and entries; returns the names of release and namespace."""
-        for path, _ in self.batch:
-            self.ledger.drop(path, "a line for a batch system")
-        if self.batch:
-            self.ledger.add_check(
-                f"the lines for a batch system are dropped ({', '.join(t for _, t in self.batch)})"
-                ": worker.number, worker.slots and worker.resources say what a run gets"
-            )
         doubts = shell.find_conditional([statement for _, statement in self.statements])
         for (path, statement), is_doubtful in zip(self.statements, doubts, strict=True):
             known, has_launched = dict(self.variables), self.launch is not None
@@ -145,7 +141,10 @@ class Script:
             problem = f"{statement.compound} begins more than a simple command"
             raise ledger.error(path, problem, "assignments and one launcher's line, without loops")
         if shell.assign(statement, self.variables):
-            self._record_variables(path, statement)
+            names = set(map(shell.assigned_name, statement.words))
+            used = any(names & shell.names_in(other.words) for _, other in self.statements)
+            reason = "its value is in the options and arguments that name it"
+            ledger.drop(path, reason if used else "no line uses it")
             return
         words = list(statement.words)
         # Assignments before a program are for it alone: its words have the values of before.
@@ -203,12 +202,6 @@ class Script:
         self.ledger.add_part(path, wrapper.text, "", "the master starts the launcher itself")
         return rest
 
-    def _record_variables(self, path: KeyPath, statement: shell.Statement) -> None:
-        names = set(map(shell.assigned_name, statement.words))
-        used = any(names & shell.names_in(other.words) for _, other in self.statements)
-        reason = "its value is in the options and arguments that name it"
-        self.ledger.drop(path, reason if used else "no line uses it")
-
     def _export(self, path: KeyPath, statement: shell.Statement) -> None:
         for name in shell.declare(statement, self.variables):
             self.exported.add(name)
@@ -258,7 +251,7 @@ class Script:
         self._take_batch_size(path, line)
         try:
             number, slots, check = workers_and_slots(line)
-        except SizeError as error:
+        except ValueError as error:
             problem, expected = error.args
             raise ledger.error(path, problem, expected) from None
         if check:

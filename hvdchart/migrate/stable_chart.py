@@ -27,8 +27,8 @@ DEFAULT_WORKERS = 3
 _NODE_PORTS = (range(2379, 2383), range(6443, 6444), range(10248, 10261), range(30000, 32768))
 
 
-def migrate_chart(ledger: Ledger) -> None:
-    """Fill in the values and entries of an old values file."""
+def migrate_chart(ledger: Ledger) -> tuple[str, str]:
+    """Fill in the values and entries of an old values file; as `convert.Reader`."""
     head = "driver" if ledger.has(("driver",)) else "master"
     for path in (("worker",), (head,), ("ssh",), ("worker", "image"), (head, "image")):
         ledger.map_at(*path)
@@ -63,6 +63,7 @@ def migrate_chart(ledger: Ledger) -> None:
         ledger.add_check(
             f"the old chart ran one rank on each worker, whatever its GPUs; now it runs {gpus}"
         )
+    return "", ""
 
 
 def _carry_over_images(ledger: Ledger, head: str) -> None:
@@ -90,10 +91,7 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
 
 
 def _carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
-    """An image; the old chart joined repository and tag by a colon.
-
-    So `repository: a@sha256` with `tag: 0123...` is a digest there.
-    """
+    """An image; the old chart joined repository and tag, which may be a@sha256 and 0123..."""
     repository, tag = (ledger.text_at(*old, part) for part in ("repository", "tag"))
     parts = split_image(f"{repository}:{tag}") if "@" in repository + tag else {}
     for key, value in parts.items():

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvdchart.plan.binding import Launching
+from hvdchart.plan.framework import Framework
 from hvdchart.plan.rules import Reason
 from hvdchart.quantity import cpu_text, memory_text
 from hvdchart.spec.model import NodeGroup, Spec
@@ -69,6 +70,7 @@ class Plan:
     shm: int
     shm_reason: Reason
     warnings: tuple[str, ...]
+    framework: Framework
     tree: Node | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property

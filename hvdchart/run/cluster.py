@@ -33,6 +33,8 @@ _GROUPS = {
     "networkpolicies": "apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "apis/policy/v1",
 }  # fmt: skip
+_CLUSTER_WIDE = {"nodes": "api/v1", "storageclasses": "apis/storage.k8s.io/v1"}
+_AUTHORIZATION = "apis/authorization.k8s.io/v1"
 
 
 class Cluster:
@@ -219,6 +221,59 @@ class Cluster:
             if problem:
                 raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
         raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
+
+    def version(self) -> str:
+        """The version of Kubernetes."""
+        return str(self._api.get("read the cluster's version", "version").get("gitVersion", ""))
+
+    def namespace_object(self) -> Object | None:
+        """The namespace; an empty map if it does not exist, None without the right to read it."""
+        path = f"api/v1/namespaces/{self.namespace}"
+        missing: Object = {}
+        read = partial(self._api.get, f"read namespace {self.namespace}", path)
+        return unless_refused(lambda: unless_refused(read, missing, [404]), None)
+
+    def rules(self) -> tuple[list[Object], bool]:
+        """The rules of what this user may do in the namespace, and whether these are all."""
+        status = self._review("selfsubjectrulesreviews", {"namespace": self.namespace})
+        return status.get("resourceRules") or [], not status.get("incomplete", False)
+
+    def may(self, group: str, resource: str, verb: str) -> bool:
+        """Whether this user may do one thing in the namespace."""
+        resource, _, subresource = resource.partition("/")
+        attributes = {
+            "namespace": self.namespace, "verb": verb, "group": group, "resource": resource,
+            "subresource": subresource,
+        }  # fmt: skip
+        status = self._review("selfsubjectaccessreviews", {"resourceAttributes": attributes})
+        return bool(status.get("allowed"))
+
+    def all_of(self, kind: str) -> list[Object] | None:
+        """The namespace's or the cluster's objects of a kind; None without the right to list it."""
+        root = _CLUSTER_WIDE.get(kind)
+        path = f"{root}/{kind}" if root else self._path(kind)
+        return unless_refused(lambda: self._api.list(f"list {kind}", path), None)
+
+    def claim(self, name: str) -> Object | None:
+        """A PersistentVolumeClaim; None where there is none, or without the right to read it."""
+        path = self._path("persistentvolumeclaims", name)
+        return unless_refused(lambda: self._api.get(f"read claim {name}", path), None)
+
+    def dns_endpoints(self) -> int | None:
+        """How many servers of the cluster's DNS are ready; None where none can be seen."""
+        path = "apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
+        what = "list endpointslices of kube-system"
+        nothing: list[Object] = []
+        slices = unless_refused(lambda: self._api.list(what, path, "k8s-app=kube-dns"), nothing)
+        endpoints = [each for item in slices for each in item.get("endpoints") or []]
+        ready = [each for each in endpoints if (each.get("conditions") or {}).get("ready", True)]
+        return len(ready) if slices else None
+
+    def _review(self, kind: str, spec: Object) -> Object:
+        what = f"read your rights in namespace {self.namespace}"
+        body = {"spec": spec}
+        status: Object = self._api.create(what, f"{_AUTHORIZATION}/{kind}", body)["status"]
+        return status
 
     def _path(self, kind: str, name: str = "") -> str:
         path = f"{_GROUPS.get(kind, 'api/v1')}/namespaces/{self.namespace}/{kind}"

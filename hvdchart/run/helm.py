@@ -81,10 +81,7 @@ class Helm:
         )
 
     def call(self, what: str, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
-        """What a command of Helm about a release answers.
-
-        Raises HelmError with Helm's message, and ClusterError where there is no such release.
-        """
+        """What a command of Helm about a release answers. Raises HelmError and NoRunError."""
         try:
             return _result(command)
         except _FailedError as error:
@@ -118,14 +115,6 @@ class Helm:
                 "name one with --helm PATH"
             )
         return match[1]
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The manifests of a release as they are, empty without one, and as Helm would apply them."""
-
-    before: str
-    after: str
 
 
 def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
@@ -172,10 +161,11 @@ def upgrade(
     return int(revision["version"])
 
 
-def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
-    """What `deploy` would change. The API server checks it, and nothing is changed.
+def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
+    """The manifests of a release as they are, empty without one, and as `deploy` would apply them.
 
-    Secrets are left out. Raises HelmError, and SpecError when the chart refuses the values.
+    The API server checks these, and nothing is changed. Secrets are left out. Raises HelmError, and
+    SpecError when the chart refuses the values.
     """
     name = plan.spec.name
     arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
@@ -193,7 +183,7 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
         before = helm.call("get", name, namespace, present)
     except ClusterError:
         before = ""
-    return Preview(_public(before), _public(after))
+    return _public(before), _public(after)
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
@@ -218,19 +208,13 @@ def release_values(name: str, namespace: str, helm: Helm) -> Object:
 
 
 def undeploy(name: str, namespace: str, helm: Helm) -> None:
-    """Run `helm uninstall` and wait until the release's objects are deleted.
-
-    Raises ClusterError when there is no release of that name, and HelmError.
-    """
+    """Run `helm uninstall`, and wait until it is done. Raises NoRunError and HelmError."""
     command = helm.command.uninstall(name, namespace=namespace, wait=True)
     helm.call("uninstall", name, namespace, command)
 
 
 def _result(command: Coroutine[Any, Any, T]) -> T:
-    """The result of a command of pyhelm3. It waits nowhere but in `_Command.run`, which blocks.
-
-    Without an event loop, because asyncio's holds back a KeyboardInterrupt.
-    """
+    """What a command of pyhelm3 answers; no event loop, because asyncio's holds back Ctrl-C."""
     try:
         command.send(None)
     except StopIteration as end:

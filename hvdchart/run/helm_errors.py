@@ -4,6 +4,11 @@ from __future__ import annotations
 
 # Helm's message when another Helm changes the same release.
 BUSY = "another operation (install/upgrade/rollback) is in progress"
+_CREDENTIALS = "the cluster does not accept your credentials: renew those in the kubeconfig"
+_TOO_LARGE = (
+    "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into an image "
+    "or onto a volume"
+)
 # A part of Helm's message, and what to do. The first that matches counts.
 REMEDIES = {
     "exceeded quota": "ask for a larger quota, or use fewer or smaller workers",
@@ -27,22 +32,14 @@ REMEDIES = {
     "is forbidden": (
         "ask for this permission; `hvdchart doctor -n {namespace}` lists all that are missing"
     ),
-    "nauthorized": "the cluster does not accept your credentials: renew those in the kubeconfig",
-    "the server has asked for the client to provide credentials": (
-        "the cluster does not accept your credentials: renew those in the kubeconfig"
-    ),
+    "nauthorized": _CREDENTIALS,
+    "the server has asked for the client to provide credentials": _CREDENTIALS,
     "cluster unreachable": (
         "the API server does not answer: check the kubeconfig and the network; `hvdchart doctor` "
         "checks each step"
     ),
-    "request is too large": (
-        "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into an "
-        "image or onto a volume"
-    ),
-    "Too long: must have at most 1048576 bytes": (
-        "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into an "
-        "image or onto a volume"
-    ),
+    "request is too large": _TOO_LARGE,
+    "Too long: must have at most 1048576 bytes": _TOO_LARGE,
     "has no deployed releases": (
         "an earlier installation was not completed: run `hvdchart undeploy {name} -n {namespace}` "
         "and deploy again"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -132,7 +132,7 @@ def _judge(
     if job["spec"].get("suspend"):
         return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
     needed = [pod for pod in pods if pod not in workers.dispensable]
-    reason, advice = _first_problem(release, job, needed)
+    reason, advice = _problems(release, needed, _refusals(release, job, needed))
     if reason:
         return "waiting", reason, advice
     record = release.record if release.record.get("job") == job["metadata"]["name"] else {}
@@ -141,7 +141,7 @@ def _judge(
         return "retrying", f"the last attempt failed: {last}", ""
     if workers.ready < workers.wanted or not masters:
         return "waiting", _progress(needed, workers.ready, workers.wanted), ""
-    spare, advice = _problems(release, workers.dispensable, {}, {})
+    spare, advice = _problems(release, workers.dispensable)
     reasons = (f"an earlier attempt failed: {last}" if last else "", spare)
     return "running", "; ".join(filter(None, reasons)), advice
 
@@ -179,21 +179,16 @@ def _failed(
     return "failed", reason or str(condition.get("message", "")), advice
 
 
-def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[str, str]:
+def _problems(
+    release: Release, pods: list[Object], refusals: Iterable[tuple[str, str]] = ()
+) -> tuple[str, str]:
     """What keeps pods from running, with one line for all pods of one reason; and advice."""
     problems: dict[str, list[str]] = {}
     remedies: dict[str, str] = {}
     # Refusals first: without a master, the present pods may be those of an earlier run.
-    for owner, reason in _refusals(release, job, pods):
+    for owner, reason in refusals:
         problems.setdefault(reason, []).append(owner)
         remedies.setdefault(reason, advice_for_refusal(reason))
-    return _problems(release, pods, problems, remedies)
-
-
-def _problems(
-    release: Release, pods: list[Object], problems: dict[str, list[str]], remedies: dict[str, str]
-) -> tuple[str, str]:
-    """As `_first_problem`, with the pods' problems added to those found so far, by their reason."""
     for pod in pods:
         problem = problem_of(pod, release.events)
         if problem and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):

@@ -50,6 +50,8 @@ DEFAULT_MOUNTS = {"data": "/data", "output": "/output"}
 VOLUME_SOURCES = {
     camel(name): name for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map"]
 }
+# What ranks may reduce with. The last three need no Horovod, and torch and jax no MPI either.
+FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
 # Names of volumes and mount paths that the chart uses itself.
 CHARTS_VOLUMES = ("generated", "ssh", "tmp", "shm")
 CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/etc/passwd", "/proc", "/sys")  # noqa: S108
@@ -265,8 +267,17 @@ class Train:
     env: Mapping[str, str | Mapping[str, Plain]] = key(
         ENV, "environment variables of every rank", {}
     )
+    framework: str | None = optional(
+        OneOf(FRAMEWORKS),
+        "what the ranks reduce with: horovod, torch (DDP, FSDP, and what uses them), jax, or mpi "
+        "(default: found in the imports of the script, where the spec has its code)",
+    )
     checkpoints: str | None = optional(
         RELATIVE, "directory in the output volume; becomes CHECKPOINT_PATH of every rank"
+    )
+    state: int | None = optional(
+        Memory("1Ki"),
+        "bytes that keep.py keeps of the training; twice as much is added to tuning.shm",
     )
     batch_size: int | None = optional(
         Integer(1, 10**9),
@@ -296,11 +307,11 @@ class Elastic:
 class Launch:
     """How the ranks are started."""
 
-    mode: str = key(
+    mode: str | None = optional(
         OneOf(launch_modes()),
         "what starts the ranks: mpirun, horovodrun, elastic (horovodrun with workers that join and "
-        "leave), or custom (train.command is the complete command line)",
-        "mpirun",
+        "leave), direct (the master itself, without MPI), or custom (train.command is the complete "
+        "command line); default: direct for train.framework torch and jax, else mpirun",
     )
     elastic: Elastic = key(ObjectOf(Elastic), "limits of an elastic run", Elastic())
     options: tuple[str, ...] = key(

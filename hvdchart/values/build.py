@@ -96,6 +96,7 @@ def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
     reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
     if plan.spec.launch.mode != "custom" or plan.launching.binding.to != "none":
         reasons["launch", "binding", "to"] = plan.launching.reason
+    reasons |= {("launch", key): reason for key, reason in plan.framework.reasons.items()}
     for index, group in enumerate(plan.groups):
         root: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
         for key, reason in group.reasons.items():
@@ -135,8 +136,8 @@ def _master(plan: Plan) -> dict[str, Plain]:
     It does not follow workers to nodes that the provider takes away, which would end the attempt.
     """
     train = plan.spec.train
-    launch = plan.spec.launch
-    clients = launcher_memory(launch.mode, max(plan.ranks, launch.elastic.max_ranks or plan.ranks))
+    most = max(plan.ranks, plan.spec.launch.elastic.max_ranks or plan.ranks)
+    clients = launcher_memory(plan.framework.mode, most)
     memory = max(MASTER_MEMORY, clients)
     requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
@@ -150,9 +151,10 @@ def _master(plan: Plan) -> dict[str, Plain]:
 
 def _launch(plan: Plan) -> dict[str, Plain]:
     launch, binding, limits = plan.spec.launch, plan.launching.binding, plan.spec.launch.elastic
-    mode = None if launch.mode == "mpirun" else launch.mode
+    mode = None if plan.framework.mode == "mpirun" else plan.framework.mode
     return _omit_empty(
         mode=mode,
+        framework=plan.framework.name,
         binding=_omit_empty(
             to=None if mode == "custom" and binding.to == "none" else binding.to,
             coresPerRank=binding.cores_per_rank,
@@ -160,6 +162,7 @@ def _launch(plan: Plan) -> dict[str, Plain]:
         ),
         options=list(launch.options),
         elastic=_omit_empty(minRanks=limits.min_ranks, maxRanks=limits.max_ranks),
+        preload=list(plan.framework.preload),
         hostsTimeoutSeconds=launch.hosts_timeout_seconds,
     )
 

@@ -27,6 +27,8 @@ def document(plan: Plan) -> dict[str, Plain]:
             "coresPerRank": plan.launching.binding.cores_per_rank,
             "ranksPerSocket": plan.launching.binding.ranks_per_socket,
         },
+        "framework": plan.framework.name,
+        "launchMode": plan.framework.mode,
         "launchOptions": list(plan.spec.launch.options),
         "shm": memory_text(plan.shm),
         "groups": [_group_document(group) for group in plan.groups],
@@ -98,7 +100,7 @@ def tables(plan: Plan) -> list[Any]:
 
 def _launch_line(plan: Plan) -> str:
     binding = plan.launching.binding
-    words = [plan.spec.launch.mode, f"bound to {binding.to}"]
+    words = [plan.framework.mode, f"bound to {binding.to}"]
     if binding.cores_per_rank:
         words.append(f"{pluralize(binding.cores_per_rank, 'core')} per rank")
     if binding.ranks_per_socket:

@@ -15,19 +15,28 @@ LOCKS = Path(__file__).with_name("mpi")
 
 def installed(name: str) -> Path:
     """The folder of an MPI and of mpi4py, installed once for each content of its lock."""
+    return _made(name, name, "install", "--root-user-action=ignore", "--prefix")
+
+
+def wheels(name: str) -> Path:
+    """The folder with the wheels of an MPI and of mpi4py, downloaded once as well."""
+    return _made(name, f"wheels-{name}", "download", "--dest")
+
+
+def _made(name: str, folder_name: str, *command: str) -> Path:
     lock = LOCKS / f"{name}.txt"
-    folder = cache_dir() / "mpi" / f"{name}-{content_key([lock], sys.version)}"
-    # Tests run in several processes: one installs, the others wait for it.
+    folder = cache_dir() / "mpi" / f"{folder_name}-{content_key([lock], sys.version)}"
+    # Tests run in several processes: one runs pip, the others wait for it.
     with exclusive_lock(folder.parent / ".lock", f"installing {name}"):
-        return folder if folder.exists() else _install(lock, folder)
+        return folder if folder.exists() else _run_pip(lock, folder, *command)
 
 
-def _install(lock: Path, folder: Path) -> Path:
+def _run_pip(lock: Path, folder: Path, *command: str) -> Path:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    options = ["--quiet", "--require-hashes", "--only-binary=:all:", "--root-user-action=ignore"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--prefix", partial, "-r", lock]
-    subprocess.run([str(word) for word in command], check=True)
+    options = ["--quiet", "--require-hashes", "--only-binary=:all:", "-r", lock]
+    line = [sys.executable, "-m", "pip", *command, partial, *options]
+    subprocess.run([str(word) for word in line], check=True)
     # The pods' user reads it, whatever this machine's umask is.
     subprocess.run(["chmod", "-R", "a+rX", str(partial)], check=True)
     return partial.rename(folder)

@@ -42,7 +42,7 @@ def copy_files(root: Path, python: str) -> Path:
     copy = root / "bin"
     # Times are kept: by them, Python knows that what it has compiled is of these files.
     shutil.copytree(f"{_compiled(python).name}/bin", copy, symlinks=True)
-    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
+    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 6)
     return copy
 
 

@@ -7,10 +7,19 @@
 {{- $default := .Values.image.repository -}}
 {{- range $of, $image := $owners -}}
 {{- if not (or $image.repository $default) -}}
-{{- $needs := "an image with Python 3, MPI, an SSH server and an SSH client" -}}
+{{- $needs := "an image with Python 3" -}}
 {{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
 {{- $build := "docs/images.md of the chart's repository shows how to build one" -}}
 {{- fail (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* An image that brings OpenSSH: there is no default tag for it. */}}
+{{- define "horovod.checkOpenSSH" -}}
+{{- with .Values.ssh.image -}}
+{{- if and .repository (not (or .tag .digest)) -}}
+{{- fail (printf "ssh.image.repository is %s, without a version: set ssh.image.tag or ssh.image.digest" .repository) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

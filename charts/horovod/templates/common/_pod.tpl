@@ -98,6 +98,9 @@ resources:
 {{- include "horovod.programMounts" .programs }}
 - {name: generated, mountPath: /horovod/generated}
 - {name: ssh, mountPath: /horovod/ssh, readOnly: true}
+{{- if include "horovod.opensshImage" .root }}
+- {name: openssh, mountPath: /horovod/openssh, readOnly: true}
+{{- end }}
 - {name: tmp, mountPath: /tmp}
 {{- with include "horovod.codeMount" .root }}
 {{ . }}
@@ -114,6 +117,10 @@ resources:
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp
   emptyDir: {}
+{{- if include "horovod.opensshImage" .root }}
+- name: openssh
+  emptyDir: {}
+{{- end }}
 {{- end }}
 
 {{/*

@@ -28,7 +28,7 @@ spec:
   {{- . | trim | nindent 2 }}
   {{- end }}
   {{- $main := dict "root" . "image" $master.image "resources" $master.resources }}
-  {{- $passwd := include "horovod.passwdContainer" $main }}
+  {{- $passwd := print (include "horovod.opensshContainer" $main) (include "horovod.passwdContainer" $main) }}
   {{- $own := include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers) }}
   {{- with print $passwd $own (include "horovod.resultsContainer" .) }}
   initContainers:

@@ -1,4 +1,4 @@
-{{/* The SSH keys. */}}
+{{/* The SSH keys, and OpenSSH for images without. */}}
 
 {{/* The Secret with the SSH keys. Each ssh.generation of the chart's own Secret has its own name. */}}
 {{- define "horovod.sshSecret" -}}
@@ -21,4 +21,32 @@ wait, because it makes the keys when Helm could not. Call with (dict "root" $ "c
     optional: true
     {{- end }}
     {{- end }}
+{{- end }}
+
+{{/* The repository of ssh.image; empty where the values have none. */}}
+{{- define "horovod.opensshImage" -}}
+{{- with .Values.ssh.image }}{{ .repository }}{{ end -}}
+{{- end }}
+
+{{/*
+An init container that copies OpenSSH out of ssh.image, for images that have none (common/ssh.py takes the image's own).
+Call with (dict "root" $ "resources" $ofTheMainContainer).
+*/}}
+{{- define "horovod.opensshContainer" -}}
+{{- if include "horovod.opensshImage" .root }}
+{{- $image := .root.Values.ssh.image }}
+- name: openssh
+  {{- $policy := $image.pullPolicy | default .root.Values.image.pullPolicy }}
+  {{- include "horovod.imageFields" (dict "image" (set (deepCopy $image) "pullPolicy" $policy) "tag" "") | nindent 2 }}
+  command: [/copy, /horovod/openssh]
+  # Its message says why it failed: the container has no other way to do so.
+  terminationMessagePolicy: FallbackToLogsOnError
+  {{- with include "horovod.initResources" .resources }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml .root.Values.securityContext | nindent 4 }}
+  volumeMounts:
+    - {name: openssh, mountPath: /horovod/openssh}
+{{- end }}
 {{- end }}

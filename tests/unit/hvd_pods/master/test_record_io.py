@@ -15,9 +15,9 @@ from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.rules import ending
 from hvd_pods.rules.messages import (
-    Event,
     JobRead,
     ReadJob,
+    ReadRecord,
     RecordChanged,
     RecordFailed,
     RecordReleased,
@@ -36,6 +36,7 @@ from tests.unit.hvd_pods.runs import make_run
 PATH = "core/configmaps/hvd-run"
 OWN = {"holder": "own", "holderJob": "hvd-master-1", "holderUid": "uid-1"}
 OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "epoch": "9"}
+RELEASE = ReleaseRecord({"state": "Finished"}, 7)
 
 
 class Record:
@@ -60,7 +61,7 @@ class Record:
     def held(self) -> RecordClient:
         """A client of the master that holds the record."""
         made = self.client()
-        made.read()
+        made.read(ReadRecord())
         assert made.write(take(state="Running")) == RecordWritten("take")
         return made
 
@@ -86,7 +87,7 @@ def test_record_that_cannot_be_read_or_written_is_told(
     for method in ("GET", "PATCH"):
         record.api.fail(method, PATH, faults.status(code, "no"))
     failed = (code, f"{code}: no", is_temporary)
-    assert record.client().read() == RecordFailed("read", *failed)
+    assert record.client().read(ReadRecord()) == RecordFailed("read", *failed)
     assert record.client().write(take(state="Running")) == RecordFailed("take", *failed)
     assert record.data == {}
 
@@ -106,18 +107,12 @@ def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
     assert record.data["epoch"] == "8"
 
 
-def test_record_has_no_character_that_controls_a_terminal_or_cannot_be_encoded(
-    record: Record,
-) -> None:
-    record.held().write(WriteRecord("end", {"reason": "E: \x1b[31m\ud800"}, 7, holds=True))
-    assert record.data["reason"] == r"E: \x1b[31m\ud800"
-
-
 def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) -> None:
     record.put(**OTHER)
-    written = record.client().write(WriteRecord("end", {"state": "Failed"}, 7, holds=False))
-    assert written == RecordWritten("end")
-    assert record.data == {**OTHER, "state": "Failed"}
+    data = {"state": "Failed", "reason": "E: \x1b[31m\ud800"}
+    assert record.client().write(WriteRecord("end", data, 7, holds=False)) == RecordWritten("end")
+    # No character controls a terminal or cannot be encoded.
+    assert record.data == {**OTHER, "state": "Failed", "reason": r"E: \x1b[31m\ud800"}
 
 
 @pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
@@ -127,7 +122,7 @@ def test_write_is_tried_again_for_as_long_as_it_may_take(
 ) -> None:
     record.api.fail("PATCH", PATH, failure, times=3)
     client = record.client()
-    client.read()
+    client.read(ReadRecord())
     assert isinstance(client.write(take(state="Running")), RecordFailed)
     assert client.write(take(state="Running", within=TIMEOUT)) == RecordWritten("take")
     assert record.patches() == 4
@@ -162,7 +157,7 @@ def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: R
 @pytest.mark.usefixtures("patient")
 def test_write_whose_answer_was_lost_is_told_as_a_change_that_is_its_own(record: Record) -> None:
     client = record.client()
-    client.read()
+    client.read(ReadRecord())
 
     def write_and_reset(handler: Handler) -> None:
         record.put(**OWN, epoch="7", state="Running")
@@ -174,22 +169,18 @@ def test_write_whose_answer_was_lost_is_told_as_a_change_that_is_its_own(record:
     assert (told.data["holder"], told.data["state"]) == ("own", "Running")
 
 
-def release(client: RecordClient) -> Event:
-    return client.release(ReleaseRecord({"state": "Finished"}, 7))
-
-
 def test_record_is_given_back_with_the_last_news(record: Record) -> None:
     """Such as the end of the run, which could not be written while the API server was away."""
     client = record.held()
-    assert release(client) == RecordReleased()
+    assert client.release(RELEASE) == RecordReleased()
     assert (record.data["holder"], record.data["state"]) == ("", "Finished")
     # Also when somebody else has changed it, and only once.
     before = record.patches()
-    assert release(client) == RecordReleased()
+    assert client.release(RELEASE) == RecordReleased()
     assert record.patches() == before
     client = record.held()
     record.put(**OWN, note="a person's")
-    assert release(client) == RecordReleased()
+    assert client.release(RELEASE) == RecordReleased()
     assert (record.data["holder"], record.data["note"]) == ("", "a person's")
 
 
@@ -199,7 +190,7 @@ def test_record_that_cannot_be_given_back_does_not_keep_the_master(
     monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.0)
     client = record.held()
     record.api.fail("PATCH", PATH, faults.status(503))
-    assert release(client) == RecordReleased()
+    assert client.release(RELEASE) == RecordReleased()
     assert "cannot give the record back: 503" in capsys.readouterr().out
     assert record.data["holder"] == "own"
 
@@ -242,45 +233,36 @@ def test_the_job_is_read_without_a_wait(
     assert len(api_server.requests) == 1
 
 
-def fail_late(api_server: FakeApi) -> None:
-    api_server.put("batch/jobs", make_job(1), make_job(1, FAILED))
-
-
-def change_and_end(api_server: FakeApi) -> None:
-    api_server.put("batch/jobs", make_job(1))
-    api_server.end_watches()
-
-
-def delete(api_server: FakeApi) -> None:
-    api_server.put("batch/jobs", make_job(deletionTimestamp="2026-01-01T10:01:00Z"))
-    api_server.remove("batch/jobs", JOB)
+DELETED = make_job(deletionTimestamp="2026-01-01T10:01:00Z")
 
 
 @pytest.mark.parametrize(
-    ("happen", "expected"),
+    ("changes", "end"),
     [
-        (fail_late, make_job(1, FAILED)),
-        (change_and_end, make_job(1)),
-        (delete, make_job(deletionTimestamp="2026-01-01T10:01:00Z")),
-        (FakeApi.expire, make_job()),
-        (lambda api_server: api_server.end_watches(faults.cut_chunk), make_job()),
+        ([make_job(1), make_job(1, FAILED)], None),
+        ([make_job(1)], FakeApi.end_watches),
+        ([DELETED], lambda api: api.remove("batch/jobs", JOB)),
+        ([], FakeApi.expire),
+        ([], lambda api: api.end_watches(faults.cut_chunk)),
     ],
     ids=["fails", "does not fail in time", "is deleted", "410", "cut"],
 )
 def test_near_its_deadline_the_jobs_failure_is_waited_for(
     api_server: FakeApi,
     background: Callable[..., Future[Any]],
-    happen: Callable[[FakeApi], None],
-    expected: Any,
+    changes: list[Any],
+    end: Callable[[FakeApi], None] | None,
 ) -> None:
     """Just before the deadline, by the master's own clock."""
     api_server.put("batch/jobs", make_job())
-    reading = background(
-        record_io.read_job, kube.Api(), make_run(), ReadJob(True, None), START + 41
-    )
+    asked = (kube.Api(), make_run(), ReadJob(True, None), START + 41)
+    reading = background(record_io.read_job, *asked)
     api_server.wait_for_watch("batch/jobs")
-    happen(api_server)
-    assert reading.result(TIMEOUT) == JobRead(record_io.shorten_job(expected))
+    api_server.put("batch/jobs", *changes)
+    if end:
+        end(api_server)
+    last = [make_job(), *changes][-1]
+    assert reading.result(TIMEOUT) == JobRead(record_io.shorten_job(last))
 
 
 @pytest.mark.parametrize(("code", "job"), [(403, None), (404, ending.DELETED)])
@@ -290,9 +272,12 @@ def test_a_job_that_an_upgrade_removed_is_told_from_one_that_was_deleted(
     """After an upgrade, the master's Role names the new Job only."""
     api_server.fail("GET", "batch/jobs", faults.status(code))
     assert record_io.read_job(kube.Api(), make_run(), ReadJob(False, 0.0), START) == JobRead(job)
+    # Nobody can tell whose the workers are: they are left alone.
+    api_server.fail("GET", "core/pods", faults.status(403))
+    assert record_io.read_job(kube.Api(), make_run(), ReadJob(True, 0.0), START) == JobRead(None)
 
 
-RELEASE, COMPONENT = "app.kubernetes.io/instance", "app.kubernetes.io/component"
+INSTANCE, COMPONENT = "app.kubernetes.io/instance", "app.kubernetes.io/component"
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["is gone", "is going"])
@@ -314,7 +299,7 @@ def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
 ) -> None:
     """An administrator's Role may allow the master to see that an upgrade has removed its Job."""
     labels = {
-        RELEASE: changes.get("release", "hvd"),
+        INSTANCE: changes.get("release", "hvd"),
         COMPONENT: changes.get("component", "master"),
         **({"batch.kubernetes.io/controller-uid": uid} if uid else {}),
     }
@@ -323,17 +308,11 @@ def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
     api_server.put("core/pods", pod)
     if not is_gone:
         api_server.put("batch/jobs", make_job(deletionTimestamp="2026-01-01T10:00:00Z"))
-    run = make_run(workerSelector=f"{COMPONENT}=worker,{RELEASE}=hvd")
+    run = make_run(workerSelector=f"{COMPONENT}=worker,{INSTANCE}=hvd")
     read = record_io.read_job(kube.Api(), run, ReadJob(True, 0.0), START)
     assert isinstance(read, JobRead)
     assert (read.job is None) == is_replaced
     assert is_replaced or (read.job and ending.is_withdrawn(read.job))
-
-
-def test_workers_that_nobody_can_tell_the_run_of_are_left_alone(api_server: FakeApi) -> None:
-    api_server.fail("GET", "core/pods", faults.status(403))
-    read = record_io.read_job(kube.Api(), make_run(), ReadJob(True, 0.0), START)
-    assert read == JobRead(None)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from hvd_pods.common import errors
-from hvd_pods.common.run import Pod
+from hvd_pods.common.run import Pod, parse_run
 from hvd_pods.master import recording
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.messages import Cause, Event, Moment
 from hvd_pods.rules.state import Facts
-from tests.unit.hvd_pods.master_pod import describe
-from tests.unit.hvd_pods.rules.world import one_group
+from tests.unit.hvd_pods.runs import describe_run
 
 JOB = {"metadata": {"name": "j"}, "spec": {"backoffLimit": 2}}
 PROBLEM = errors.RunError("no luck")
@@ -70,10 +69,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
-def record(path: Path, events: list[Event], **facts: Any) -> list[tuple[Moment, Event]]:
+def start(path: Path) -> recording.Recorder:
+    described = describe_run(lostAfterSeconds=15)
+    facts = Facts(parse_run(described), "own", "job-1", "uid-1")
+    return recording.Recorder(path, facts, described)
+
+
+def record(path: Path, events: list[Event]) -> list[tuple[Moment, Event]]:
     """Record events, a second after each other, and read them."""
-    run = one_group(lostAfterSeconds=15)
-    recorder = recording.Recorder(path, Facts(run, "own", "job-1", "uid-1", **facts), describe(run))
+    recorder = start(path)
     for number, event in enumerate(events):
         recorder.put(Moment(number, number + 0.5), event)
     recorder.close()
@@ -120,8 +124,7 @@ def test_file_that_hangs_does_not_keep_the_master(
     os.mkfifo(path)
     monkeypatch.setattr(recording, "CLOSE_WITHIN", 0.01)
     monkeypatch.setattr(recording, "MOST_WAITING", 5)
-    run = one_group()
-    recorder = recording.Recorder(path, Facts(run, "own", "job-1", "uid-1"), describe(run))
+    recorder = start(path)
     for _ in range(9):
         recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
     recorder.close()
@@ -135,9 +138,7 @@ def test_recording_that_cannot_be_written_ends_and_nothing_else_does(
     tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    run = one_group()
-    facts = Facts(run, "own", "job-1", "uid-1")
-    recorder = recording.Recorder(tmp_path / file, facts, describe(run))
+    recorder = start(tmp_path / file)
     recorder.put(Moment(1.0, 2.0), m.Started())
     recorder.put(Moment(1.0, 2.0), m.NoticeTaken(1, {"not": {"of": {"JSON"}}}))
     recorder.close()

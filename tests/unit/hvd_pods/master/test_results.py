@@ -26,15 +26,6 @@ WANTED = {"results": {"timeoutSeconds": 60, "onFailure": False}}
 
 
 @pytest.fixture
-def output(tmp_path: Path) -> Path:
-    """The directory with the results."""
-    folder = tmp_path / "output"
-    folder.mkdir()
-    (folder / "model").write_text("weights")
-    return folder
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Where results are stored."""
     folder = tmp_path / "store"
@@ -44,13 +35,15 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sidecar(
-    pod: MasterPod, output: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    pod: MasterPod, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Sidecar]:
     """Starts the container beside the master, with a command for a shell."""
     monkeypatch.setattr(results, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(results, "LOOK_EVERY", 0.01)
-    exchange = pod.generated / "results"
-    exchange.mkdir()
+    exchange, output = pod.generated / "results", tmp_path / "output"
+    for folder in (exchange, output):
+        folder.mkdir()
+    (output / "model").write_text("weights")
     environment = {
         **{"PATH": os.environ["PATH"], "STORE": str(store), "RESULTS_PATH": str(output)},
         **{"RESULTS_EXCHANGE": str(exchange)},
@@ -77,12 +70,6 @@ def sidecar(
         process.communicate()
 
 
-def event_of(pod: MasterPod) -> tuple[str, str, str]:
-    """The last event's reason, type and message."""
-    last = pod.api.items("core/events")[-1]
-    return last["reason"], last["type"], last["message"]
-
-
 def recorded(pod: MasterPod) -> Any:
     item: Any = pod.api.find("core/configmaps", "hvd-run")
     return item["data"]["results"]
@@ -96,7 +83,7 @@ def test_results_are_stored_after_the_training_when_the_workers_have_ended(
     pod.install("exit 0")
     assert pod.run(**WANTED) == 0
     assert (store / "model").read_text() == "weights"
-    assert event_of(pod)[:2] == ("ResultsStored", "Normal")
+    assert pod.stages()[-1] == "ResultsStored"
     assert recorded(pod) == "Stored"
     assert pod.recorded() == ("Finished", "")
     assert read_log(capsys)[-3:] == [
@@ -117,9 +104,9 @@ def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
     assert pod.replicas() == 0
     assert len((store / "tries").read_text().splitlines()) == 4
     failure = "results.command failed with exit code 9; for the reason, see kubectl logs "
-    reason, kind, message = event_of(pod)
-    assert (reason, kind) == ("ResultsNotStored", "Warning")
-    assert failure in message
+    event = pod.api.items("core/events")[-1]
+    assert (event["reason"], event["type"]) == ("ResultsNotStored", "Warning")
+    assert failure in event["message"]
     assert failure in recorded(pod)
     assert "the results could not be stored" in pod.termination_log.read_text()
 

@@ -131,29 +131,31 @@ def test_the_test_does_not_run_beside_a_master(
     assert (item["data"]["holder"], item["data"]["holderJob"]) == ("", "helm test")
 
 
+@pytest.fixture
+def limited(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
+    """The test's pod, which has one second."""
+    monkeypatch.setattr(selftest, "LIMIT", 1.0)
+    monkeypatch.setattr(selftest, "SPARE", 0.0)
+    return ended
+
+
 @pytest.mark.slow
 def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
-    ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    limited: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(selftest, "LIMIT", 1.0)
-    monkeypatch.setattr(selftest, "SPARE", 0.5)
-    ended.put_job()
-    ended.environment()
+    limited.put_job()
+    limited.environment()
     assert selftest.main() == 1
-    assert scales(ended) == []
-    assert ended.api.asked("PATCH", "core/configmaps/hvd-run") == []
+    assert scales(limited) == []
+    assert limited.api.asked("PATCH", "core/configmaps/hvd-run") == []
     assert "run `helm test` again when the run has ended" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("patient")
-def test_the_time_limit_holds_while_the_api_server_is_away(
-    ended: MasterPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(selftest, "LIMIT", 1.0)
-    monkeypatch.setattr(selftest, "SPARE", 0.5)
-    ended.api.fail("GET", "batch/jobs", faults.status(503), times=100000)
-    ended.environment()
+def test_the_time_limit_holds_while_the_api_server_is_away(limited: MasterPod) -> None:
+    limited.api.fail("GET", "batch/jobs", faults.status(503), times=100000)
+    limited.environment()
     began = time.monotonic()
     assert selftest.main() == 1
     assert time.monotonic() - began < TIMEOUT / 2
@@ -161,14 +163,12 @@ def test_the_time_limit_holds_while_the_api_server_is_away(
 
 @pytest.mark.slow
 def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
-    ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    limited: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(selftest, "LIMIT", 1.0)
-    monkeypatch.setattr(selftest, "SPARE", 0.0)
-    ended.install(f"exec sleep {TIMEOUT}")
-    ended.environment()
+    limited.install(f"exec sleep {TIMEOUT}")
+    limited.environment()
     assert selftest.main() == 1
-    assert scales(ended) == [2, 0]
+    assert scales(limited) == [2, 0]
     assert "the test did not end within 1 s" in capsys.readouterr().err
 
 

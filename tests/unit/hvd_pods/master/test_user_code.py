@@ -18,27 +18,24 @@ from hvd_pods.master import remote, user_code
 from hvd_pods.worker import receive_code
 from tests.unit.hvd_pods.runs import make_run
 
+Member = tuple[tarfile.TarInfo, bytes]
 
-def make_archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+
+def make_archive(*members: Member) -> bytes:
     """Return a tar.gz of these members."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         for member, data in members:
-            member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return content.getvalue()
 
 
-def make_file(name: str, mode: int = 0o600) -> tarfile.TarInfo:
+def make_member(
+    name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, mode: int = 0o600, target: str = ""
+) -> Member:
     member = tarfile.TarInfo(name)
-    member.mode = mode
-    return member
-
-
-def make_member(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname = kind, target
-    return member
+    member.type, member.mode, member.linkname, member.size = kind, mode, target, len(data)
+    return member, data
 
 
 @pytest.fixture
@@ -67,29 +64,23 @@ def list_files(directory: Path) -> dict[str, bytes]:
 
 
 def test_files_and_archive_are_one_directory(mounted: Path) -> None:
-    folder = make_member("model", tarfile.DIRTYPE)
-    tool = make_file("run.sh", 0o744)
     archive = make_archive(
-        (folder, b""),
-        (make_file("./model/net.py"), b"net"),
-        (make_file("model/data.py"), b"data"),
+        make_member("model", kind=tarfile.DIRTYPE),
+        make_member("./model/net.py", b"net"),
+        make_member("model/data.py", b"data"),
         # A folder that comes after what is in it, and one without its parent.
-        (make_file("deep/er/x"), b"x"),
-        (make_member("deep", tarfile.DIRTYPE), b""),
-        (make_member("empty/folder", tarfile.DIRTYPE), b""),
-        (tool, b"run"),
+        make_member("deep/er/x", b"x"),
+        make_member("deep", kind=tarfile.DIRTYPE),
+        make_member("empty/folder", kind=tarfile.DIRTYPE),
+        make_member("run.sh", b"run", mode=0o744),
     )
     mount(mounted, "archive.tgz", archive)
     mount(mounted, "train.py", b"train")
     code = user_code.UserCode("v1")
     code.unpack()
-    assert list_files(code.directory) == {
-        "deep/er/x": b"x",
-        "model/data.py": b"data",
-        "model/net.py": b"net",
-        "run.sh": b"run",
-        "train.py": b"train",
-    }
+    found = list_files(code.directory)
+    modules = {"model/data.py": b"data", "model/net.py": b"net"}
+    assert found == {**modules, "deep/er/x": b"x", "run.sh": b"run", "train.py": b"train"}
     assert (code.directory / "empty" / "folder").is_dir()
     assert (code.directory / "run.sh").stat().st_mode & 0o777 == 0o755
     assert (code.directory / "train.py").stat().st_mode & 0o777 == 0o644
@@ -99,11 +90,14 @@ def test_files_and_archive_are_one_directory(mounted: Path) -> None:
     ("archive", "problem"),
     [
         (b"no archive", "not a gzip file|could not be opened"),
-        (make_archive((make_file("train.py"), b"0" * 9000))[:-30], "end-of-stream|unexpected end"),
-        (make_archive((make_file("/etc/passwd"), b"")), "'/etc/passwd' is outside"),
-        (make_archive((make_file("a/../../b"), b"")), "'a/../../b' is outside"),
-        (make_archive((make_member("link", tarfile.SYMTYPE, "/etc"), b"")), "'link' is neither"),
-        (make_archive((make_member("pipe", tarfile.FIFOTYPE), b"")), "'pipe' is neither"),
+        (make_archive(make_member("train.py", b"0" * 9000))[:-30], "end-of-stream|unexpected end"),
+        (make_archive(make_member("/etc/passwd")), "'/etc/passwd' is outside"),
+        (make_archive(make_member("a/../../b")), "'a/../../b' is outside"),
+        (
+            make_archive(make_member("link", kind=tarfile.SYMTYPE, target="/etc")),
+            "'link' is neither",
+        ),
+        (make_archive(make_member("pipe", kind=tarfile.FIFOTYPE)), "'pipe' is"),
     ],
     ids=["no archive", "cut", "absolute path", "path outside", "link", "pipe"],
 )
@@ -244,7 +238,7 @@ def test_worker_keeps_the_code_that_it_gets_and_no_other(
     assert receive(b"no archive") == 1
     assert f"cannot unpack the code in {code}/v2: " in capsys.readouterr().err
     assert (code / "v1").is_dir(), "the code of a run that may go on"
-    assert receive(make_archive((make_file("train.py"), b"train"))) == 0
+    assert receive(make_archive(make_member("train.py", b"train"))) == 0
     assert list_files(code / "v2") == {"train.py": b"train"}
     kept = sorted(path.name for path in code.iterdir() if path.is_dir())
     assert kept == ([".packages", "v2"] if keeps else ["v2"])

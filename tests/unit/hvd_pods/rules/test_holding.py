@@ -8,11 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
-from hvd_pods.rules.state import END, Phase
+from hvd_pods.rules.state import Phase
 from tests.unit.hvd_pods.rules.world import LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
@@ -71,21 +70,19 @@ def test_holder_that_does_not_renew_is_replaced_and_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "event", "kind"),
+    ("record", "event", "code"),
     [
-        ({**HELD, "superseded": "uid-1"}, None, SupersededError),
-        (HELD, m.Terminated(), InterruptedRunError),
+        ({**HELD, "superseded": "uid-1"}, None, 78),
+        (HELD, m.Terminated(), 143),
     ],
 )
 def test_master_that_may_not_have_the_record_ends_and_changes_nothing(
-    record: dict[str, str], event: m.Event | None, kind: type[RunError]
+    record: dict[str, str], event: m.Event | None, code: int
 ) -> None:
     world = started(dict(record))
     if event:
         world.tell(event)
-    world.settle()
-    assert world.exit
-    assert isinstance(world.exit.problem, kind)
+    assert world.end()[0] == code
     assert not [*world.of(m.WriteRecord), *world.of(m.ReleaseRecord), *world.of(m.ScaleDown)]
 
 
@@ -156,24 +153,15 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
     assert [write.changes for write in writes] == ([] if is_lost else [1])
 
 
-def test_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers() -> None:
-    """It could not reach the API server during the training."""
-    world = World(one_group(cleanup="Always"))
-    world.train()
-    world.end_launcher(0)
-    while world.state.phase != Phase.FINISHING:
-        world.answer()
-    world.record = dict(OTHER)
-    world.tell(m.RecordChanged(END, dict(OTHER), 1))
-    world.settle()
-    assert world.exit == m.Exit(None)
-    assert not world.of(m.ScaleDown)
-
-
-@pytest.mark.parametrize("phase", [Phase.JUDGING, Phase.CONCLUDING])
-@pytest.mark.parametrize(("code", "of_the_master"), [(0, 0), (1, 78)])
+@pytest.mark.parametrize(
+    ("code", "phase", "of_the_master"),
+    [
+        *((0, phase, 0) for phase in (Phase.JUDGING, Phase.CONCLUDING, Phase.FINISHING)),
+        *((1, phase, 78) for phase in (Phase.JUDGING, Phase.CONCLUDING)),
+    ],
+)
 def test_training_that_has_finished_is_a_success_although_the_record_is_lost_after_it(
-    phase: Phase, code: int, of_the_master: int
+    code: int, phase: Phase, of_the_master: int
 ) -> None:
     world = World(one_group(cleanup="Always"))
     world.train()
@@ -182,9 +170,7 @@ def test_training_that_has_finished_is_a_success_although_the_record_is_lost_aft
         world.answer()
     world.record = dict(OTHER)
     world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
-    world.settle()
-    assert world.exit
-    assert (world.exit.problem.exit_code if world.exit.problem else 0) == of_the_master
+    assert world.end()[0] == of_the_master
     assert not world.of(m.ScaleDown), "the workers are the other master's"
 
 
@@ -219,11 +205,10 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
     data: dict[str, str], code: int | None
 ) -> None:
     world = started(data)
-    world.settle(until=m.Exit if code is not None else m.Launch)
+    world.settle(until=m.Launch)
     assert bool(world.of(m.Launch)) is (code is None)
     if code is not None:
-        assert world.exit
-        assert (world.exit.problem.exit_code if world.exit.problem else 0) == code
+        assert world.end()[0] == code
         assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
         assert bool(world.of(m.ScaleDown)) is (code == 0), "as `cleanup` says"
 
@@ -261,7 +246,7 @@ def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
     world = World(one_group(cleanup="Always"), is_test=True, record={**ENDED, "state": "Failed"})
     world.train()
     world.end_launcher(1)
-    world.settle()
+    assert world.end()[0] == 1
     assert [write.data for write in world.of(m.WriteRecord)] == [{}]
     assert world.of(m.ReleaseRecord)[0].data == {}
     assert world.of(m.ProvideWorkers)
@@ -269,16 +254,13 @@ def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
     assert not any(effect.fits for effect in world.of(m.Prepare))
     kinds = [type(effect) for effect in world.effects]
     assert kinds.index(m.ScaleDown) < kinds.index(m.ReleaseRecord), "the workers are as before"
-    assert world.exit
-    assert isinstance(world.exit.problem, RunError)
 
 
 def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() -> None:
     world = started({**ENDED, "state": "Finished"})
     world.answers.clear()
     world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
-    world.settle()
-    assert world.exit == m.Exit(None)
+    assert world.end() == (0, "")
     assert not world.of(m.Launch)
 
 
@@ -286,6 +268,4 @@ def test_test_that_is_stopped_before_it_began_does_not_pass() -> None:
     world = World(one_group(), is_test=True)
     world.tell(m.Started())
     world.tell(m.TimedOut())
-    world.settle()
-    assert world.exit
-    assert isinstance(world.exit.problem, InterruptedRunError)
+    assert world.end()[0] == 143

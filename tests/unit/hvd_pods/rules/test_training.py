@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import STORED, deadline, interruption, will_retry
+from hvd_pods.rules.ending import STORED, deadline, will_retry
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
@@ -19,13 +19,22 @@ from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 STORES = {"timeoutSeconds": 60, "onFailure": False}
+STARTED = {"startTime": "2026-01-01T10:00:00Z"}
+BEGAN = 1767261600.0
+EXCEEDED = {
+    "metadata": {},
+    "spec": {"activeDeadlineSeconds": 60},
+    "status": {
+        **STARTED,
+        "conditions": [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}],
+    },
+}
 
 
 def training(**changes: Any) -> World:
     world = World(one_group(lostAfterSeconds=15, **changes))
     world.train()
-    while world.answers:
-        world.answer()
+    world.answer_all()
     return world
 
 
@@ -38,14 +47,19 @@ def lose(world: World, host: str = "w-1") -> None:
     world.tell(m.HostProblem(world.state.attempt.number, host, "port 22 is closed", 15.0))
 
 
+def judge(world: World) -> None:
+    """Deliver answers until the master knows why the launcher has ended."""
+    while world.state.phase == Phase.JUDGING:
+        world.answer()
+
+
 def end_with(world: World, code: int, cause: Cause | None = None) -> str:
     """Let the launcher end, and return why the attempt failed."""
     world.end_launcher(code)
     for number, (effect, _) in enumerate(world.answers):
         if isinstance(effect, m.FindCause):
             world.answers[number] = (effect, m.CauseFound(effect.attempt, cause))
-    while world.state.phase == Phase.JUDGING:
-        world.answer()
+    judge(world)
     return str(world.state.attempt.problem or "")
 
 
@@ -58,10 +72,7 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
 def test_cause_that_only_a_person_can_mend_is_followed_by_no_attempt() -> None:
     world = training()
     end_with(world, 255, CAUSE._replace(is_final=True))
-    world.settle()
-    assert world.exit
-    assert world.exit.problem
-    assert world.exit.problem.exit_code == 78
+    assert world.end()[0] == 78
     assert len(world.of(m.Launch)) == 1
 
 
@@ -131,8 +142,7 @@ def test_worker_that_the_kubelet_evicted_for_its_own_use_has_failed() -> None:
     assert search.left == {"w-1": "uid of w-1"}
     why = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".'
     world.answers = [(search, m.CauseFound(1, None, {"w-1": why}))]
-    while world.state.phase == Phase.JUDGING:
-        world.answer()
+    judge(world)
     assert str(world.state.attempt.problem) == f"w-1 was evicted: {why}"
     while len(world.of(m.Launch)) == 1:
         world.answer()
@@ -290,8 +300,7 @@ def elastic(hosts: int = 3) -> World:
     """An elastic run that trains on all its hosts."""
     world = World(one_group(1, hosts, mode="elastic", lostAfterSeconds=15))
     world.train()
-    while world.answers:
-        world.answer()
+    world.answer_all()
     return world
 
 
@@ -300,17 +309,14 @@ def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
     assert world.state.entry["trained"] == "uid-1"
     world.tell(m.HostGone(1, "w-1"))
-    while world.answers:
-        world.answer()
+    world.answer_all()
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
     world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"], "it does not have the code yet"
-    while world.answers:
-        world.answer()
+    world.answer_all()
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
     lose(world)
-    while world.answers:
-        world.answer()
+    world.answer_all()
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
     assert not world.of(m.EndLauncher), "the run goes on with what is left"
     assert [e.message for e in world.of(m.Emit) if e.reason == "HostLost"] == [
@@ -321,8 +327,7 @@ def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
 def test_elastic_host_that_is_another_pod_by_now_does_not_have_the_code() -> None:
     world = elastic(2)
     world.tell(m.HostGone(1, "w-1"))
-    while world.answers:
-        world.answer()
+    world.answer_all()
     world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
     world.tell(m.HostGone(1, "w-1"))
     world.tell(m.HostAnswers(1, "w-1", pod("w-1")._replace(uid="another")))
@@ -337,8 +342,7 @@ def test_elastic_host_that_is_another_pod_by_now_does_not_have_the_code() -> Non
 def test_elastic_host_without_the_code_is_tried_less_and_less_often() -> None:
     world = elastic()
     world.tell(m.HostGone(1, "w-2"))
-    while world.answers:
-        world.answer()
+    world.answer_all()
     world.tell(m.HostAnswers(1, "w-2", pod("w-2")))
     pauses = []
     for _ in range(8):
@@ -354,8 +358,7 @@ def test_elastic_host_without_the_code_is_tried_less_and_less_often() -> None:
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
     world = World(one_group(1, 2, lostAfterSeconds=15))
     world.train()
-    while world.answers:
-        world.answer()
+    world.answer_all()
     (effect,) = world.of(m.EndLeftovers)
     assert effect.hosts == ["w-1"]
     lose(world)
@@ -365,11 +368,24 @@ def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cleanup", "code", "is_scaled"),
-    [("OnSuccess", 0, True), ("OnSuccess", 78, False), ("Always", 78, True), ("Never", 0, False)],
+    ("cleanup", "upgraded", "code", "is_scaled"),
+    [
+        ("OnSuccess", "", 0, True),
+        ("OnSuccess", "", 78, False),
+        ("Always", "", 78, True),
+        ("Never", "", 0, False),
+        # What an upgrade made of it while the run went on.
+        ("Always", "Never", 0, False),
+    ],
 )
-def test_workers_are_scaled_down_as_cleanup_says(cleanup: str, code: int, is_scaled: bool) -> None:
+def test_workers_are_scaled_down_as_cleanup_says(
+    cleanup: str, upgraded: str, code: int, is_scaled: bool
+) -> None:
     world = training(cleanup=cleanup)
+    world.job = {
+        **JOB,
+        "metadata": {"annotations": {"horovod/cleanup": upgraded}} if upgraded else {},
+    }
     world.end_launcher(code)
     world.settle()
     assert bool(world.of(m.ScaleDown)) is is_scaled
@@ -384,18 +400,14 @@ def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup
     world = training(cleanup=cleanup)
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(143)
-    world.settle(until=m.Exit, most=1) if not world.answers else None
     while len(world.of(m.Prepare)) < 2:
         world.answer()
     world.job = job
     world.answers.clear()
     world.tell(m.Terminated())
-    world.settle()
+    assert ("suspended" if job is SUSPENDED else "deleted") in world.end()[1]
     assert bool(world.of(m.ScaleDown)) is (cleanup != "Never" or job is SUSPENDED)
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running", "it may go on later"
-    assert world.exit
-    assert world.exit.problem
-    assert ("suspended" if job is SUSPENDED else "deleted") in str(world.exit.problem)
 
 
 def test_master_that_is_asked_to_end_in_a_pause_ends() -> None:
@@ -406,20 +418,54 @@ def test_master_that_is_asked_to_end_in_a_pause_ends() -> None:
         world.answer()
     launches = len(world.of(m.Launch))
     world.tell(m.Terminated())
-    world.settle()
-    assert world.exit
-    assert world.exit.problem
-    assert "its pod was deleted or evicted" in str(world.exit.problem)
+    assert "its pod was deleted or evicted" in world.end()[1]
     assert len(world.of(m.Launch)) == launches
     assert not world.of(m.ScaleDown), "another master follows"
 
 
-def test_workers_stay_when_an_upgrade_has_removed_the_job() -> None:
+@pytest.mark.parametrize(
+    ("job", "reason", "state", "is_scaled"),
+    [
+        (JOB, "its pod was deleted or evicted", "Running", False),
+        # The workers are the next run's.
+        (None, "an upgrade or an uninstall removed its Job", "Running", False),
+        # No other master follows.
+        (EXCEEDED, "longer than master.activeDeadlineSeconds=60", "Failed", True),
+    ],
+    ids=["evicted", "replaced", "deadline"],
+)
+def test_workers_stay_for_the_master_or_the_run_that_follows(
+    job: Any, reason: str, state: str, is_scaled: bool
+) -> None:
     world = training(cleanup="Always")
-    world.job = None
+    world.job = job
     world.tell(m.Terminated())
-    world.settle()
-    assert not world.of(m.ScaleDown), "they are the next run's"
+    assert reason in world.end()[1]
+    assert world.of(m.WriteRecord)[-1].data["state"] == state
+    assert bool(world.of(m.ScaleDown)) is is_scaled
+
+
+def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
+    world = training()
+    world.job = {**JOB, "spec": {"backoffLimit": 4}}
+    while not world.exit:
+        if world.is_running:
+            world.end_launcher(1)
+        world.answer() if world.answers else world.fire()
+    assert len(world.of(m.Launch)) == 5
+
+
+@pytest.mark.parametrize(("run", "number", "goes_on"), [("run-1", 5, False), ("run-0", 1, True)])
+def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_on: bool) -> None:
+    """The master before was lost while it trained, which the Job counts."""
+    before = {"run": run, "settings": "settings-1", "attempts": "4", "failures": "1"}
+    job = {**JOB, "status": {"failed": 1}}
+    world = World(one_group(), record={**before, "state": "Running"}, job=job)
+    assert world.train() == number
+    world.effects.clear()
+    world.end_launcher(1)
+    world.settle(until=m.Launch)
+    assert bool(world.of(m.Launch)) is goes_on
 
 
 def test_results_are_stored_after_the_end_is_recorded() -> None:
@@ -437,19 +483,12 @@ def test_results_are_stored_after_the_end_is_recorded() -> None:
     assert not again.of(m.StoreResults), "the record says that they are stored"
 
 
-@pytest.mark.parametrize(("code", "on_failure", "stores"), [(1, False, False), (1, True, True)])
-def test_results_of_a_failed_run_are_stored_if_it_asks_for_that(
-    code: int, on_failure: bool, stores: bool
-) -> None:
+@pytest.mark.parametrize("on_failure", [False, True])
+def test_results_of_a_failed_run_are_stored_if_it_asks_for_that(on_failure: bool) -> None:
     world = training(results={**STORES, "onFailure": on_failure})
-    world.job = {**JOB, "spec": {"backoffLimit": 0}}
-    world.end_launcher(code)
-    world.settle()
-    assert bool(world.of(m.StoreResults)) is stores
-
-
-STARTED = {"startTime": "2026-01-01T10:00:00Z"}
-BEGAN = 1767261600.0
+    world.end_launcher(78)
+    world.end()
+    assert bool(world.of(m.StoreResults)) is on_failure
 
 
 @pytest.mark.parametrize(
@@ -473,14 +512,6 @@ def test_job_makes_another_master_while_it_may(
     assert will_retry(job, code, BEGAN + 45) is retries
 
 
-def test_end_of_the_master_is_explained_by_its_job() -> None:
-    assert "an upgrade" in str(interruption(None))
-    exceeded = [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}]
-    job = {
-        "metadata": {},
-        "spec": {"activeDeadlineSeconds": 60},
-        "status": {**STARTED, "conditions": exceeded},
-    }
-    assert "longer than master.activeDeadlineSeconds=60" in str(interruption(job))
-    assert deadline(job) == BEGAN + 60
+def test_deadline_of_the_job_counts_from_its_start() -> None:
+    assert deadline(EXCEEDED) == BEGAN + 60
     assert deadline({"spec": {}}) > WALL

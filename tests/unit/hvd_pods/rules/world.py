@@ -74,6 +74,18 @@ class World:
         others = self.answers_to(effect)
         self.tell(answer if is_usual or len(others) < 2 else others[-1], 0.01)
 
+    def answer_all(self) -> None:
+        """Deliver the answers that are under way, and those that follow from them."""
+        while self.answers:
+            self.answer()
+
+    def end(self) -> tuple[int, str]:
+        """Let the master come to its end; its exit code, and its problem."""
+        self.settle()
+        assert self.exit
+        problem = self.exit.problem
+        return (problem.exit_code, str(problem)) if problem else (0, "")
+
     def settle(self, *, until: type[m.Effect] = m.Exit, most: int = 400) -> None:
         """Deliver answers and let timers come until an effect was asked for, or nothing is left."""
         for _ in range(most):

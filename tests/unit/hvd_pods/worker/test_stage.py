@@ -223,6 +223,7 @@ def test_directory_that_the_chart_0_1_0_filled_is_not_filled_again(
     assert (code, volume.runs) == (0, 1), log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", ["SHA256 (a) = {}", "{}  link", "{} *link", "SHA256 (folder/b c) = {}"]
 )

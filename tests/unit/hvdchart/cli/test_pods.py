@@ -25,6 +25,7 @@ from tests.unit.hvdchart.runs import (
     installed_values,
     job,
     meanwhile,
+    of_release,
     play,
     pod,
     upgrades,
@@ -202,9 +203,8 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
         with helm.hold("upgrade"):
             held.set()
             wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the copy")
-            for kind, item in (("pods", master), ("jobs", copy)):
-                labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "hvd-debug"}
-                running.put(kind, {**item, "metadata": {**item["metadata"], "labels": labels}})
+            running.put("pods", of_release("hvd-debug", master))
+            running.put("jobs", of_release("hvd-debug", copy))
         about = "hvd-debug-master-1"
         running.put("events", event(about, "Job", "Training", "starts", type="Normal"))
 

@@ -49,7 +49,8 @@ def test_document_has_the_plan_under_stable_keys() -> None:
         "binding": {"to": "none", "coresPerRank": None, "ranksPerSocket": None},
     }
     assert list(plan)[7:] == [
-        "launchOptions", "shm", "groups", "volumes", "warnings", "reasons",
+        "framework", "launchMode", "launchOptions", "shm", "groups", "volumes", "warnings",
+        "reasons",
     ]  # fmt: skip
     group = plan["groups"][1]
     assert (group["name"], group["nodes"], group["ranks"]) == ("dgx", 2, 8)

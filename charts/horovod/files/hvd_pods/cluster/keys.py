@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Mapping
 
-from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.common import ssh
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.passwd import require_user_name
@@ -60,7 +60,7 @@ def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> P
 def _fill(api: Api, secret: str) -> dict[str, str]:
     """Return the Secret's keys, adding new ones unless it has them. Raises ApiError."""
     present = api.get(f"core/secrets/{secret}")
-    while not has_keys(present):
+    while not all((present.get("data") or {}).get(name) for name in NAMES):
         # The version makes the API server refuse this if another master has filled the Secret.
         version = present["metadata"].get("resourceVersion")
         made = {name: base64.b64encode(make_key()).decode() for name in NAMES}
@@ -76,17 +76,11 @@ def _fill(api: Api, secret: str) -> dict[str, str]:
     return keys
 
 
-def has_keys(secret: Object) -> bool:
-    """Whether the Secret has both keys."""
-    data = secret.get("data") or {}
-    return all(data.get(name) for name in NAMES)
-
-
 def make_key() -> bytes:
     """Make a private key like Helm's: ECDSA in PEM format, without a passphrase."""
     with tempfile.TemporaryDirectory(dir=GENERATED) as folder:
         file = Path(folder) / "key"
-        command = [ssh.find_program("ssh-keygen", "openssh-client"), "-q", "-t", "ecdsa"]
+        command = [ssh.find_program("ssh-keygen"), "-q", "-t", "ecdsa"]
         options = ["-m", "PEM", "-N", "", "-C", "", "-f", str(file)]
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
         if done.returncode:

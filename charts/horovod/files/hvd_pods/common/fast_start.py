@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 # Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
 PROGRAMS = "/horovod/bin/hvd_pods"
 SECRETS = "/horovod/ssh"
+# The programs of ssh.image, where the values have one.
+OPENSSH = "/horovod/openssh"
 # An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
 GENERATED = "/horovod/generated"
 # The user's code: mounted into the master by the chart, and unpacked in every pod.
 CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
 # The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
 PACKAGES = f"{CODE}/.packages"
+# What keep.py of library/ keeps in the worker's memory, and the modules for scripts.
+KEPT = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
+LIBRARY = f"{PROGRAMS}/library"
 # The container's environment for its SSH sessions: each entry ended by a NUL.
 ENVIRONMENT = f"{GENERATED}/environment"
 # The newest epoch that this worker has served.

@@ -67,12 +67,20 @@ INSTEAD = (
 
 
 def add_to(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the packages, before those of PYTHONPATH."""
+    """An environment in which Python finds the packages, before those of PYTHONPATH.
+
+    The libraries of an MPI among them are found only where the image has no MPI: its own mpirun
+    would start ranks with other libraries than its own.
+    """
     current = FOLDER / CURRENT
     paths = [str(current / "site"), *filter(None, [environment.get("PYTHONPATH")])]
     # Behind the image's programs: the environment has a python3 of its own.
     programs = [*filter(None, [environment.get("PATH")]), str(current / "bin")]
-    return {**environment, "PYTHONPATH": ":".join(paths), "PATH": ":".join(programs)}
+    added = {"PYTHONPATH": ":".join(paths), "PATH": ":".join(programs)}
+    if shutil.which("mpirun", path=environment.get("PATH", os.defpath)) is None:
+        libraries = [*filter(None, [environment.get("LD_LIBRARY_PATH")]), str(current / "lib")]
+        added["LD_LIBRARY_PATH"] = ":".join(libraries)
+    return {**environment, **added}
 
 
 def without(environment: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Mapping
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.passwd import require_user_name
-from hvd_pods.common.paths import GENERATED, SECRETS
+from hvd_pods.common.paths import GENERATED, OPENSSH, SECRETS
 from hvd_pods.common.run import Host
 
 # All workers of a release have the same host key, so the master knows it by one name.
@@ -88,12 +88,18 @@ def write_private_file(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def find_program(name: str, package: str) -> str:
-    """Return a program's absolute path: sshd must be started by it, and is often not on PATH."""
+def find_program(name: str) -> str:
+    """Return the absolute path of a program of OpenSSH: the image's own, else that of ssh.image.
+
+    sshd must be started by its path, and is often not on PATH.
+    """
     search_path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin:/sbin"
-    path = shutil.which(name, path=search_path)
+    path = shutil.which(name, path=f"{search_path}:{OPENSSH}")
     if path is None:
-        raise ConfigurationError(f"the image has no {name}: install its package {package}")
+        raise ConfigurationError(
+            f"the image has no {name}: set ssh.image to an image with OpenSSH, which needs no change "
+            "of this one, or install openssh-server and openssh-client in it"
+        )
     return path
 
 
@@ -110,7 +116,7 @@ def prepare_client(keys: Path | None = None) -> str:
     """
     require_user_name()
     user_key, host_key = (_install_key(name, keys) for name in ("user-key", "host-key"))
-    ssh = find_program("ssh", "openssh-client")
+    ssh = find_program("ssh")
     (GENERATED / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key}\n")
     wrapper = GENERATED / "bin" / "ssh"
     wrapper.parent.mkdir(exist_ok=True)
@@ -142,7 +148,7 @@ def derive_public_key(private: Path) -> str:
     Raises ConfigurationError for a key with a passphrase and for a file that is not a key.
     """
     done = subprocess.run(
-        ["ssh-keygen", "-y", "-P", "", "-f", str(private)],
+        [find_program("ssh-keygen"), "-y", "-P", "", "-f", str(private)],
         capture_output=True,
         text=True,
         check=False,
@@ -196,7 +202,7 @@ Host *
   BatchMode yes
   ConnectTimeout 60
   KexAlgorithms -sntrup761*
-  SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING
+  SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING HVD_RUN_ID
   ServerAliveInterval 15
   ServerAliveCountMax 4
   LogLevel ERROR

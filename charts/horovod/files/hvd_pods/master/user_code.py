@@ -6,6 +6,7 @@ a directory that is named after its content, so that workers need not be replace
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -68,15 +69,18 @@ class UserCode:
     def prepare_launcher(self, mode: str, variables: dict[str, str]) -> dict[str, str]:
         """The environment of a launcher in this mode. Raises RunError when pip fails.
 
-        Of a command of the user's own, any part may be a script that needs the packages here.
+        The packages may bring the mpirun that the image lacks. Of a command of the user's own, any
+        part may be a script that needs them here.
         """
         if not self.has_packages:
             return variables
-        if mode == "custom":
+        lacks_mpirun = mode == "mpirun" and shutil.which("mpirun", path=variables["PATH"]) is None
+        is_needed = mode == "custom" or lacks_mpirun
+        if is_needed:
             installed = packages.install(self.directory).splitlines()[0]
             log(f"{packages.REQUIREMENTS}: the master has installed {installed}")
         # Some launchers give the ranks their own PYTHONPATH.
-        is_used = mode == "custom" or variables.get("PYTHONPATH")
+        is_used = is_needed or variables.get("PYTHONPATH")
         return packages.add_to(variables) if is_used else variables
 
     def is_on(self, host: Host, pod: Pod) -> bool:

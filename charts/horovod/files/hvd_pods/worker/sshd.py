@@ -10,7 +10,7 @@ from typing import Mapping, Sequence
 from hvd_pods.common import fast_start, ssh
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.passwd import require_user_name
-from hvd_pods.common.paths import GENERATED, PROGRAMS
+from hvd_pods.common.paths import GENERATED, OPENSSH, PROGRAMS
 
 # The directory that sshd, running as root, confines its unprivileged process to.
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -32,7 +32,7 @@ def prepare(port: int, revision: str, python: str, slots: int, hosts: int) -> li
     Raises ConfigurationError when the image, the user or the keys do not allow sshd to run.
     """
     require_user_name()
-    sshd = ssh.find_program("sshd", "openssh-server")
+    sshd = ssh.find_program("sshd")
     # In a run of many hosts, the daemons on some of them start those on others.
     user_key = ssh.prepare_client()
     ssh.write_client_config(port, {})
@@ -45,6 +45,9 @@ def prepare(port: int, revision: str, python: str, slots: int, hosts: int) -> li
         PRIVILEGE_SEPARATION.chmod(0o755)
     config = GENERATED / "sshd_config"
     content = format_config(port, revision, python, os.getuid() == 0, slots, hosts)
+    if Path(sshd).parent == OPENSSH:
+        # It may be elsewhere than where it was compiled for.
+        content += f"SshdSessionPath {OPENSSH}/sshd-session\nSshdAuthPath {OPENSSH}/sshd-auth\n"
     config.write_text(content)
     config.write_text(leave_out_unknown(content, [sshd, "-t", "-f", str(config)]))
     return [sshd, "-D", "-e", "-f", str(config)]
@@ -87,7 +90,7 @@ UseDNS no
 PidFile none
 PrintMotd no
 PermitUserEnvironment no
-AcceptEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING
+AcceptEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING HVD_RUN_ID
 PermitUserRC no
 AllowAgentForwarding no
 AllowStreamLocalForwarding no

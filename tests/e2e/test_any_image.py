@@ -1,0 +1,56 @@
+"""Images of Python and pip packages alone: SSH comes from ssh.image, MPI from requirements.txt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import in_cluster
+from tests.e2e.cluster import Namespace, Values
+from tests.e2e.mpis import LOCKS, wheels
+from tests.e2e.volumes import claimed_folder
+
+TRAIN = """
+import os, socket, sys
+from mpi4py import MPI
+total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1)
+sys.stdout.write(f"SUM {total} UID {os.getuid()} ON {socket.gethostname()}\\n")
+"""
+# As OpenShift chooses one: no image has a name for it.
+UID = 1000680000
+
+
+@pytest.fixture(scope="session")
+def ssh_image(kubeconfig: object) -> dict[str, str]:
+    """The chart's ssh.image."""
+    repository, _, tag = in_cluster("ssh").partition(":")
+    return {"repository": repository, "tag": tag}
+
+
+def values(image: str, ssh_image: dict[str, str], **changes: Any) -> Values:
+    """Two workers of an image, and wheels from a volume in place of a package index."""
+    repository, _, tag = image.partition(":")
+    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+    env = [{"name": name, "value": value} for name, value in index.items()]
+    return {
+        "image": {"repository": repository, "tag": tag},
+        "ssh": {"image": ssh_image},
+        "podSecurityContext": {"runAsUser": UID},
+        "worker": {"env": env},
+        "master": {"args": ["python3", "train.py"], "env": env, "backoffLimit": 0},
+        "volumes": [{"name": "wheels", "persistentVolumeClaim": {"claimName": "wheels"}}],
+        "volumeMounts": [{"name": "wheels", "mountPath": "/wheels", "readOnly": True}],
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("mpi", ["openmpi5", "mpich"])
+def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
+    namespace: Namespace, wheels_image: str, ssh_image: dict[str, str], mpi: str
+) -> None:
+    files = {"train.py": TRAIN, "requirements.txt": (LOCKS / f"{mpi}.in").read_text()}
+    with claimed_folder(namespace, "wheels", wheels(mpi)):
+        namespace.train("hvd", values(wheels_image, ssh_image, code={"files": files}))
+    output = [line for line in namespace.log("hvd").splitlines() if line.startswith("SUM ")]
+    assert sorted(output) == [f"SUM 3 UID {UID} ON hvd-worker-{number}" for number in (0, 1)]

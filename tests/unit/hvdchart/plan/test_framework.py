@@ -1,0 +1,109 @@
+"""Which framework a run has, from its spec or the imports of its code, and what follows."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import tarfile
+
+import pytest
+
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.values.build import make_values
+from hvdchart.values.report import reasons
+from tests.unit.hvdchart.specs import read
+
+NODE = "{name: x, count: 2, coresPerSocket: 4}"
+DDP = "import torch\ntorch.distributed.init_process_group('gloo')\n"
+
+
+def archive(files: dict[str, str]) -> str:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as packed:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"./{name}")
+            member.size = len(text)
+            packed.addfile(member, io.BytesIO(text.encode()))
+    return base64.b64encode(content.getvalue()).decode()
+
+
+def plan_code(files: dict[str, str], command: str = "python train.py", rest: str = "") -> Plan:
+    """The plan of a folder's code."""
+    spec = read(NODE, rest)
+    train = dataclasses.replace(spec.train, command=tuple(command.split()))
+    code = {"code": {"archive": archive(files)}}
+    return make_plan(dataclasses.replace(spec, train=train, values=code))
+
+
+def plan_jax(node: str) -> Plan:
+    spec = read(node)
+    return make_plan(
+        dataclasses.replace(spec, train=dataclasses.replace(spec.train, framework="jax"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "framework"),
+    [
+        ({"train.py": DDP}, "python train.py --epochs 3", "torch"),
+        ({"train.py": "from torch import distributed as dist"}, "python -u ./train.py", "torch"),
+        ({"train.py": "import accelerate"}, "python train.py", "torch"),
+        ({"train.py": "import torch"}, "python train.py", None),
+        ({"train.py": "import jax\njax.distributed.initialize()"}, "python train.py", "jax"),
+        ({"train.py": "from mpi4py import MPI"}, "python train.py", "mpi"),
+        # Horovod's scripts use parts of others, and a script's own modules count.
+        ({"train.py": f"{DDP}import horovod.torch as hvd"}, "python train.py", "horovod"),
+        (
+            {"train.py": f"{DDP}import lib", "lib.py": "import horovod"},
+            "python train.py",
+            "horovod",
+        ),
+        ({"train.py": f"{DDP}from a import b", "a/b.py": "import mpi4py"}, "python train.py", None),
+        ({"train.py": "", "other.py": DDP}, "python train.py", None),
+        ({"a/train.py": DDP}, "python -m a.train", "torch"),
+        ({"train.py": f"{DDP})"}, "python train.py", None),
+        ({"train.py": DDP}, "bash run.sh", None),
+    ],
+)
+def test_framework_is_that_of_the_script(
+    files: dict[str, str], command: str, framework: str | None
+) -> None:
+    assert plan_code(files, command).framework.name == framework
+
+
+@pytest.mark.parametrize(
+    ("rest", "launch"),
+    [
+        ("", {"mode": "direct", "preload": ["torch"]}),
+        ("launch: {mode: mpirun}", {"preload": ["torch"]}),
+        ("launch: {options: [--mca, btl, self]}", {"preload": ["torch"]}),
+    ],
+)
+def test_torch_needs_no_mpi_unless_the_spec_says_otherwise(
+    rest: str, launch: dict[str, object]
+) -> None:
+    values = make_values(plan_code({"train.py": DDP}, rest=rest))
+    given = values["launch"]
+    assert isinstance(given, dict)
+    assert {key: given[key] for key in ("mode", "preload") if key in given} == launch
+
+
+def test_plan_says_which_line_made_it_choose() -> None:
+    rows = {row[0]: row[2] for row in reasons(plan_code({"train.py": DDP}))}
+    assert rows["launch.mode"] == rows["launch.preload"] == "train.py:2 uses torch.distributed"
+
+
+def test_ranks_of_jax_have_as_many_threads_as_cores() -> None:
+    plan = plan_jax(NODE)
+    assert plan.groups[0].env["NPROC"] == plan.groups[0].env["OMP_NUM_THREADS"] == "4"
+    gpus = plan_jax("{name: x, count: 2, coresPerSocket: 4, gpus: 2}")
+    # Warm ranks are not tested on a GPU.
+    assert ("NPROC" in gpus.groups[0].env, gpus.framework.preload) == (False, ())
+
+
+def test_code_that_cannot_be_read_says_nothing() -> None:
+    for value in ("no base64!", base64.b64encode(b"no archive").decode()):
+        spec = dataclasses.replace(read(NODE), values={"code": {"archive": value}})
+        assert make_plan(spec).framework.name is None
