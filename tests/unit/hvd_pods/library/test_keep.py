@@ -82,9 +82,7 @@ def test_a_damaged_or_interrupted_commit_costs_one_step(worker: Path, damage: Da
     assert resume() == (3, b"after step 03")
 
 
-def test_a_commit_replaces_the_older_one_and_forgets_what_was_not_gone_on_from(
-    worker: Path,
-) -> None:
+def test_a_commit_takes_the_place_of_the_older_one(worker: Path) -> None:
     train(1, 2)
     before = {path: path.read_bytes() for path in worker.glob("one/*")}
     train(3)
