@@ -83,12 +83,12 @@ def test_a_damaged_or_interrupted_commit_costs_one_step(worker: Path, damage: Da
 
 
 def test_a_commit_takes_the_place_of_the_older_one(worker: Path) -> None:
-    train(1, 2)
+    train(1, 2, 3)
     before = {path: path.read_bytes() for path in worker.glob("one/*")}
-    train(3)
+    train(4)
     changed = [path for path, content in before.items() if path.read_bytes() != content]
     assert len(changed) == 1
-    assert b"step 01" in before[changed[0]]
+    assert b"step 02" in before[changed[0]]
 
 
 @pytest.mark.parametrize("run", ["two", ""])
