@@ -25,9 +25,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "memory"
 
 
-def train(*steps: int, weights: bytes = b"made", **more: Any) -> keep.State:
+def train(*steps: int, weights: bytes = b"made", **more: Any) -> Any:
     """A script that makes these steps from where it goes on; its weights are the last one's."""
-    state = keep.State(weights=weights, losses=[0.5, None, ("a", 1)], **more)
+    state: Any = keep.State(weights=weights, losses=[0.5, None, ("a", 1)], **more)
     state.restore()
     for step in steps:
         state.weights = b"after step %02d" % step
