@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from typing import Any
 
 from hvd_pods.common import run
@@ -32,6 +33,8 @@ class FakeWorker:
         self.address, self.port = address, int(self._listener.getsockname()[1])
         self.banner = banner
         self.connections: list[socket.socket] = []
+        # When they came, by time.monotonic().
+        self.asked: list[float] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> FakeWorker:
@@ -54,6 +57,7 @@ class FakeWorker:
             try:
                 connection, _ = self._listener.accept()
                 self.connections.append(connection)
+                self.asked.append(time.monotonic())
                 if self.banner is not None:
                     connection.sendall(self.banner)
             except OSError:
