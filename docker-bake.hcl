@@ -212,8 +212,8 @@ target "pytorch-cuda" {
 }
 
 target "examples" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu"
   }
@@ -237,8 +237,8 @@ target "examples" {
 }
 
 target "examples-2-15" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu-2-15"
   }
@@ -261,8 +261,8 @@ target "examples-2-15" {
 }
 
 target "examples-pytorch" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:pytorch"
   }

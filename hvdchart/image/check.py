@@ -11,7 +11,7 @@ from typing import Any
 
 from hvdchart.chart_files import launch_modes
 from hvdchart.errors import ImageError
-from hvdchart.image.probe import MARK
+from hvdchart.image.probe import MARK, NEEDED
 from hvdchart.run.release import Object
 
 # The oldest Python that the chart's files can run on (charts/horovod/files).
@@ -92,8 +92,10 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
     )
 
 
-def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
-    """Check each documented requirement, for one of the launch modes."""
+def check_requirements(
+    probe: Mapping[str, Any], mode: str, framework: str = "horovod"
+) -> list[Finding]:
+    """Check each documented requirement, for one of the launch modes and train.framework."""
     version, wanted = str(probe["python"]), ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
     findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
@@ -101,10 +103,14 @@ def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
         path = probe["programs"][name]
         remedy = f"install {package} (Debian's name)"
         findings.append(Finding(name, path is not None, path or "missing", remedy))
+    if framework in NEEDED:
+        met, remedy = framework in probe["modules"], f"pip install {framework}"
+        findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
     if mode == "direct":
         # The master starts any program.
         return findings
-    return [*findings, _launcher(probe, mode), *_frameworks(probe, mode)]
+    findings.append(_launcher(probe, mode))
+    return [*findings, *_frameworks(probe, mode)] if framework == "horovod" else findings
 
 
 def missing(findings: Sequence[Finding]) -> list[Finding]:

@@ -27,7 +27,7 @@ from tests.bench.report import Measured, Rows, add_turn, write_report
 from tests.waiting import wait_until
 
 # A line for each stage, with the time and what identifies the attempt; a checkpoint a second, and a
-# report of the progress, as examples/hvd_progress.py makes it.
+# report of the progress, as hvd_progress.py makes it.
 SCRIPT = """
 import os, signal, time
 began = time.time()

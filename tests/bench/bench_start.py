@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from tests.bench.contestants import Chart, Contestant, add_options, choose, contestants, in_turns
 from tests.bench.report import Measured, Rows, add_turn, write_report
@@ -70,10 +71,10 @@ def main() -> None:
         # A spare would only take time from the others.
         everyone.pop("spare")
         for contestant in in_turns([*choose(options.only, everyone).values()], options.turns):
-            seconds = measure(contestant, lambda each=contestant: each.start(COMMAND))
+            seconds = measure(contestant, partial(contestant.start, COMMAND))
             add_turn(measured, contestant.name, seconds)
             if isinstance(contestant, Chart):
-                seconds = measure(contestant, lambda each=contestant: each.change(CHANGED))
+                seconds = measure(contestant, partial(contestant.change, CHANGED))
                 add_turn(measured, f"{contestant.name}, changed arguments", seconds)
             contestant.remove()
     write_report("bench-start", tables(measured), measured, options.turns)

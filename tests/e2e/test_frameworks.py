@@ -36,6 +36,24 @@ if jax.process_index() == 0:
 """
 
 
+# Gloo tells rank 0 that its peer is gone while rank 1 ends.
+LOST = """
+import os, signal
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+share, attempt = torch.ones(1000), int(os.environ["HVD_ATTEMPT"])
+for step in range(20):
+    dist.all_reduce(share)
+    if step == 10 and dist.get_rank() == 1 and attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step == 10 and dist.get_rank() == 1 and attempt == 2:
+        raise ValueError("out of luck")
+print("RESULT", '{"attempt": %d}' % attempt, flush=True)
+dist.destroy_process_group()
+"""
+
+
 @pytest.fixture(scope="session")
 def pytorch_image(kubeconfig: Path) -> dict[str, str]:
     reference = build("examples-pytorch").reference
@@ -75,6 +93,23 @@ def test_ddp_trains_on_warm_ranks(
     assert ("$ mpirun -np 2" in log) is (mode == "mpirun")
     # Debian's Open MPI 5 changes LD_LIBRARY_PATH for its ranks.
     assert ("start cold" in log) is (mode == "mpirun")
+
+
+@pytest.mark.parametrize("mode", ["direct", "mpirun"])
+def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
+    namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str], mode: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOST)
+    train = {"command": ["python3", "train.py"], "retries": 2}
+    log = deploy(
+        namespace, tmp_path, script, image=pytorch_image, launch={"mode": mode}, train=train
+    )
+    assert read_result(log)["attempt"] == 3
+    causes = [line for line in log.splitlines() if "[hvd] error: rank " in line]
+    assert "rank 1 on hvd-worker-1: ended by SIGKILL" in causes[0]
+    assert "rank 1 on hvd-worker-1: ValueError: out of luck" in causes[1]
+    assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
 
 
 def test_allreduce_is_measured_in_pods(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.e2e.test_hvdchart import here, hvdchart, write_spec
 from tests.waiting import PROGRAM_PAUSE, wait_until
 from tests.wheels import make_wheel
 
-ROOT = Path(__file__).resolve().parents[2]
 # Reports its steps until each rank finds a file in its own container.
 TRAIN = """
 import os, time
@@ -49,7 +47,6 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text(TRAIN)
-    shutil.copy(ROOT / "examples" / "hvd_progress.py", code)
     # What train.py imports comes from requirements.txt; pods reach no package index here.
     wheel = make_wheel(code, "hvdleaf")
     (code / "requirements.txt").write_text(f"./{wheel.name}\n")

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,7 @@ from devtools.images import catalogue
 from devtools.images.build import build
 from devtools.images.catalogue import Image, When
 from devtools.images.content import has_patch
-from devtools.images.proof import SEPARATE, gpu_for
+from devtools.images.proof import NEEDS_GPU, SEPARATE, gpu_for
 from devtools.trials.sandbox import Sandbox, sandbox
 
 # Collecting the tests reads it many times.
@@ -20,13 +18,11 @@ load_catalogue = cache(catalogue.load_catalogue)
 # The examples on each TensorFlow.
 EXAMPLES = ("examples", "examples-2.15")
 Sandboxes = Callable[[str], Sandbox]
-NEEDS_GPU = "needs a GPU"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options that `python -m images prove` uses."""
+    """The option that `python -m images prove` uses."""
     parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image only")
-    parser.addoption("--tally", metavar="FILE", help="write the number of tests by outcome")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -47,18 +43,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         skip = pytest.mark.skip(f"tested separately: python -m images prove {separate}")
         rows = [pytest.param("none", marks=skip)]
     metafunc.parametrize("image", rows, indirect=True, scope="session")
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    file = config.getoption("--tally", default=None)
-    if file:
-        stats = terminalreporter.stats
-        skipped = stats.get("skipped", [])
-        gpu = [report for report in skipped if NEEDS_GPU in str(report.longrepr)]
-        counts = {"passed": len(stats.get("passed", [])), "needed a GPU": len(gpu)}
-        Path(file).write_text(json.dumps(counts | {"skipped": len(skipped) - len(gpu)}))
 
 
 @pytest.fixture(scope="session")

@@ -75,11 +75,11 @@ def test_no_proof_is_written_after_a_change_or_a_failure(
     monkeypatch.setattr(proving, "build", lambda _: SimpleNamespace(engine=None))
     monkeypatch.setattr(proving, "gpu_for", lambda _: None)
 
-    def change(*_: object) -> dict[str, int]:
+    def change(*_: object) -> tuple[int, int]:
         (folder / "slim.txt").write_text("remove z")
-        return {"passed": 3, "needed a GPU": 0, "skipped": 0}
+        return 3, 0
 
-    def fail(*_: object) -> dict[str, int]:
+    def fail(*_: object) -> tuple[int, int]:
         raise ImageError("the tests exited with status 1", "correct them")
 
     for tests, message in ((change, "was changed while"), (fail, "status 1")):
@@ -95,9 +95,9 @@ def test_image_tested_in_every_run_needs_no_proof() -> None:
 
 
 def test_tests_of_a_proof_are_run_and_counted() -> None:
-    counts = proving.run_tests("cpu", [ROOT / "tests/images/test_inspection.py"])
-    assert counts["passed"] >= 5
-    assert (counts["needed a GPU"], counts["skipped"]) == (0, 0)
+    passed, needed_gpu = proving.run_tests("cpu", [ROOT / "tests/images/test_inspection.py"])
+    assert passed >= 5
+    assert needed_gpu == 0
     with pytest.raises(ImageError, match="the tests of cpu exited with status 4"):
         proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
 

@@ -97,8 +97,7 @@ class Cluster:
             pytest.fail("the cluster has no record of its processes")
         wanted = self.processes()[component]["pid"]
         for process in psutil.Process(record.init.pid).children():
-            numbers = _status_field(process.pid, "NSpid")
-            if int(numbers[-1]) == wanted:
+            if number_inside(process) == wanted:
                 return process
         return pytest.fail(f"{component} (process {wanted} in the node) does not run")
 
@@ -106,9 +105,10 @@ class Cluster:
         return health.health(self.instance).healthy
 
 
-def _status_field(pid: int, field: str) -> list[str]:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line.split()[1:] for line in lines if line.startswith(f"{field}:"))
+def number_inside(process: psutil.Process) -> int:
+    """The process's number in its own PID namespace, that of a container or of the node."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[-1]) for line in lines if line.startswith("NSpid:"))
 
 
 def wait_until(expected: str, condition: Callable[[], bool]) -> None:

@@ -15,6 +15,10 @@
 {{- $rule := "it stands for the launcher's command line in mode custom" -}}
 {{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
+{{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
+{{- $why := "each rank of an MPI program would find itself alone" -}}
+{{- fail (printf "launch.framework is mpi but launch.mode is direct: %s; set launch.mode to mpirun" $why) -}}
+{{- end -}}
 {{- if .Values.launch.options -}}
 {{- with include "horovod.optionProblem" . -}}{{- fail . -}}{{- end -}}
 {{- end -}}

@@ -39,6 +39,17 @@ Traceback (most recent call last):
   File "/usr/lib/horovod/tensorflow/mpi_ops.py", line 20, in allreduce
 horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.
 """
+# A rank of PyTorch that has lost its peer, and the peer.
+GLOO = """\
+Traceback (most recent call last):
+  File "/usr/lib/torch/distributed/distributed_c10d.py", line 2806, in all_reduce
+RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:4711
+"""
+ZERO = """\
+Traceback (most recent call last):
+  File "/code/train.py", line 7, in <module>
+ZeroDivisionError: division by zero
+"""
 OPEN_MPI_4 = """\
 --------------------------------------------------------------------------
 Primary job  terminated normally, but 1 process returned
@@ -108,6 +119,8 @@ LIST_ERROR = "TypeError: 'list' object is not callable, train.py:94"
         (SYNTAX + OPEN_MPI_4.format(code=1),
          "rank 3 on hvd-cpu-1: SyntaxError: invalid syntax, train.py:3", True),
         (OPEN_MPI_4.format(code=2), "rank 3 on hvd-cpu-1: exit code 2", True),
+        (GLOO + ZERO + OPEN_MPI_4.format(code=1),
+         "a rank: ZeroDivisionError: division by zero, train.py:7", False),
         (PEER + OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3", False),
         (PEER, "a rank: horovod.common.exceptions.HorovodInternalError: Horovod has been shut "
          "down., mpi_ops.py:20", False),

@@ -32,9 +32,11 @@ GOOD: dict[str, Any] = {
     "user": UNKNOWN_USER,
     "programs": {name: f"/usr/bin/{name}" for name in PROGRAMS},
     "mpi": "mpirun (Open MPI) 4.1.4",
+    "modules": ["torch"],
     "horovod": True,
     "frameworks": {"tensorflow": {"version": "2.15.1", "built": ["mpi", "gloo"]}},
 }
+NO_HOROVOD = {"horovod": False, "frameworks": {}}
 GLOO_ONLY = {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}}
 BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
 
@@ -68,6 +70,23 @@ def test_missing_requirement_is_named_with_its_remedy(
     assert head == "team/train:1"
     assert remedy in "\n".join(lines)
     assert any(line.startswith("  --  ") for line in lines) == (lacking is not None)
+
+
+@pytest.mark.parametrize(
+    ("framework", "mode", "lacking"),
+    [
+        ("torch", "direct", []),
+        ("jax", "direct", ["jax"]),
+        ("torch", "mpirun", []),
+        ("mpi", "mpirun", []),
+        ("horovod", "mpirun", ["Horovod"]),
+    ],
+)
+def test_program_without_horovod_needs_its_own_framework_alone(
+    framework: str, mode: str, lacking: list[str]
+) -> None:
+    findings = check_requirements({**GOOD, **NO_HOROVOD}, mode, framework)
+    assert [finding.requirement for finding in missing(findings)] == lacking
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from hvdchart.errors import SpecError
 from hvdchart.plan.binding import Binding
 from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
+from hvdchart.spec.load import parse_spec
 from hvdchart.values.report import document
 from tests.unit.hvdchart.specs import planned
 
@@ -85,6 +90,27 @@ def test_shared_memory_grows_with_ranks_up_to_a_quarter(
 ) -> None:
     plan = plan_group(group)
     assert (memory_text(plan.shm), plan.shm_reason.because) == (size, because)
+
+
+STATE = "apiVersion: hvdchart/v1\nname: a\nimage: {repository: r}\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "state", "found"),
+    [
+        ("memory: 64Gi", "100Mi", "1224Mi"),
+        ("memory: 64Gi", "40Gi", "need 80Gi, and a worker of nodes[0] has 28160Mi of memory"),
+        ("tuning: {shm: 2Gi}", "1500Mi", "need 3000Mi, and a worker of nodes[0] has 2Gi of shared"),
+    ],
+)  # fmt: skip
+def test_a_state_is_planned_twice_or_refused(group: str, state: str, found: str) -> None:
+    nodes = f"nodes: [{{name: w, count: 2, coresPerSocket: 8, {group}}}]\n"
+    spec = parse_spec(f"{STATE}{nodes}train: {{command: [python], state: {state}}}")
+    if found.endswith("Mi"):
+        assert memory_text(make_plan(spec).shm) == found
+    else:
+        with pytest.raises(SpecError, match=re.escape(found)):
+            make_plan(spec)
 
 
 # Seen with Open MPI 4.1.4 on synthetic topologies (HWLOC_SYNTHETIC): docs/planning.md.

@@ -47,6 +47,8 @@ from hvd_pods.rules.state import Facts, State
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
+# By this, a rank knows the state that its run has left in a worker's memory (library/keep.py).
+RUN_ID = "HVD_RUN_ID"
 # Seconds in which a worker has to end leftovers, and in which a host has to show stacks.
 LEFTOVERS_WITHIN, STACKS_WITHIN = 60.0, 15.0
 # Pods that are deleted at once.
@@ -167,6 +169,7 @@ class Effects:
     def _begin_attempt(self, effect: m.Prepare) -> None:
         self._told = set()
         os.environ[ATTEMPT] = str(effect.attempt)
+        os.environ[RUN_ID] = self._run.id
         # The ssh of this pod sends it to the workers (common/fence.py).
         os.environ[EPOCH] = str(effect.epoch)
         if effect.fits:

@@ -84,6 +84,8 @@ FULL = ("No space left on device", "Disk quota exceeded")
 CONSEQUENCES = (
     *("HorovodInternalError", "Horovod has been shut down"),
     *("Horovod detected that one or more processes", "mpirun failed with exit code"),
+    # Gloo's, in PyTorch and in JAX; and PyTorch's when rank 0, which keeps its store, has ended.
+    *("gloo/transport/", "failed to recv, got 0 bytes"),
 )
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2
