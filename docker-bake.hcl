@@ -91,7 +91,7 @@ target "cpu-2-15" {
   tags = ["${REGISTRY}horovod-cpu-2.15:0.28.1-tf2.15.1"]
 }
 
-target "pytorch" {
+target "pytorch-build" {
   context = "images"
   dockerfile = "common/Dockerfile"
   args = {
@@ -109,6 +109,14 @@ target "pytorch" {
     "FEATURES" = "mpi,gloo"
     "VERSIONS" = "horovod=0.28.1 python=3.13 openmpi=5.0.7 torch=2.6.0"
   }
+  platforms = ["linux/amd64"]
+}
+
+target "pytorch" {
+  contexts = {
+    "parent" = "target:pytorch-build"
+  }
+  dockerfile-inline = "FROM parent\nENV USE_LIBUV=0\n"
   labels = {
     "org.opencontainers.image.title" = "horovod-pytorch"
     "org.opencontainers.image.version" = "0.28.1-torch2.6.0"
@@ -204,8 +212,8 @@ target "pytorch-cuda" {
 }
 
 target "examples" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu"
   }
@@ -229,8 +237,8 @@ target "examples" {
 }
 
 target "examples-2-15" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:cpu-2-15"
   }
@@ -253,8 +261,8 @@ target "examples-2-15" {
 }
 
 target "examples-pytorch" {
-  context = "examples"
-  dockerfile = "Dockerfile"
+  context = "."
+  dockerfile = "examples/Dockerfile"
   contexts = {
     "parent" = "target:pytorch"
   }

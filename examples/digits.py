@@ -4,8 +4,8 @@
 
 Comments that start with "Horovod:" mark the operations that turn a Keras script into a Horovod
 script. The rest is useful in any distributed training: each rank trains on its own share of the
-data, rank 0 writes checkpoints from which a later run resumes, and a check at the end compares the
-weights of all ranks bit for bit.
+data, each step is kept in memory and now and then in a checkpoint, and a check at the end compares
+the weights of all ranks bit for bit.
 
 The last line that rank 0 prints is `RESULT` and a JSON object. Exit status: 0 if training
 succeeded; 1 if the accuracy is below --target-accuracy, the weights of ranks differ, or the data
@@ -18,6 +18,7 @@ import argparse
 import datetime
 import hashlib
 import json
+import math
 import os
 import sys
 import time
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import horovod.tensorflow.keras as hvd
+import keep
 import numpy as np
 import tensorflow as tf
 from hvd_progress import keras_callback
@@ -98,29 +100,21 @@ def make_model(learning_rate: float) -> tf.keras.Model:
     return model
 
 
-class Checkpoints(tf.keras.callbacks.Callback):
-    """Saves weights, optimizer state and the number of finished epochs after each epoch.
-
-    TensorFlow records a checkpoint as the latest one only after writing all of it. If rank 0 dies
-    while it saves, the previous checkpoint remains the latest.
+def in_epochs(data: Digits, options: argparse.Namespace, first: int) -> tf.data.Dataset:
+    """Batches from epoch `first` on. Their order follows from the seed, the rank and the epoch, so
+    that a training that was interrupted comes to the same weights.
     """
+    images, labels = tf.constant(data.images), tf.constant(data.labels)
 
-    def __init__(self, model: tf.keras.Model, folder: Path) -> None:
-        super().__init__()
-        self.epochs_done = tf.Variable(0, dtype=tf.int64, trainable=False)
-        state = tf.train.Checkpoint(
-            model=model, optimizer=model.optimizer, epochs_done=self.epochs_done
-        )
-        self.manager = tf.train.CheckpointManager(state, str(folder), max_to_keep=2)
+    def batches(epoch: tf.Tensor) -> tf.data.Dataset:
+        order = tf.range(len(data.labels), dtype=tf.int64)
+        if options.shuffle:
+            seed = [options.seed + hvd.rank(), epoch]
+            order = tf.random.experimental.stateless_shuffle(order, seed)
+        places = tf.data.Dataset.from_tensor_slices(order).batch(options.batch_size)
+        return places.map(lambda chosen: (tf.gather(images, chosen), tf.gather(labels, chosen)))
 
-    def restore(self) -> int:
-        """Load the latest checkpoint and return its number of finished epochs; 0 without one."""
-        self.manager.restore_or_initialize()
-        return int(self.epochs_done.numpy())
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        self.epochs_done.assign(epoch + 1)
-        self.manager.save(checkpoint_number=epoch + 1)
+    return tf.data.Dataset.range(first, options.epochs).flat_map(batches)
 
 
 def say(text: str) -> None:
@@ -145,33 +139,26 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     learning_rate = options.learning_rate * hvd.size()
     model = make_model(learning_rate)
     ends: list[float] = []
-    # Horovod: broadcast rank 0's optimizer state, which may come from a checkpoint, to all ranks;
-    # average the metrics of each epoch over all ranks.
+    # All ranks go on with the newest state, or start with that of rank 0.
+    state = keep.State(model=model, optimizer=model.optimizer, output=options.output)
+    state.restore()
+    steps = math.ceil(len(mine.labels) / options.batch_size)
+    done = state.epochs(steps)
+    # A checkpoint may come from a run with another number of ranks.
+    model.optimizer.learning_rate = learning_rate
+    say(f"resumed after epoch {done}" if done else "training from the start")
+    # Horovod: average the metrics of each epoch over all ranks.
     callbacks = [
-        hvd.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.callbacks.MetricAverageCallback(),
         tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: ends.append(time.monotonic())),
         keras_callback(options.batch_size),
+        keep.Callback(state),
     ]
     losses: list[float] = []
-    done = 0
-    if options.output and hvd.rank() == 0:
-        checkpoints = Checkpoints(model, options.output)
-        done = checkpoints.restore()
-        # The checkpoint may come from a run with another number of ranks.
-        model.optimizer.learning_rate = learning_rate
-        callbacks.append(checkpoints)
-    done = int(hvd.broadcast(tf.constant(done), root_rank=0))
-    say(f"resumed after epoch {done}" if done else "training from the start")
-
-    # Horovod: all ranks start from rank 0's weights, which may come from a checkpoint. The callback
-    # above runs after the first step, when the optimizer's state exists: too late for the weights.
-    model.set_weights([np.asarray(hvd.broadcast(w, root_rank=0)) for w in model.get_weights()])
     if done < options.epochs:
         history = model.fit(
-            mine.images, mine.labels, batch_size=options.batch_size, shuffle=options.shuffle,
-            initial_epoch=done, epochs=options.epochs, callbacks=callbacks,
-            verbose=2 if hvd.rank() == 0 else 0,
+            in_epochs(mine, options, done), steps_per_epoch=steps, initial_epoch=done,
+            epochs=options.epochs, callbacks=callbacks, verbose=2 if hvd.rank() == 0 else 0,
         )  # fmt: skip
         losses = [float(loss) for loss in history.history["loss"]]
     held = model.evaluate(held_out.images, held_out.labels, verbose=0, return_dict=True)

@@ -5,10 +5,10 @@
 Comments that start with "Horovod:" mark the operations that turn a PyTorch script into a Horovod
 script. digits.py is the same example for Keras.
 
-Rank 0 writes a checkpoint after each epoch, from which a later run resumes. The last line that it
-prints is `RESULT` and a JSON object. Exit status: 0 if training succeeded; 1 if the accuracy is
-below --target-accuracy, the weights of ranks differ, or the data cannot be read; 2 if an argument
-is invalid.
+Each step is kept in memory, and now and then in a checkpoint. The last line that rank 0 prints is
+`RESULT` and a JSON object. Exit status: 0 if training succeeded; 1 if the accuracy is below
+--target-accuracy, the weights of ranks differ, or the data cannot be read; 2 if an argument is
+invalid.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 import horovod.torch as hvd
+import keep
 import numpy as np
 import torch
 from hvd_progress import report
@@ -57,30 +58,6 @@ def say(text: str) -> None:
         print(text, flush=True)
 
 
-def resume(file: Path | None, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Broadcast the state of rank 0, from its checkpoint if any; return the finished epochs."""
-    done = 0
-    if file and file.exists() and hvd.rank() == 0:
-        saved = torch.load(file, weights_only=True)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        done = saved["epochs"]
-    # Horovod: all ranks start from rank 0's weights, and from its optimizer's state if it resumes.
-    done = hvd.broadcast_object(done, root_rank=0)
-    if done:
-        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    return done
-
-
-def save(file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> None:
-    """Replace the checkpoint atomically: if rank 0 dies while saving, the previous one remains."""
-    partial = file.with_suffix(".partial")
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epochs}
-    torch.save(state, partial)
-    partial.rename(file)
-
-
 def train(options: argparse.Namespace) -> dict[str, object]:
     """Train, evaluate, and return the result to print."""
     # Horovod: each rank uses one GPU, if there are GPUs.
@@ -91,8 +68,11 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     # A step processes the batches of all ranks, so the learning rate is scaled by their number.
     rate = options.learning_rate * hvd.size()
     optimizer = torch.optim.Adam(model.parameters(), rate)
-    checkpoint = options.output / "digits_torch.pt" if options.output else None
-    done = resume(checkpoint, model, optimizer)
+    # All ranks go on with the newest state, or start with that of rank 0.
+    state = keep.State(model=model, optimizer=optimizer, output=options.output)
+    state.restore()
+    steps = (len(labels) - HELD_OUT) // (options.batch_size * hvd.size())
+    done = state.epochs(steps)
     say(f"resumed after epoch {done}" if done else "training from the start")
     # The checkpoint may come from a run with another number of ranks.
     optimizer.param_groups[0]["lr"] = rate
@@ -100,28 +80,28 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
 
     losses = []
-    steps = (len(labels) - HELD_OUT) // (options.batch_size * hvd.size())
     for epoch in range(done, options.epochs):
         # The order differs between epochs but not between ranks; each rank takes a share of a step.
         shuffled = torch.randperm(
             len(labels) - HELD_OUT, generator=torch.Generator().manual_seed(options.seed + epoch)
         )
         step = options.batch_size * hvd.size()
-        total = torch.zeros(())
+        taken = []
         batches = shuffled[: steps * step].reshape(-1, step)
-        for number, batch in enumerate(batches, start=epoch * steps + 1):
+        for number in range(state.step + 1, (epoch + 1) * steps + 1):
+            batch = batches[(number - 1) % steps]
             mine = HELD_OUT + batch[hvd.rank() :: hvd.size()]
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(images[mine]), labels[mine])
             loss.backward()
             optimizer.step()
-            total += loss.detach().cpu()
+            taken.append(loss.detach().cpu())
+            state.commit()
             report(number, steps * options.epochs, loss=float(loss))
         # Horovod: average the loss over all ranks.
-        losses.append(float(hvd.allreduce(total / steps)))
+        losses.append(float(hvd.allreduce(torch.stack(taken).mean())))
         say(f"epoch {epoch + 1}/{options.epochs}: loss {losses[-1]:.4f}")
-        if checkpoint and hvd.rank() == 0:
-            save(checkpoint, model, optimizer, epoch + 1)
+    state.save()
 
     with torch.no_grad():
         right = model(images[:HELD_OUT]).argmax(1) == labels[:HELD_OUT]

@@ -5,8 +5,8 @@
 unet_data.py makes the data set, with a shard for each rank. Comments that start with "Horovod:"
 mark what makes this a distributed training.
 
-Every --check-every steps, all ranks measure the held-out slices together. Rank 0 then writes a
-checkpoint, from which a later run resumes, and logs for TensorBoard. The order of the slices and
+Each step is kept in memory, and now and then in a checkpoint. Every --check-every steps, all ranks
+measure the held-out slices together, and rank 0 logs for TensorBoard. The order of the slices and
 the dropout follow from --seed, the rank and the step, so that a run that was interrupted comes to
 the same model.
 
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import horovod.tensorflow as hvd
+import keep
 import numpy as np
 import tensorflow as tf
 from hvd_progress import report
@@ -151,17 +152,14 @@ def pictures(model: keras.Model, held_out: np.ndarray) -> np.ndarray:
 
 
 class Output:
-    """What rank 0 keeps in the folder: checkpoints, logs and a picture."""
+    """What rank 0 shows in the folder: logs and a picture."""
 
-    def __init__(self, folder: Path, model: keras.Model, optimizer: Any) -> None:
+    def __init__(self, folder: Path, model: keras.Model) -> None:
         self.folder, self.model = folder, model
-        # It records a checkpoint as the latest only after all of it is written.
-        state = tf.train.Checkpoint(model=model, optimizer=optimizer)
-        self.checkpoints = tf.train.CheckpointManager(state, str(folder), max_to_keep=2)
         self.logs = tf.summary.create_file_writer(str(folder / "logs"))
 
     def write(self, step: int, scalars: dict[str, float], held_out: np.ndarray) -> None:
-        """Write the state after a step. `scalars` and the pictures are for TensorBoard."""
+        """Show the model after a step. `scalars` and the pictures are for TensorBoard."""
         images = pictures(self.model, held_out)
         with self.logs.as_default(step):
             for name, value in scalars.items():
@@ -170,7 +168,6 @@ class Output:
         self.logs.flush()
         grey = tf.cast(255 * np.concatenate(list(images), axis=1), tf.uint8)
         tf.io.write_file(str(self.folder / "predictions.png"), tf.io.encode_png(grey))
-        self.checkpoints.save(checkpoint_number=step)
 
 
 def say(text: str) -> None:
@@ -196,14 +193,10 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     # A step processes the batches of all ranks, so the learning rate is scaled by their number.
     rate = WarmUp(options.learning_rate * hvd.size(), options.warmup_steps)
     optimizer = keras.optimizers.Adam(rate)
-    optimizer.build(model.trainable_variables)
-    output = None
-    if options.output and hvd.rank() == 0:
-        output = Output(options.output, model, optimizer)
-        output.checkpoints.restore_or_initialize()
-    # Horovod: all ranks start with the state of rank 0, which may come from a checkpoint.
-    hvd.broadcast_variables([*model.trainable_variables, *optimizer.variables], root_rank=0)
-    done = int(optimizer.iterations)
+    output = Output(options.output, model) if options.output and hvd.rank() == 0 else None
+    # All ranks go on with the newest state, or start with that of rank 0.
+    state = keep.State(model=model, optimizer=optimizer, output=options.output)
+    done = state.restore()
     say(f"resumed after step {done}" if done else "training from the start")
     set_dropout(model, options.seed, done)
 
@@ -214,12 +207,13 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     for number in range(done + 1, options.steps + 1):
         loss, norm = step(*next(source))
         if not math.isfinite(norm):
-            # The averaged gradient is the same on all ranks: they end together, and rank 0 does not
-            # write a checkpoint of weights that are lost.
+            # The averaged gradient is the same on all ranks: they end together, and none
+            # keeps weights that are lost.
             raise FloatingPointError(
                 f"the gradient of step {number} is not finite, and this rank's loss is "
                 f"{float(loss):.4f}: lower --learning-rate, or look at the data of a rank with nan"
             )
+        state.commit()
         began = began or time.monotonic()
         seconds, images = time.monotonic() - began, (number - done - 1) * options.batch_size
         report(number, options.steps, float(loss), images / seconds if images else None)
@@ -232,6 +226,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
             if output:
                 more = {"learning rate": float(rate(number)), "norm of the gradient": float(norm)}
                 output.write(number, {**metrics, **more}, held_out)
+    state.save()
     digest = hashlib.sha256(b"".join(w.tobytes() for w in model.get_weights())).hexdigest()
     return {
         **(metrics or measure(model, held_out, options.batch_size)),

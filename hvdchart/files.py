@@ -44,10 +44,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int | None = None) 
 
 
 def difference(path: Path, text: str) -> str:
-    """The unified diff from the file at `path` to `text`; empty when they are equal.
-
-    A missing file counts as an empty one. Raises FileError for a file that cannot be read.
-    """
+    """The diff from the file, if there is one, to `text`; empty if equal. Raises FileError."""
     try:
         old = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:

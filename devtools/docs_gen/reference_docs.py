@@ -38,7 +38,7 @@ def command_page() -> str:
     """The text of docs/command.md, as Typer writes it from the commands. Exits with a message when
     a command, an argument or an option has no help.
     """
-    command = app.command()
+    command: Any = app.command()
     if undescribed := [*_undescribed(command, "hvdchart")]:
         sys.exit(f"no help for {', '.join(undescribed)}")
     context = command.context_class(command, info_name="hvdchart")

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import platform
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 
 from debian.deb822 import Deb822
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.commands import run_logged
 from devtools.common.errors import ImageError
-from devtools.common.ui import note, step, tail
+from devtools.common.ui import note, step
 from devtools.images.catalogue import Image
 from devtools.images.engines import Build, Engine, ensure_program
 
@@ -141,20 +141,19 @@ def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engi
     ensure_program("mmdebstrap", "mmdebstrap")
     archives, log = cache_dir() / "images", cache_dir() / "logs" / f"base-{suite}.log"
     archives.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
     with (
-        tempfile.TemporaryDirectory(prefix="hvd-base-", dir=archives) as folder,
+        tempfile.TemporaryDirectory(prefix="hvd-base-", dir=archives) as name,
         step(f"make a base image of {suite}'s packages"),
-        log.open("w") as output,
     ):
-        dockerfile = Path(folder) / "Dockerfile"
-        dockerfile.write_text(_DOCKERFILE)
-        done = subprocess.run(
-            [*_DEBOOTSTRAP, suite, f"{folder}/root.tar", "-"],
-            input="\n\n".join(sources), text=True, stdout=output, stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise ImageError(
-                f"mmdebstrap failed (status {done.returncode}); {tail(log)}",
-                "correct the machine's package sources",
-            )
-        engine.build(Build(dockerfile.parent, dockerfile, [reference], {}, {}, key))
+        folder = Path(name)
+        (folder / "Dockerfile").write_text(_DOCKERFILE)
+        listed = folder / "debian.sources"
+        listed.write_text("\n\n".join(sources) + "\n")
+        run_logged(
+            [*_DEBOOTSTRAP, suite, str(folder / "root.tar"), str(listed)],
+            log,
+            remedy="correct the machine's package sources",
+            error=ImageError,
+        )
+        engine.build(Build(folder, folder / "Dockerfile", [reference], {}, {}, key))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from devtools.common.apt import install_packages
+from devtools.common.commands import run_logged
 from devtools.common.errors import ImageError
 from devtools.common.ui import tail
 from hvdchart.image.engines import runtime_options, usable_engines, working_engines
@@ -116,17 +117,13 @@ class Engine(ABC):
         command = [self.program, *arguments]
         with self.log.open("a") as log:
             log.write(f"$ {' '.join(command)}\n")
-            log.flush()
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})}, check=False,
-            )  # fmt: skip
-        if done.returncode != 0:
-            raise ImageError(
-                f"`{self.program} {arguments[0]}` failed (status {done.returncode}); "
-                f"{tail(self.log)}",
-                f"read {self.log}, correct the cause and run it again: finished images are kept",
-            )
+        run_logged(
+            command,
+            self.log,
+            remedy=f"read {self.log}, correct the cause and run it again: finished images are kept",
+            environment={**os.environ, **(environment or {})},
+            error=ImageError,
+        )
 
 
 class Buildah(Engine):

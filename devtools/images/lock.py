@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from string import Template
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.commands import read_output
 from devtools.common.errors import ImageError
 from devtools.common.ui import step
 from devtools.images.catalogue import Image, Lock
@@ -117,15 +117,9 @@ def _compile(text: str, python: str, *more: str) -> str:
         overrides.write(_NO_TENSORFLOW if "tensorflow-cpu" in text else "")
         overrides.flush()
         more = (*more, "--override", overrides.name)
-        return _run([*command, *more, *index_options(), "-"], text)
-
-
-def _run(command: list[str], text: str) -> str:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ImageError(
-            f"`{' '.join(command)}` failed (status {done.returncode}): "
-            f"{done.stderr.strip()[-2000:]}",
-            "choose versions that work together",
+        return read_output(
+            [*command, *more, *index_options(), "-"],
+            remedy="choose versions that work together",
+            input=text,
+            error=ImageError,
         )
-    return done.stdout

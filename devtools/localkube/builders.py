@@ -11,8 +11,8 @@ from pathlib import Path
 
 from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
-from devtools.localkube.archives import full_name
 from devtools.localkube.oci import write_pushed
+from devtools.localkube.store import full_name
 
 
 @dataclass(frozen=True)

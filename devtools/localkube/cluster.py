@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import json
 import shutil
 from contextlib import AbstractContextManager
@@ -200,14 +200,7 @@ def _remove_shared_directories(instance: Instance) -> None:
     Removing a directory would also remove what another cluster has mounted on it. Another cluster
     may start or stop meanwhile, so the attempt to remove the parent directory is the check.
     """
-    try:
+    # Unless one is missing or not empty.
+    with contextlib.suppress(OSError):
         instance.state.parent.rmdir()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if error.errno != errno.ENOTEMPTY:
-            raise
-        return
-    results = Path(CNI_RESULTS)
-    if results.is_dir() and not any(results.iterdir()):
-        results.rmdir()
+        Path(CNI_RESULTS).rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -9,13 +10,14 @@ from pathlib import Path
 
 from devtools.common.cache import cache_dir
 from devtools.common.errors import LocalkubeError
-from devtools.localkube.archives import Image, read_archive
 from devtools.localkube.builders import BuilderImage, find, pack_missing
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.processes import ctr_command
 from devtools.localkube.store import (
+    Image,
     ImageStore,
     ctr,
+    full_name,
     layer_sizes,
     parse_import_output,
     tag_imported_image,
@@ -52,15 +54,37 @@ def load(source: str | Path, instance: Instance | None = None) -> list[LoadedIma
 
 
 def load_archive(instance: Instance, archive: Path) -> list[LoadedImage]:
-    """Loads every image of the archive."""
-    images = read_archive(archive)
-    store = ImageStore.read(instance)
-    if all(store.has(image) for image in images):
-        return [LoadedImage(image.names, image.id, skipped=True) for image in images]
+    """Loads every image of the archive. Raises LocalkubeError when containerd cannot read it, and
+    for an image without a name or for several platforms.
+    """
+    before = ImageStore.read(instance).manifests
     imported = parse_import_output(ctr(instance, "images", "import", str(archive)))
+    # containerd makes a name up for an image without one.
+    if not imported or any(name.startswith("import-") for name in imported):
+        raise LocalkubeError(
+            f"{archive} has no image with a name",
+            "export the image by name and tag, not by id: pods refer to it by name",
+        )
+    names: dict[str, list[str]] = {}
+    for name, digest in imported.items():
+        manifest = json.loads(ctr(instance, "content", "get", digest))
+        if "config" not in manifest:
+            raise LocalkubeError(
+                f"{archive} has images for several platforms", "export the image of one platform"
+            )
+        names.setdefault(manifest["config"]["digest"], []).append(full_name(name))
+    images = [Image(digest, tuple(dict.fromkeys(every))) for digest, every in names.items()]
     for image in images:
         tag_imported_image(instance, image, imported)
-    return [LoadedImage(image.names, image.id, skipped=False) for image in images]
+    after = ImageStore.read(instance).manifests
+    return [
+        LoadedImage(
+            image.names,
+            image.id,
+            skipped=all(before.get(name) == after[name] for name in (image.id, *image.names)),
+        )
+        for image in images
+    ]
 
 
 def load_from_builder(instance: Instance, source: BuilderImage) -> LoadedImage:

@@ -68,7 +68,9 @@ class Authority:
             builder = builder.add_extension(names, critical=False)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        return KeyPair(private_pem(key), certificate.public_bytes(serialization.Encoding.PEM))
+        pem = serialization.Encoding.PEM
+        plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        return KeyPair(key.private_bytes(pem, *plain), certificate.public_bytes(pem))
 
     def _builder(
         self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey
@@ -90,14 +92,6 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
 
 
 def kubeconfig(instance: Instance, ca: bytes, user: str, pair: KeyPair) -> str:
@@ -141,31 +135,27 @@ def write_all(instance: Instance) -> None:
     for node in (instance, instance.second):
         hosts = [node.node_name, str(node.node_ip)]
         pairs[node.kubelet_keys.name] = authority.issue(node.node_name, hosts=hosts)
+    nodes = ["system:nodes"]
+    clients = {
+        instance.kubeconfig: ("admin", ["system:masters"]),
+        **{
+            node.kubelet_keys.with_suffix(".conf"): (f"system:node:{node.node_name}", nodes)
+            for node in (instance, instance.second)
+        },
+        instance.pki / "scheduler.conf": ("system:kube-scheduler", []),
+        instance.pki / "controller-manager.conf": ("system:kube-controller-manager", []),
+        instance.pki / "proxy.conf": ("system:kube-proxy", []),
+        instance.pki / "coredns.conf": ("system:coredns", []),
+    }
     instance.pki.mkdir()
     _write_private(instance.pki / "ca.crt", authority.certificate)
     for name, pair in pairs.items():
         _write_private(instance.pki / f"{name}.key", pair.key)
         _write_private(instance.pki / f"{name}.crt", pair.certificate)
-    for path, user, groups in _clients(instance):
+    for path, (user, groups) in clients.items():
         pair = authority.issue(user, groups)
-        text = kubeconfig(instance, authority.certificate, user, pair)
-        _write_private(path, text)
+        _write_private(path, kubeconfig(instance, authority.certificate, user, pair))
 
 
 def _write_private(path: Path, content: bytes | str) -> None:
     write_atomically(path, content, 0o600)
-
-
-def _clients(instance: Instance) -> list[tuple[Path, str, list[str]]]:
-    nodes = ["system:nodes"]
-    return [
-        (instance.kubeconfig, "admin", ["system:masters"]),
-        *(
-            (node.kubelet_keys.with_suffix(".conf"), f"system:node:{node.node_name}", nodes)
-            for node in (instance, instance.second)
-        ),
-        (instance.pki / "scheduler.conf", "system:kube-scheduler", []),
-        (instance.pki / "controller-manager.conf", "system:kube-controller-manager", []),
-        (instance.pki / "proxy.conf", "system:kube-proxy", []),
-        (instance.pki / "coredns.conf", "system:coredns", []),
-    ]

@@ -8,9 +8,32 @@ from dataclasses import dataclass
 
 from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
-from devtools.localkube.archives import Image
 from devtools.localkube.instance import Instance
 from devtools.localkube.processes import ctr_command
+
+
+@dataclass(frozen=True)
+class Image:
+    """id: the digest of the image's config, "sha256:...". names: complete, see full_name."""
+
+    id: str
+    names: tuple[str, ...]
+
+
+def full_name(reference: str) -> str:
+    """The name by which Kubernetes knows an image: with registry, repository and tag.
+
+    Buildah and Podman put localhost/ before the name of an image without a registry. Kubernetes
+    reads a name without a registry as docker.io/library/..., so the cluster has it under that name.
+    """
+    reference = reference.removeprefix("docker.io/").removeprefix("localhost/")
+    first, slash, _ = reference.partition("/")
+    if not slash:
+        reference = f"docker.io/library/{reference}"
+    elif "." not in first and ":" not in first:
+        reference = f"docker.io/{reference}"
+    last = reference.rpartition("/")[2]
+    return reference if ":" in last or "@" in last else f"{reference}:latest"
 
 
 @dataclass(frozen=True)

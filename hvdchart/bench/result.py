@@ -53,18 +53,7 @@ def document(
         "machines": list(machines),
         "image": pods[0].image if pods else "",
         "nodes": {pod.name: pod.node for pod in pods},
-        "rows": [
-            {
-                "workers": row.workers,
-                "ranks": row.ranks,
-                "imagesPerSecond": round(row.speed, 3),
-                "interval": round(row.speed_interval, 3),
-                "efficiency": round(row.efficiency, 4),
-                "efficiencyInterval": round(row.efficiency_interval, 4),
-                "turns": [round(each.speed, 3) for each in measured if each.workers == row.workers],
-            }
-            for row in rows(measured)
-        ],
+        "rows": rows(measured),
     }
 
 

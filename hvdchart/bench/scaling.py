@@ -52,18 +52,6 @@ class Measurement:
     pods: tuple[Pod, ...]
 
 
-@dataclass(frozen=True)
-class Row:
-    """The speed with some workers and its share of the ideal, each with half its 95 % interval."""
-
-    workers: int
-    ranks: int
-    speed: float
-    speed_interval: float
-    efficiency: float
-    efficiency_interval: float
-
-
 def sizes(workers: int, given: Sequence[int]) -> list[int]:
     """The numbers of workers to measure, ascending: those given, or 1, 2, 4 ... and all."""
     chosen = sorted(set(given) or {*(2**n for n in range(workers.bit_length())), workers})
@@ -134,8 +122,11 @@ def check_side_by_side(measured: Sequence[Measurement]) -> None:
         )
 
 
-def rows(measured: Sequence[Measurement]) -> list[Row]:
-    """A row for each size, ascending. Efficiency is relative to the smallest size, turn by turn."""
+def rows(measured: Sequence[Measurement]) -> list[Object]:
+    """A row for each size, ascending, as JSON data; intervals are half the 95 % interval.
+
+    Efficiency is relative to the smallest size, turn by turn.
+    """
     by_size: dict[int, dict[int, Measurement]] = {}
     for each in measured:
         by_size.setdefault(each.workers, {})[each.turn] = each
@@ -148,8 +139,17 @@ def rows(measured: Sequence[Measurement]) -> list[Row]:
             for turn, each in turns.items()
             if turn in smallest
         ]
-        ranks = next(iter(turns.values())).ranks
-        table.append(Row(size, ranks, *mean_and_interval(speeds), *mean_and_interval(shares)))
+        speed, interval = mean_and_interval(speeds)
+        efficiency, efficiency_interval = mean_and_interval(shares)
+        table.append({
+            "workers": size,
+            "ranks": next(iter(turns.values())).ranks,
+            "imagesPerSecond": round(speed, 3),
+            "interval": round(interval, 3),
+            "efficiency": round(efficiency, 4),
+            "efficiencyInterval": round(efficiency_interval, 4),
+            "turns": [round(each, 3) for each in speeds],
+        })  # fmt: skip
     return table
 
 

@@ -32,7 +32,7 @@ _OTHER_NAMES = {"list": "list_runs", "exec": "exec_in_pod"}
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Groups of one command: what the group is about, and its command.
-_GROUPS = {
+_GROUPS: dict[str, tuple[str, str, Callable[..., None]]] = {
     "templates": ("Templates of new projects.", "list", templates.list_templates),
     "image": ("Check container images.", "check", image.check),
 }

@@ -12,6 +12,7 @@ EPILOG = """\b
 Examples:
   hvdchart image check registry.example/team/train:1
   hvdchart image check registry.example/team/train:1 --mode horovodrun --in-cluster
+  hvdchart image check registry.example/team/bert:1 --framework torch
 
 Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be run,
 or lacks something."""
@@ -20,9 +21,17 @@ or lacks something."""
 def check(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image: repository:tag.")],
     mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            metavar="MODE",
+            help="Launch mode: mpirun, horovodrun, elastic or direct (default: as in a spec).",
+        ),
+    ] = None,
+    framework: Annotated[
         str,
-        typer.Option("--mode", metavar="MODE", help="Launch mode: mpirun, horovodrun or elastic."),
-    ] = "mpirun",
+        typer.Option(metavar="NAME", help="What the script uses: horovod, torch, jax or mpi."),
+    ] = "horovod",
     engine: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +58,13 @@ def check(
         read_probe,
     )
     from hvdchart.image.engines import ENGINES, run_in
+    from hvdchart.image.probe import NEEDED
+    from hvdchart.spec.model import FRAMEWORKS
 
+    if framework not in FRAMEWORKS:
+        names = ", ".join(FRAMEWORKS)
+        raise typer.BadParameter(f"--framework {framework!r}: must be one of {names}")
+    mode = mode or ("direct" if framework in NEEDED else "mpirun")
     if mode not in MODES:
         raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(MODES)}")
     if engine is not None and engine not in ENGINES:
@@ -61,7 +76,7 @@ def check(
     else:
         done = run_in(image, probe_command(), UNKNOWN_USER, engine)
         output, errors = done.stdout, done.stderr
-    findings = check_requirements(read_probe(image, output, errors), mode)
+    findings = check_requirements(read_probe(image, output, errors), mode, framework)
     show(*check_report(image, findings))
     unmet = missing(findings)
     if unmet:

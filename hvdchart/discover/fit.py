@@ -16,10 +16,7 @@ from hvdchart.text import join_names
 
 @dataclass(frozen=True)
 class Fit:
-    """One group: the slots of a worker, the nodes free for a worker now, and why others are not.
-
-    `spares` of the free nodes are kept for spare workers.
-    """
+    """One group: a worker's slots, the nodes free for one now, and why others are not."""
 
     group: Group
     slots: int
@@ -50,10 +47,7 @@ def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
 
 
 def keep_spares(discovery: Discovery, spares: int) -> Discovery:
-    """The discovery with `spares` nodes of each group as spares, where that leaves nodes for ranks.
-
-    Raises ClusterError when no group has enough nodes.
-    """
+    """The discovery with spares in each group that is large enough; ClusterError if none is."""
     large = [group for group in discovery.groups if len(group.nodes) > spares]
     if not large:
         sizes = join_names(f"{group.name}: {len(group.nodes)}" for group in discovery.groups)

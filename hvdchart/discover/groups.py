@@ -18,12 +18,8 @@ _EQUAL_MEMORY = 0.97
 # Labels that identify a kind of node, in order of preference.
 _KIND_LABELS = (
     *GPU_PRODUCT,
-    INSTANCE_TYPE,
-    "karpenter.sh/nodepool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "nvidia.com/gpu.present",
+    *(INSTANCE_TYPE, "karpenter.sh/nodepool", "cloud.google.com/gke-nodepool"),
+    *("eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "nvidia.com/gpu.present"),
     "kubernetes.io/arch",
 )
 # Labels that do not identify a kind of node: of a single node, its zone, or that change over time.
@@ -73,10 +69,7 @@ class Discovery:
 def discover(
     nodes: Iterable[NodeFacts], selected: Mapping[str, str], *, pods_known: bool = True
 ) -> Discovery:
-    """Group equal nodes and describe each group; nodes that cannot be used now are named in notes.
-
-    `selected` are the labels that the nodes were selected by: other nodes may lack them.
-    """
+    """Group equal nodes, selected by these labels, and describe each; notes name unusable nodes."""
     facts = list(nodes)
     usable = [node for node in facts if not node.unusable]
     groups = [Group("", equal) for equal in _equal_nodes(usable)]

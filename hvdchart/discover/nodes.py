@@ -71,10 +71,7 @@ class NodeFacts:
 def read_nodes(
     nodes: Iterable[Object], pods: Iterable[Object], topologies: Iterable[Object] = ()
 ) -> list[NodeFacts]:
-    """The facts about each node, sorted by name.
-
-    `pods` are those of all namespaces, and `topologies` the NodeResourceTopology objects.
-    """
+    """The facts about each node, sorted by name; `pods` are those of all namespaces."""
     zones = {each["metadata"]["name"]: each.get("zones") or [] for each in topologies}
     by_node: dict[str, list[Object]] = {}
     for pod in pods:
@@ -101,7 +98,8 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
         owners = {owner.get("kind") for owner in pod["metadata"].get("ownerReferences") or []}
         if owners & _DAEMON_OWNERS:
             daemons.update(requests)
-    numa_nodes = _numa_nodes(labels, zones)
+    published = sum(1 for zone in zones if zone.get("type") == "Node")
+    numa_nodes = published or _count(labels, "memory-numa.node_count")
     return NodeFacts(
         name=node["metadata"]["name"],
         labels=labels,
@@ -149,12 +147,6 @@ def _threads(labels: Mapping[str, str]) -> int | None:
         return 2
     # Today's arm64 servers run one thread per core.
     return 1 if several == "false" or labels.get("kubernetes.io/arch") == "arm64" else None
-
-
-def _numa_nodes(labels: Mapping[str, str], zones: list[Object]) -> int | None:
-    """NUMA nodes: the zones of that type in a NodeResourceTopology, else a label."""
-    counted = sum(1 for zone in zones if zone.get("type") == "Node")
-    return counted or _count(labels, "memory-numa.node_count")
 
 
 def _count(labels: Mapping[str, str], name: str) -> int | None:

@@ -90,10 +90,7 @@ def examine_rights(
     values: Values | None,
     may: Callable[[str, str, str], bool] | None = None,
 ) -> Iterator[Finding]:
-    """A finding for each purpose.
-
-    `may` asks the API server about one right, where the rules are not all that there are.
-    """
+    """A finding for each purpose; `may` asks about one right where the rules are incomplete."""
     for purpose in PURPOSES:
         rights = list(dict.fromkeys(needed_rights(purpose, values)))
         missing = [right for right in rights if not is_granted(right, rules)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from hvdchart.chart_files import launch_modes
 from hvdchart.errors import ImageError
-from hvdchart.image.probe import MARK
+from hvdchart.image.probe import MARK, NEEDED
 from hvdchart.run.release import Object
 
 # The oldest Python that the chart's files can run on (charts/horovod/files).
@@ -82,10 +82,7 @@ def probe_pod(image: str) -> Object:
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
-    """The probe's report in its standard output.
-
-    Raises ImageError, with the end of the output or of the standard error (`errors`), without one.
-    """
+    """The probe's report in its output; raises ImageError, with the last lines, without one."""
     for line in output.splitlines():
         with suppress(ValueError, RecursionError):
             if line.startswith(MARK):
@@ -99,8 +96,10 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
     )
 
 
-def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
-    """Check each documented requirement, for one of the launch modes."""
+def check_requirements(
+    probe: Mapping[str, Any], mode: str, framework: str = "horovod"
+) -> list[Finding]:
+    """Check each documented requirement, for one of the launch modes and train.framework."""
     version, wanted = str(probe["python"]), ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
     findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
@@ -108,7 +107,14 @@ def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
         path = probe["programs"][name]
         remedy = "set image.ssh in the spec, or ssh.image in values, to an image with OpenSSH"
         findings.append(Finding(name, path is not None, path or "missing", remedy, optional=True))
-    return [*findings, _launcher(probe, mode), *_frameworks(probe, mode)]
+    if framework in NEEDED:
+        met, remedy = framework in probe["modules"], f"pip install {framework}"
+        findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
+    if mode == "direct":
+        # The master starts any program.
+        return findings
+    findings.append(_launcher(probe, mode))
+    return [*findings, *_frameworks(probe, mode)] if framework == "horovod" else findings
 
 
 def missing(findings: Sequence[Finding]) -> list[Finding]:
@@ -145,8 +151,8 @@ def _launcher(probe: Mapping[str, Any], mode: str) -> Finding:
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:
     feature = "mpi" if mode == "mpirun" else "gloo"
     if not probe["horovod"]:
-        remedy = f"if the script imports it, install it with HOROVOD_WITH_{feature.upper()}=1"
-        return [Finding("Horovod", False, "missing", remedy, optional=mode == "mpirun")]
+        remedy = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"
+        return [Finding("Horovod", False, "missing", remedy)]
     if not probe["frameworks"]:
         remedy = "install tensorflow or torch, then Horovod, which is compiled for it"
         return [Finding("a framework", False, "missing", remedy)]

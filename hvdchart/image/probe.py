@@ -16,6 +16,8 @@ MARK = "HVD-IMAGE-PROBE "
 SEARCHED = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin"
 PROGRAMS = ("python3", "ssh", "sshd", "ssh-keygen", "mpirun", "horovodrun")
 FRAMEWORKS = ("tensorflow", "torch", "mxnet")
+# What programs without Horovod import.
+NEEDED = ("torch", "jax")
 FEATURES = ("mpi", "gloo", "nccl")
 
 INSPECT_FRAMEWORK = """
@@ -58,6 +60,7 @@ def main() -> None:
         "user": os.getuid(),
         "programs": {name: shutil.which(name, path=SEARCHED) for name in PROGRAMS},
         "mpi": mpi_version() if shutil.which("mpirun") else None,
+        "modules": [name for name in NEEDED if importlib.util.find_spec(name) is not None],
         "horovod": importlib.util.find_spec("horovod") is not None,
         "frameworks": {
             name: inspect_framework(name)

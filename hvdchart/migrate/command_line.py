@@ -72,10 +72,7 @@ def set_once(line: CommandLine, key: str, value: object) -> bool:
 
 
 def read_hosts(text: str) -> list[tuple[str, int | None]]:
-    """The hosts in a:8,b:8 with their slots; a host that is named twice has a slot more.
-
-    Raises ValueError with the host for slots that are no number.
-    """
+    """The hosts in a:8,b:8 with their slots, one for each repetition; raises ValueError."""
     hosts: dict[str, int | None] = {}
     for entry in text.split(","):
         name, colon, slots = entry.strip().partition(":")
@@ -180,10 +177,7 @@ def _clash(line: CommandLine) -> str:
 
 
 def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]:
-    """The launcher's words, from `sh -c LINE` or one string, and what is before them.
-
-    No words when the line needs a shell.
-    """
+    """What is before the launcher, and its words; None where the line needs a shell."""
     if len(words) == 1 and " " in words[0].text:
         return _launcher_in(words[0].text)
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
@@ -365,10 +359,7 @@ _HOSTS = "hosts with their slots, such as -H a:8,b:8"
 
 
 def workers_and_slots(line: CommandLine) -> tuple[int, int, str]:
-    """The numbers of workers and of slots, and what to check.
-
-    Raises ValueError with the problem and what is expected where the line does not say them.
-    """
+    """Workers, slots, what to check; raises ValueError with the problem and what is expected."""
     if line.unknown:
         raise ValueError(f"only a shell knows {line.unknown}", "its value, set above the line")
     return _from_hosts(line, line.hosts) if line.hosts else _without_hosts(line)

@@ -18,7 +18,7 @@ from hvdchart.migrate.ledger import Entry, Ledger, leaves
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import KeyPath, child_at, dotted, place_of, value_at
-from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, parse, shorten
+from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
 
@@ -60,7 +60,6 @@ _LOOKS = {
     ("nodes",): "a spec of hvdchart, for hvdchart render",
     ("template_parameters",): "parameters of an mlt template; see --command-line",
 }  # fmt: skip
-_DOCUMENT = re.compile(r"^---(?=\s|$)|^\.\.\.\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
 _OPERATORS_OWN = re.compile(
@@ -70,10 +69,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
-    """Migrate the content of a file; `schema` is the JSON schema of the chart's values.
-
-    Raises SpecError for a file of another kind, and for a value of the wrong type.
-    """
+    """Migrate a file's content; `schema` is that of the chart's values. Raises SpecError."""
     root, others = read_input(data, file)
     ledger = Ledger(root, schema)
     for other in others:
@@ -160,16 +156,9 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
-    """The job in a file, or its only document, and what else is in it: ConfigMap settings.
-
-    Raises SpecError for templates, for several jobs in one file and for what is no YAML.
-    """
-    if len(data) > MAX_BYTES:
-        parse(data, file)  # raises the error for a long file
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    _refuse_template(text, file)
-    parts = _split(text) if _DOCUMENT.search(text) else [data.decode("utf-8", "surrogateescape")]
-    roots = [each for part in parts for each in _documents(part, file)]
+    """The job in a file, or its only document, and what else is in it. Raises SpecError."""
+    _refuse_template(data.decode("utf-8", "replace").replace("\r\n", "\n"), file)
+    roots = [each for root in parse_all(data, file) for each in _items(root)]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if len(roots) == 1:
         return roots[0], []
@@ -191,23 +180,8 @@ def describe(root: Node) -> str:
     return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
 
 
-def _split(text: str) -> list[str]:
-    """The documents, each after as many line ends as are before it, so that places stay true."""
-    parts: list[str] = []
-    start = 0
-    for mark in [*_DOCUMENT.finditer(text), None]:
-        end = mark.start() if mark else len(text)
-        part = text[start:end]
-        parts.append("\n" * text.count("\n", 0, start) + part)
-        start = mark.end() if mark else end
-    return parts
-
-
-def _documents(part: str, file: str) -> list[Node]:
-    """The value of a document, or the items of a List."""
-    if not _COMMENT.sub("", part).strip():
-        return []
-    root = parse(part.encode("utf-8", "surrogateescape"), file, yaml_1_1=True)
+def _items(root: Node) -> list[Node]:
+    """The items of a List, else a document that has a value."""
     items = root.value.get("items") if isinstance(root.value, dict) else None
     if items and isinstance(items.value, list) and root.plain.get("kind") == "List":
         return items.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from hvdchart.errors import SpecError
 from hvdchart.migrate.launch import Variable
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, Volumes
@@ -47,6 +48,8 @@ class DockerRun:
         self.environment: dict[str, Variable] = {}
         self.gpus = ""
         self._volumes = Volumes(ledger)
+        # The names of the volumes by the host's directories.
+        self._sources: dict[str, str] = {}
         self._readers: dict[str, Callable[[str, str], None]] = {
             "v": self._volume, "volume": self._volume, "mount": self._mount,
             "e": self._variable, "env": self._variable, "gpus": self._gpus,
@@ -63,7 +66,7 @@ class DockerRun:
         while rest and rest[0].text.startswith("-"):
             rest = rest[self._option(rest) :]
         if not rest:
-            raise self.ledger.error(self.old, "docker run without an image", "an image")
+            raise self._error("docker run without an image", "an image")
         self._known(rest[0], rest[0].text)
         for part, text in split_image(rest[0].text).items():
             self.ledger.put(("image", part), text, self.old)
@@ -82,7 +85,7 @@ class DockerRun:
             name, equals, value = name[0], "=", rest[0].text[2:]  # -v/a:/b, -eA=b
         if name not in {**_UNUSED, **_CHECKED, **self._readers} or (not equals and len(rest) < 2):
             problem = f"migrate does not understand option {rest[0].text} of docker run"
-            raise self.ledger.error(self.old, problem, "an option that it knows, or none")
+            raise self._error(problem, "an option that it knows, or none")
         width = 1 if equals else 2
         value = value if equals else rest[1].text
         shown = f"--{name} {value}" if len(name) > 1 else f"-{name} {value}"
@@ -97,10 +100,12 @@ class DockerRun:
             self._readers[name](shown, value)
         return width
 
+    def _error(self, problem: str, expected: str) -> SpecError:
+        return self.ledger.error(self.old, problem, expected)
+
     def _known(self, word: Text, shown: str) -> None:
         if word.unknown:
-            problem = f"only a shell knows {word.unknown} in {shown}"
-            raise self.ledger.error(self.old, problem, "its value")
+            raise self._error(f"only a shell knows {word.unknown} in {shown}", "its value")
 
     def _volume(self, shown: str, value: str) -> None:
         source, _, rest = value.partition(":")
@@ -118,13 +123,11 @@ class DockerRun:
     def _add_volume(self, shown: str, source: str, target: str, *, read_only: bool) -> None:
         if not source.startswith("/") or not target.startswith("/"):
             problem = f"{shown} is no directory of the host at an absolute path"
-            raise self.ledger.error(self.old, problem, "absolute paths, or a claim by hand")
+            raise self._error(problem, "absolute paths, or a claim by hand")
         if source == target == "/dev/shm":  # noqa: S108  a path to recognize
             self.ledger.add_part(self.old, shown, "", "the chart mounts /dev/shm itself")
             return
-        name = next((str(volume["name"]) for volume in self._volumes.volumes.values()
-                     if volume["hostPath"]["path"] == source),
-                    f"host-{len(self._volumes.volumes) + 1}")  # fmt: skip
+        name = self._sources.setdefault(source, f"host-{len(self._sources) + 1}")
         mount: dict[str, object] = {"name": name, "mountPath": target}
         if read_only:
             mount["readOnly"] = True
@@ -136,11 +139,9 @@ class DockerRun:
     def _variable(self, shown: str, value: str) -> None:
         name, equals, content = value.partition("=")
         if not equals:
-            problem = f"{shown} takes the value from the user's shell"
-            raise self.ledger.error(self.old, problem, f"-e {name}=VALUE")
+            raise self._error(f"{shown} takes the value from the user's shell", f"-e {name}=VALUE")
         if name in self.environment and self.environment[name]["value"] != content:
-            problem = f"the line sets {name} to two values"
-            raise self.ledger.error(self.old, problem, "one -e for each variable")
+            raise self._error(f"the line sets {name} to two values", "one -e for each variable")
         self.environment[name] = {"name": name, "value": content}
         self.ledger.add_part(self.old, f"-e {name}=...", "worker.env", "for all ranks")
 
@@ -162,7 +163,7 @@ class DockerRun:
     def _quantity(self, value: str) -> str:
         match = _SIZE.fullmatch(value)
         if not match:
-            raise self.ledger.error(self.old, f"{value} is not a size", "a size such as 16g")
+            raise self._error(f"{value} is not a size", "a size such as 16g")
         return match[1] + _UNITS[match[2].lower()]
 
     def _directory(self, shown: str, value: str) -> None:
@@ -182,10 +183,8 @@ class DockerRun:
     def _user(self, shown: str, value: str) -> None:
         user, _, group = value.partition(":")
         if not user.isdecimal() or not (group or user).isdecimal():
-            raise self.ledger.error(self.old, f"{shown} is not a number", "the number of the user")
-        context = {"runAsUser": int(user), "runAsNonRoot": int(user) != 0}
-        if group:
-            context["runAsGroup"] = int(group)
-        for key, number in context.items():
-            self.ledger.put(("podSecurityContext", key), number, self.old)
+            raise self._error(f"{shown} is not a number", "the number of the user")
+        groups = {"runAsGroup": int(group)} if group else {}
+        context = {"runAsUser": int(user), "runAsNonRoot": int(user) != 0, **groups}
+        self.ledger.put(("podSecurityContext",), context, self.old)
         self.ledger.add_part(self.old, shown, "podSecurityContext")

@@ -179,10 +179,7 @@ class _Role:
 
 
 def _find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> _Role:
-    """The role at a path; its container is the one called `main`, else the first.
-
-    Raises SpecError for a pod template without one.
-    """
+    """The role at a path, with its container called `main` or the first. Raises SpecError."""
     containers = ledger.items_at(*owner, "template", "spec", "containers")
     if not containers:
         expected = "a container: launcher and workers have one"
@@ -246,10 +243,7 @@ def _carry_over_roles(
 def _carry_over_workers(
     ledger: Ledger, worker: _Role, line: CommandLine, slots: KeyPath, more: int = 0
 ) -> None:
-    """The number of workers and of their slots; `slots` is the path of the number in the file.
-
-    `more` is the number of workers in addition to the replicas.
-    """
+    """The workers, `more` than the replicas, and their slots, whose number is at `slots`."""
     replicas = (*worker.owner, "replicas")
     number = ledger.integer_at(*replicas)
     number = (1 if number is None else number) + more

@@ -81,10 +81,7 @@ class Ledger:
         return [(*path, index) for index in range(len(self.list_at(*path)))]
 
     def text_at(self, *path: str | int) -> str:
-        """The text at `path`, a number as it was written; empty when missing.
-
-        Raises SpecError for a map or a list.
-        """
+        """The text at `path`, a number as it was written; empty when missing. Raises SpecError."""
         value = self.value_at(*path)
         if value is None:
             return ""
@@ -93,10 +90,7 @@ class Ledger:
         return value if isinstance(value, str) else nearest_node(self.root, path).text
 
     def integer_at(self, *path: str | int) -> int | None:
-        """The integer at `path`, quoted or not, as Helm and kubectl accept both; None if missing.
-
-        Raises SpecError for anything else.
-        """
+        """The integer at `path`, quoted or not, as for Helm; None if missing. Raises SpecError."""
         value = self.value_at(*path)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
             return int(value)
@@ -158,11 +152,7 @@ class Ledger:
         self._record(outcome, old, new, reason)
 
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
-        """Set a value of the chart.
-
-        Raises SpecError at `old` when the chart rejects it, or when the chart's value is set
-        already and differs.
-        """
+        """Set a value of the chart; raises SpecError if it is refused, or set to another value."""
         key = f"the chart's {dotted(new)}"
         problem = schema_error(self._schema, new, value)
         if problem:
@@ -186,10 +176,7 @@ class Ledger:
         self._record("changed", old, new, reason)
 
     def drop(self, old: KeyPath, reason: str) -> None:
-        """Record why the value at `old` is dropped; nothing when the input has none.
-
-        A null and an empty map or list have that as their reason.
-        """
+        """Record why the value at `old`, if any, is dropped; of an empty one, that it is empty."""
         if self.has(old):
             value = self.value_at(*old)
             if value is None or value in ({}, []):
@@ -223,10 +210,7 @@ class Ledger:
         return True
 
     def close_manifest(self) -> None:
-        """As `close`, for a manifest: a key that has no entry yet is one of Kubernetes.
-
-        Raises SpecError for a misspelt one.
-        """
+        """As `close`, for a manifest: a key that has no entry yet is one of Kubernetes."""
         rest = [leaf for leaf in leaves(self.tree, ()) if leaf not in self._handled]
         for leaf in rest:
             self._refuse_misspelt(leaf)

@@ -90,8 +90,8 @@ class Script:
             ledger.drop((name,), "a line for a batch system")
         if batch:
             ledger.add_check(
-                f"the lines for a batch system are dropped ({', '.join(batch.values())}): worker.number, "
-                "worker.slots and worker.resources say what a run gets"
+                f"the lines for a batch system are dropped ({', '.join(batch.values())}): "
+                "worker.number, worker.slots and worker.resources say what a run gets"
             )
         found = _SLURM.findall(" ".join(batch.values()))
         self.slurm = {long or _SHORT[short]: int(number) for long, short, number in found}
@@ -141,7 +141,10 @@ class Script:
             problem = f"{statement.compound} begins more than a simple command"
             raise ledger.error(path, problem, "assignments and one launcher's line, without loops")
         if shell.assign(statement, self.variables):
-            self._record_variables(path, statement)
+            names = set(map(shell.assigned_name, statement.words))
+            used = any(names & shell.names_in(other.words) for _, other in self.statements)
+            reason = "its value is in the options and arguments that name it"
+            ledger.drop(path, reason if used else "no line uses it")
             return
         words = list(statement.words)
         # Assignments before a program are for it alone: its words have the values of before.
@@ -198,12 +201,6 @@ class Script:
             rest = rest[1:]
         self.ledger.add_part(path, wrapper.text, "", "the master starts the launcher itself")
         return rest
-
-    def _record_variables(self, path: KeyPath, statement: shell.Statement) -> None:
-        names = set(map(shell.assigned_name, statement.words))
-        used = any(names & shell.names_in(other.words) for _, other in self.statements)
-        reason = "its value is in the options and arguments that name it"
-        self.ledger.drop(path, reason if used else "no line uses it")
 
     def _export(self, path: KeyPath, statement: shell.Statement) -> None:
         for name in shell.declare(statement, self.variables):

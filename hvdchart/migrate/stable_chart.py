@@ -91,10 +91,7 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
 
 
 def _carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
-    """An image; the old chart joined repository and tag by a colon.
-
-    So `repository: a@sha256` with `tag: 0123...` is a digest there.
-    """
+    """An image; the old chart joined repository and tag, which may be a@sha256 and 0123..."""
     repository, tag = (ledger.text_at(*old, part) for part in ("repository", "tag"))
     parts = split_image(f"{repository}:{tag}") if "@" in repository + tag else {}
     for key, value in parts.items():

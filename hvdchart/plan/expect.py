@@ -58,16 +58,6 @@ class Network:
         return (self.gbit if self.rdma else min(self.gbit, TCP_LIMIT)) * 1e9 / 8
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The speed of all ranks together, and its share of the ideal."""
-
-    hosts: int
-    ranks: int
-    speed: float
-    efficiency: float
-
-
 def exposed_seconds(work: Work, network: Network, hosts: int, ranks: int) -> float:
     """How much longer a step of all ranks takes than that of one, because of the network."""
     if hosts < 2:
@@ -79,12 +69,10 @@ def exposed_seconds(work: Work, network: Network, hosts: int, ranks: int) -> flo
     return (1 - HIDDEN) * (sending + hops * parts * latency)
 
 
-def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> Expected:
-    """The speed on some hosts."""
-    ranks = hosts * ranks_per_host
-    alone = work.seconds
-    efficiency = alone / (alone + exposed_seconds(work, network, hosts, ranks))
-    return Expected(hosts, ranks, ranks * work.speed * efficiency, efficiency)
+def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> float:
+    """The speed of all ranks together, as a share of the ideal."""
+    exposed = exposed_seconds(work, network, hosts, hosts * ranks_per_host)
+    return work.seconds / (work.seconds + exposed)
 
 
 @dataclass(frozen=True)
@@ -100,7 +88,7 @@ class Published:
 
     def expected(self) -> float:
         """The efficiency that the model expects there."""
-        return expect(self.work, self.network, self.hosts, self.ranks_per_host).efficiency
+        return expect(self.work, self.network, self.hosts, self.ranks_per_host)
 
 
 _XEON, _PASCAL = "Xeon, 10 Gbit/s", "4 Pascal GPUs a host, 25 Gbit/s"

@@ -43,7 +43,7 @@ def plan_framework(spec: Spec) -> Framework:
     if name is None:
         name, because = _find(spec)
         reason = Reason(because, "hvdchart")
-    mode, reasons = spec.launch.mode, {"preload": reason}
+    mode, reasons = spec.launch.mode, {"framework": reason, "preload": reason}
     if mode is None:
         # Options are for mpirun.
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"

@@ -9,17 +9,20 @@ import dataclasses
 from typing import Any
 
 from hvd_pods.common.threads import YIELD
+from hvdchart.errors import SpecError
 from hvdchart.plan import rules
 from hvdchart.plan.binding import plan_launching
 from hvdchart.plan.framework import Framework, plan_framework
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import warnings
+from hvdchart.quantity import memory_text
 from hvdchart.spec import topology
 from hvdchart.spec.fields import camel
 from hvdchart.spec.load import checked_spec
 from hvdchart.spec.model import NodeGroup, Spec
-from hvdchart.spec.yaml_tree import Node
+from hvdchart.spec.paths import nearest_node
+from hvdchart.spec.yaml_tree import Node, Place, from_plain
 
 
 def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
@@ -33,10 +36,27 @@ def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
     spec = dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, mode=framework.mode))
     groups = tuple(_plan_group(spec, index, framework) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
+    _check_state(spec, groups, tree)
     largest = max(groups, key=lambda group: group.shm)
     shm = (largest.shm, largest.reasons["shm"])
     found = tuple(warnings(spec, groups, launching))
     return Plan(spec, groups, launching, *shm, found, framework, tree)
+
+
+def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -> None:
+    """Refuse a state of which two copies do not fit into the shared memory of a worker."""
+    needed = 2 * (spec.train.state or 0)
+    for index, group in enumerate(groups):
+        is_given = any(tuning.shm for tuning in (group.group.tuning, spec.tuning))
+        room = group.shm if is_given or group.memory is None else group.memory // 2
+        if needed and max(needed, group.shm) > room:
+            node = nearest_node(tree or from_plain({}, Place("the spec")), ("train", "state"))
+            what = "of shared memory" if is_given else "of memory to share, half of all"
+            problem = (
+                f"two copies need {memory_text(needed)}, and a worker of nodes[{index}] has "
+                f"{memory_text(room)} {what}"
+            )
+            raise SpecError(str(node.place), "train.state", problem, "a smaller state")
 
 
 class _Choices:
@@ -91,7 +111,7 @@ def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
         choose.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
     if group.rdma:
         choose.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
-    shm = choose.tuned("shm", "shm", *rules.shm(group, slots, memory))
+    shm = choose.tuned("shm", "shm", *rules.shm(group, slots, memory, spec.train.state or 0))
     return GroupPlan(group, slots, env, cpu, memory, shm, choose.reasons)
 
 

@@ -206,17 +206,21 @@ def _whole_memory(free: int) -> tuple[int, str]:
     return whole, "" if whole == free else f", in whole {name}"
 
 
-def shm(group: NodeGroup, ranks: int, memory: int | None) -> Rule:
+def shm(group: NodeGroup, ranks: int, memory: int | None, state: int = 0) -> Rule:
     """Shared memory for the buffers of Open MPI and NCCL, which counts as memory of the worker.
 
     512 MiB per CPU rank or 1 GiB per GPU rank, at least 1 GiB, and at most a quarter of the
-    worker's memory.
+    worker's memory; and twice the state that ranks keep.
     """
     each = GI if group.gpus else GI // 2
     wanted = max(GI, ranks * each)
+    why = f"{pluralize(ranks, 'rank')} x {memory_text(each)}, at least 1Gi"
     if memory is not None and wanted > memory // 4:
-        return memory // 4 // MI * MI or MI, Reason("a quarter of the worker's memory", _OURS)
-    return wanted, Reason(f"{pluralize(ranks, 'rank')} x {memory_text(each)}, at least 1Gi", _OURS)
+        wanted, why = memory // 4 // MI * MI or MI, "a quarter of the worker's memory"
+    if state:
+        wanted += -(-2 * state // MI) * MI
+        why += f" + 2 x {memory_text(state)} of train.state"
+    return wanted, Reason(why, _OURS)
 
 
 def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:

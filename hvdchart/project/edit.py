@@ -29,10 +29,7 @@ def items(file: Path) -> Iterator[tuple[str, Plain]]:
 
 
 def set_values(file: Path, settings: Sequence[str]) -> None:
-    """Set each `path=value`; the file stays as it is when the spec would be wrong then.
-
-    Raises SpecError and FileError.
-    """
+    """Set each `path=value`, unless the spec would be wrong then. Raises SpecError, FileError."""
 
     def change(root: Any) -> None:
         for setting in settings:
@@ -40,10 +37,7 @@ def set_values(file: Path, settings: Sequence[str]) -> None:
             if not equals:
                 raise SpecError("config set", "", f"got {setting!r}", "path=value")
             value = parse(text.encode() or b'""', f"the value of {path}").plain
-            steps = _steps(path)
-            target = _walk(root, steps[:-1], path, creates=True)
-            key = _key(target, steps[-1], path)
-            _check_not_used(root, target, key, path)
+            target, key = _target(root, path, creates=True)
             target[key] = value
 
     _edit(file, change)
@@ -56,9 +50,7 @@ def unset_values(file: Path, paths: Sequence[str]) -> None:
         for path in paths:
             steps = _steps(path)
             _walk(root, steps, path)
-            target = _walk(root, steps[:-1], path)
-            key = _key(target, steps[-1], path)
-            _check_not_used(root, target, key, path)
+            target, key = _target(root, path)
             del target[key]
             if not target and len(steps) > 1:
                 # Comments of what was in it would stand between its key and [].
@@ -145,6 +137,15 @@ def _steps(path: str) -> list[str]:
     if not steps:
         raise SpecError("config", "", f"got {path!r}", "a path such as nodes.0.count")
     return steps
+
+
+def _target(root: Any, path: str, *, creates: bool = False) -> tuple[Any, str | int]:
+    """The map or list of a path that may be changed, and the key in it. Raises SpecError."""
+    steps = _steps(path)
+    target = _walk(root, steps[:-1], path, creates=creates)
+    key = _key(target, steps[-1], path)
+    _check_not_used(root, target, key, path)
+    return target, key
 
 
 def _walk(root: Any, steps: Sequence[str], path: str, *, creates: bool = False) -> Any:

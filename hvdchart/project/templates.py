@@ -1,4 +1,4 @@
-"""New projects: a script that trains as it is, what reports its progress, a spec and a README."""
+"""New projects: a script that trains as it is, a spec and a README."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from hvdchart.text import split_image
 
 if TYPE_CHECKING:
     from hvdchart.spec.model import Spec
-
-_PROGRESS = "hvd_progress.py"
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def make_project(
     readme = _README.format(name=name, about=about, image=image, more=more)
     files = {
         "train.py": example(template.example),
-        **{file: example(file) for file in (_PROGRESS, *template.modules)},
+        **{file: example(file) for file in template.modules},
         SPEC_NAME: spec,
         "README.md": readme,
         ".hvdignore": _IGNORED + _IGNORED_WITH_IMAGE * has_dockerfile,
@@ -162,11 +160,9 @@ def script_spec(
     workers: int = 2,
     gpus: int = 0,
 ) -> Spec:
-    """The spec of a command for which nobody has written one; `gpus` are those of a worker.
+    """The spec of a command; `gpus` are those of a worker, and OpenSSH may come from `ssh_image`.
 
-    ssh_image: where OpenSSH comes from, if not from the image.
-
-    Raises SpecError for a name that no run can have.
+    Raises SpecError for a wrong name.
     """
     image = image or f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
     words = ", ".join(json.dumps(word, ensure_ascii=False) for word in command)

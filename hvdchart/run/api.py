@@ -83,7 +83,7 @@ class Api:
 
     def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
         """Read an object or a list."""
-        return _parse(what, self._send(what, "GET", path, query))
+        return self._ask(what, "GET", path, query)
 
     def list(self, what: str, path: str, labels: str = "") -> list[Object]:
         """Read the objects of a list that match a label selector."""
@@ -93,16 +93,16 @@ class Api:
 
     def create(self, what: str, path: str, body: Object) -> Object:
         """Create an object."""
-        return _parse(what, self._send(what, "POST", path, body=body))
+        return self._ask(what, "POST", path, body=body)
 
     def merge_patch(self, what: str, path: str, body: Object) -> Object:
         """Change some fields of an object."""
         form = "application/merge-patch+json"
-        return _parse(what, self._send(what, "PATCH", path, body=body, form=form))
+        return self._ask(what, "PATCH", path, body=body, form=form)
 
     def delete(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
         """Delete an object."""
-        return _parse(what, self._send(what, "DELETE", path, query))
+        return self._ask(what, "DELETE", path, query)
 
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
@@ -137,6 +137,11 @@ class Api:
                 response.close()
         if rest:
             yield rest.decode("utf-8", "replace")
+
+    def _ask(self, what: str, *request: Any, **more: Any) -> Object:
+        response = self._send(what, *request, **more)
+        with _wrap_errors(what):
+            return _object(json.loads(response.read()))
 
     def _send(
         self,
@@ -233,11 +238,6 @@ def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext:
             f"the kubeconfig's certificates for {server} cannot be used: {error}"
         ) from error
     return context
-
-
-def _parse(what: str, response: urllib3.BaseHTTPResponse) -> Object:
-    with _wrap_errors(what):
-        return _object(json.loads(response.read()))
 
 
 def _object(answer: Any) -> Object:

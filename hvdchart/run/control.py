@@ -85,10 +85,7 @@ def restart(cluster: Cluster, name: str, helm: Helm) -> int:
 
 
 def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Helm) -> bool:
-    """Set the number of workers, of a group if the run has several; whether the run continues.
-
-    An elastic run continues. Any other one is replaced by a run on that many workers.
-    """
+    """Set the number of workers, of a group if there are several; whether the run continues."""
     release = present_release(cluster, name)
     job = newest_job(release)
     values = release_values(name, cluster.namespace, helm)

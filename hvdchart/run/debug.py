@@ -65,7 +65,10 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
     last = ""
     for release in watch_release(cluster, name):
         current = run_status(release)
-        if current.state == "running" and _has_launched(release):
+        job = newest_job(release)
+        # Without access to the API, the master does not say that it has handed out the code.
+        is_told = phase_of(release).name == TRAINING or (job and not run_of(job).api)
+        if current.state == "running" and is_told:
             return release
         if current.over:
             raise RunFailedError(f"run {name} {current.state}: {current.reason}")
@@ -73,9 +76,3 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
             last = current.reason
             report(f"{last}{f'; {current.advice}' if current.advice else ''}")
     raise AssertionError("a watch without a time-out has no end")
-
-
-def _has_launched(release: Release) -> bool:
-    """Whether the master has handed out the code; without access to the API it does not say so."""
-    job = newest_job(release)
-    return phase_of(release).name == TRAINING or (job is not None and not run_of(job).api)

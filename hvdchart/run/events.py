@@ -10,10 +10,7 @@ from hvdchart.run.watch import Follower, wait_for_end
 
 
 def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
-    """The release's events so far, oldest first, and then each one as it comes.
-
-    Ends with the run. Raises ClusterError when the API server refuses a request.
-    """
+    """The release's events so far, oldest first, and each one as it comes until the run ends."""
     shown: set[tuple[str, str]] = set()
 
     def is_new(event: Object) -> bool:

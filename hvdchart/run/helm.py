@@ -81,10 +81,7 @@ class Helm:
         )
 
     def call(self, what: str, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
-        """What a command of Helm about a release answers.
-
-        Raises HelmError with Helm's message, and ClusterError where there is no such release.
-        """
+        """What a command of Helm about a release answers. Raises HelmError and NoRunError."""
         try:
             return _result(command)
         except _FailedError as error:
@@ -211,19 +208,13 @@ def release_values(name: str, namespace: str, helm: Helm) -> Object:
 
 
 def undeploy(name: str, namespace: str, helm: Helm) -> None:
-    """Run `helm uninstall` and wait until the release's objects are deleted.
-
-    Raises ClusterError when there is no release of that name, and HelmError.
-    """
+    """Run `helm uninstall`, and wait until it is done. Raises NoRunError and HelmError."""
     command = helm.command.uninstall(name, namespace=namespace, wait=True)
     helm.call("uninstall", name, namespace, command)
 
 
 def _result(command: Coroutine[Any, Any, T]) -> T:
-    """The result of a command of pyhelm3. It waits nowhere but in `_Command.run`, which blocks.
-
-    Without an event loop, because asyncio's holds back a KeyboardInterrupt.
-    """
+    """What a command of pyhelm3 answers; no event loop, because asyncio's holds back Ctrl-C."""
     try:
         command.send(None)
     except StopIteration as end:

@@ -59,10 +59,7 @@ class Connection:
 
 
 def find_connection(context: str | None = None) -> Connection:
-    """The connection of a kubeconfig's context (default: the current context).
-
-    Without a kubeconfig, that of the pod that this runs in. Raises ClusterError.
-    """
+    """The connection of a context (default: the current one); in a pod, its own cluster's."""
     setting = os.environ.get("KUBECONFIG") or "~/.kube/config"
     paths = [Path(path).expanduser() for path in setting.split(os.pathsep) if path]
     files = [path for path in paths if path.exists()]
@@ -119,27 +116,13 @@ class _Kubeconfig:
         self._current = ""
         self._entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
         for file in files:
-            document = yaml.load(file.read_bytes(), YAML_LOADER)  # noqa: S506
-            if document is None:
-                continue
+            document = yaml.load(file.read_bytes(), YAML_LOADER) or {}  # noqa: S506
             if not isinstance(document, dict):
                 raise UnusableError(f"{file} is not a mapping with clusters, contexts and users")
             self._current = self._current or _text(document, "current-context")
-            for kind in self._entries:
-                self._add(kind, document.get(f"{kind}s") or [], file)
-
-    def _add(self, kind: str, items: Any, file: Path) -> None:
-        if not isinstance(items, list):
-            raise UnusableError(f"{kind}s in {file} is not a list")
-        for item in items:
-            name, content = (
-                (item.get("name"), item.get(kind)) if isinstance(item, dict) else (None, None)
-            )
-            if not isinstance(name, str) or not isinstance(content, dict | None):
-                raise UnusableError(
-                    f"{kind}s in {file} has an entry that is not a name with a {kind}"
-                )
-            self._entries[kind].setdefault(name, (content or {}, file.parent))
+            for kind, entries in self._entries.items():
+                for name, content in _named(document, kind, file):
+                    entries.setdefault(name, (content, file.parent))
 
     def connection(self, context: str | None) -> Connection:
         """The connection of a context; raises UnusableError, OSError and ClusterError."""
@@ -205,6 +188,19 @@ class _Kubeconfig:
             pair = f"{_text(user, 'username')}:{_text(user, 'password')}".encode()
             headers.append(("Authorization", f"Basic {base64.b64encode(pair).decode()}"))
         return Credentials(tuple(headers), certificate, key)
+
+
+def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple[str, Any]]:
+    """The entries of a kind in a file, by name. Raises UnusableError."""
+    items = document.get(f"{kind}s") or []
+    if not isinstance(items, list):
+        raise UnusableError(f"{kind}s in {file} is not a list")
+    for item in items:
+        entry = item if isinstance(item, dict) else {}
+        name, content = entry.get("name"), entry.get(kind) or {}
+        if not isinstance(name, str) or not isinstance(content, dict):
+            raise UnusableError(f"{kind}s in {file} has an entry that is not a name with a {kind}")
+        yield name, content
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:

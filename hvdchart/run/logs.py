@@ -128,8 +128,8 @@ def follow(
             elif isinstance(item, _Ended):
                 masters.discard(item.pod)
             elif item.of == "event":
-                line = _warning(item.item)
-                if _is_warning(item.item, release, since_event) and line not in shown:
+                line = _warning(item.item, release, since_event)
+                if line and line not in shown:
                     shown.add(line)
                     yield line
             elif item.of == "pod" and item.kind != "DELETED":
@@ -151,13 +151,11 @@ def follow(
                         start(pod)
 
 
-def _is_warning(event: Object, release: str, since: str) -> bool:
-    """Whether an event is a warning about the release since then, and no failed probe."""
+def _warning(event: Object, release: str, since: str) -> LogLine | None:
+    """The line of a warning about the release since then; None for any other event."""
     is_told = event.get("type") == "Warning" and event.get("reason") != _EXPECTED
-    return is_told and is_about(event, release) and event_time(event) >= since
-
-
-def _warning(event: Object) -> LogLine:
+    if not is_told or not is_about(event, release) or event_time(event) < since:
+        return None
     subject = str(event.get("involvedObject", {}).get("name", ""))
     text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
     return LogLine(subject, text)

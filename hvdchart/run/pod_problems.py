@@ -40,7 +40,9 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
                 "wait until the queue has room: with Kueue, see kubectl describe workloads",
             )
     scheduler = pod.get("spec", {}).get("schedulerName", _SCHEDULER)
-    if scheduler != _SCHEDULER and _is_unseen(status):
+    kinds = {condition.get("type") for condition in status.get("conditions") or []}
+    is_unseen = status.get("phase") == "Pending" and "PodScheduled" not in kinds
+    if scheduler != _SCHEDULER and is_unseen:
         return Problem(
             f"scheduler {scheduler!r} has not processed the pod",
             "check that it is installed and running, or correct schedulerName or gang",
@@ -73,11 +75,6 @@ def waits_for(pod: Object) -> str:
         if waiting:
             return str(waiting.get("reason") or "Waiting")
     return "Pending" if pod.get("status", {}).get("phase") == "Pending" else ""
-
-
-def _is_unseen(status: Object) -> bool:
-    kinds = {condition.get("type") for condition in status.get("conditions") or []}
-    return status.get("phase") == "Pending" and "PodScheduled" not in kinds
 
 
 def _container_problem(container: Object) -> Problem | None:

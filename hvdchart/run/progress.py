@@ -40,8 +40,9 @@ class Progress:
         parts = [f"step {self.step}{f' of {self.steps}' if self.steps is not None else ''}"]
         if self.loss is not None:
             parts.append(f"loss {self.loss if isinstance(self.loss, str) else f'{self.loss:.4g}'}")
-        if self.images_per_second is not None:
-            parts.append(f"{_three_digits(self.images_per_second)} images/s")
+        speed = self.images_per_second
+        if speed is not None:
+            parts.append(f"{speed:{'.0f' if speed >= 100 else '.3g'}} images/s")
         if not is_over and self.idle_seconds > _LATE:
             parts.append(f"no step for {duration(self.idle_seconds)}")
         elif not is_over and self.seconds_left is not None:
@@ -78,10 +79,6 @@ def duration(seconds: float) -> str:
     if seconds < 2 * _DAY:
         return f"{seconds / _HOUR:.1f} h"
     return f"{seconds / _DAY:.1f} d"
-
-
-def _three_digits(number: float) -> str:
-    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _number(content: Mapping[str, Any], name: str) -> float | None:

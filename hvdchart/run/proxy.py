@@ -13,11 +13,11 @@ from hvdchart.errors import ClusterError
 
 
 def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManager:
-    """A pool of connections to `server`; `proxy` is that of its kubeconfig, empty without one.
-
-    Raises ClusterError when the proxy cannot be used.
-    """
-    chosen = proxy or _of_environment(server)
+    """Connections to `server`, through the kubeconfig's `proxy` if any. Raises ClusterError."""
+    parts = urlsplit(server)
+    chosen = proxy or _variable(f"{parts.scheme}_proxy")
+    if not proxy and _is_direct(parts.hostname or "", _variable("no_proxy")):
+        chosen = ""
     if not chosen:
         return urllib3.PoolManager(**options)
     try:
@@ -38,14 +38,6 @@ def without_password(url: str) -> str:
     """A URL for a message: without a user's name and password."""
     scheme, mark, rest = url.rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"
-
-
-def _of_environment(server: str) -> str:
-    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a server; empty without one."""
-    parts = urlsplit(server)
-    host = parts.hostname or ""
-    named = _variable(f"{parts.scheme}_proxy")
-    return "" if not named or _is_direct(host, _variable("no_proxy")) else named
 
 
 def _variable(name: str) -> str:

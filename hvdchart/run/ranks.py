@@ -30,19 +30,16 @@ def run_of(job: Object) -> Run:
         for variable in container.get("env") or []:
             if variable["name"] == "HVD_RUN":
                 # Kubernetes turns $$ into $ when it starts the container.
+                text = str(variable.get("value")).replace("$$", "$")
                 with suppress(KeyError, ValueError, TypeError, AttributeError, RecursionError):
-                    return _checked_run(variable["value"].replace("$$", "$"))
+                    groups = json.loads(text)["groups"]
+                    ranks = sum(each["maximum"] * max(each["slots"], 1) for each in groups)
+                    # More could not be listed.
+                    if ranks <= _MOST_RANKS:
+                        return parse_run(text)
     raise ClusterError(
         f"job {job['metadata']['name']} is of another version of the chart: deploy it again"
     )
-
-
-def _checked_run(text: str) -> Run:
-    """The run, unless it has more ranks than could be listed."""
-    groups = json.loads(text)["groups"]
-    if sum(group["maximum"] * max(group["slots"], 1) for group in groups) > _MOST_RANKS:
-        raise ValueError(text[:80])
-    return parse_run(text)
 
 
 def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
@@ -73,10 +70,7 @@ def _ranges(text: str) -> Iterator[range]:
 
 
 def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
-    """The pod that a person means by a rank's number, `worker-N`, `master` or a pod's name.
-
-    Raises ClusterError when the run has none of that name; `master` is returned as it is.
-    """
+    """The pod that a rank's number, `worker-N` or a pod's name means. Raises ClusterError."""
     pods = list(pods_of_ranks(run, record))
     if target == "master":
         return target

@@ -13,10 +13,7 @@ _PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
 
 
 def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Iterator[str]:
-    """The stacks of one rank, of a worker's ranks, or of all ranks: a text for each pod.
-
-    Raises ClusterError when there is no such rank or worker, or it cannot be asked.
-    """
+    """The stacks of one rank, of a worker's or of all: a text for each pod. Raises ClusterError."""
     if target is not None:
         pods = [running_pod(release, target)]
         if component_of(pods[0]) != "worker":

@@ -44,10 +44,7 @@ def trials_plan(
 
 
 def parse_outcome(line: str, trials: int) -> Outcome | None:
-    """The outcome in a line of the driver, of one of the trials; None for any other line.
-
-    Raises RunFailedError for one that cannot be read.
-    """
+    """The outcome in a line of the driver; None for another line. Raises RunFailedError."""
     if not line.startswith(_MARK):
         return None
     try:

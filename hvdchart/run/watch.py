@@ -31,10 +31,7 @@ RETRY_SECONDS, PAUSE = 120.0, 1.0
 
 
 def watch_release(cluster: Cluster, name: str, timeout: float | None = None) -> Iterator[Release]:
-    """The release now and after each change, until `timeout` seconds have passed.
-
-    Raises ClusterError when the API server refuses a request, or does not answer for minutes.
-    """
+    """The release now and after each change, for `timeout` seconds. Raises ClusterError."""
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
         for kind in ("pods", "jobs"):

@@ -43,10 +43,7 @@ def load_specs(
 
 
 def load_tree(path: Path) -> Node:
-    """The YAML tree of a file, or of standard input for "-".
-
-    Raises FileError when it cannot be read and SpecError when it is not valid YAML.
-    """
+    """The YAML tree of a file, or of standard input for "-". Raises FileError and SpecError."""
     return parse(*read_bytes(path))
 
 

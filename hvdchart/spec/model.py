@@ -279,6 +279,10 @@ class Train:
     checkpoints: str | None = optional(
         RELATIVE, "directory in the output volume; becomes CHECKPOINT_PATH of every rank"
     )
+    state: int | None = optional(
+        Memory("1Ki"),
+        "bytes that keep.py keeps of the training; twice as much is added to tuning.shm",
+    )
     batch_size: int | None = optional(
         Integer(1, 10**9),
         "samples per rank and step, from which the plan reports the global batch size",

@@ -195,6 +195,9 @@ def _run(spec: Spec) -> Iterator[Finding]:
     if has_launch and not is_custom:
         expected = "launch.mode: custom, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without launch.mode custom", expected
+    if spec.launch.options and spec.launch.mode == "direct":
+        problem = "launch.mode direct takes no options"
+        yield ("launch", "options"), problem, "no options, or another launch.mode"
     if is_custom and spec.launch.options and not has_launch:
         problem = "launch.mode custom takes no options"
         yield ("launch", "options"), problem, "options in train.command, the complete command line"
@@ -211,7 +214,7 @@ def _binding(spec: Spec) -> Iterator[Finding]:
     for path, binding in given:
         if has_no_place:
             problem = f"launch.mode {mode} takes no binding"
-            yield path, problem, "no tuning.binding, or launch.mode mpirun or horovodrun"
+            yield path, problem, "no tuning.binding, or launch.mode mpirun, horovodrun or direct"
         if binding != given[0][1]:
             problem = f"binding {binding} here and {given[0][1]} in {dotted(given[0][0])}"
             yield path, problem, "one binding for all groups"

@@ -11,7 +11,7 @@ import codecs
 import contextlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -92,16 +92,18 @@ def from_plain(value: Plain, place: Place) -> Node:
     return Node(place, value, value if isinstance(value, str) else repr(value), place)
 
 
-def parse(data: bytes, file: str, *, yaml_1_1: bool = False) -> Node:
-    """The tree of the single document in `data`; raises SpecError at the first error.
-
-    With `yaml_1_1`, 0700 and 1_000 are the numbers that kubectl and Helm read.
-    """
-    text = _decoded(data, file)
-    root = _composed(text, file)
+def parse(data: bytes, file: str) -> Node:
+    """The tree of the single document in `data`; raises SpecError at the first error."""
+    (root,) = _composed(_decoded(data, file), file, lambda yaml, text: [yaml.compose(text)])
     if root is None:
         raise _error(Place(file), "the file holds no YAML value", "a spec")
-    return _Builder(file, yaml_1_1).build(root, ())
+    return _Builder(file).build(root, ())
+
+
+def parse_all(data: bytes, file: str) -> list[Node]:
+    """The trees of all documents, in which 0700 and 1_000 are the numbers that Helm reads."""
+    roots = _composed(_decoded(data, file), file, lambda yaml, text: list(yaml.compose_all(text)))
+    return [_Builder(file, yaml_1_1=True).build(root, ()) for root in roots]
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -127,7 +129,7 @@ def _place_in(before: str, file: str) -> Place:
     return Place(file, len(lines), len(lines[-1]) + 1)
 
 
-def _composed(text: str, file: str) -> Any:
+def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) -> list[Any]:
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import MaxDepthExceededError
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -137,7 +139,7 @@ def _composed(text: str, file: str) -> Any:
     # An anchor's name may be used again; the parser would warn on stderr.
     yaml.composer.warn_double_anchors = False
     try:
-        return yaml.compose(text)
+        return compose(yaml, text)
     except MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
@@ -160,7 +162,7 @@ def _composed(text: str, file: str) -> Any:
 class _Builder:
     """Builds `Node`s from the parser's nodes, and counts them: nested aliases can mean billions."""
 
-    def __init__(self, file: str, yaml_1_1: bool) -> None:
+    def __init__(self, file: str, *, yaml_1_1: bool = False) -> None:
         self.file = file
         self.yaml_1_1 = yaml_1_1
         self.count = 0
@@ -177,28 +179,26 @@ class _Builder:
             raise _error(place, "an alias is inside its own anchor", "no cycle")
         if len(above) >= MAX_DEPTH:  # the parser counts levels before aliases are followed
             raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels")
-        inside = (*above, id(node))
-        if node.id == "mapping":
-            self._collection(node, place, "map")
-            return Node(place, self._mapping(node, inside), key_place=key_place)
-        if node.id == "sequence":
-            self._collection(node, place, "seq")
-            return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
-        return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
-
-    @staticmethod
-    def _collection(node: Any, place: Place, kind: str) -> None:
-        if str(node.tag) != _TAG + kind:
+        if node.id == "scalar":
+            return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
+        is_map, inside = node.id == "mapping", (*above, id(node))
+        if str(node.tag) != _TAG + ("map" if is_map else "seq"):
             raise _error(place, f"tag {node.tag}", "a value without a YAML tag")
+        if is_map:
+            return Node(place, self._mapping(node, inside), key_place=key_place)
+        return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
 
     def _mapping(self, node: Any, above: tuple[int, ...]) -> dict[str, Node]:
         own: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in node.value:
             if key.tag == _TAG + "merge":
-                for source in self._merge_sources(value, above):
-                    for name, child in source.items():
-                        merged.setdefault(name, child)
+                for item in value.value if value.id == "sequence" else [value]:
+                    source = self.build(item, above)
+                    if not isinstance(source.value, dict):
+                        problem = f"got {source.shown}"
+                        raise SpecError(str(source.place), "<<", problem, "a map to merge")
+                    merged = {**merged, **source.value, **merged}
                 continue
             place = Place(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
             name = self._key(key, place)
@@ -206,13 +206,6 @@ class _Builder:
                 raise _error(place, f"key {name!r} is given twice in one map", "each key once")
             own[name] = self.build(value, above, place)
         return {**merged, **own}
-
-    def _merge_sources(self, value: Any, above: tuple[int, ...]) -> Iterator[dict[str, Node]]:
-        for item in value.value if value.id == "sequence" else [value]:
-            built = self.build(item, above)
-            if not isinstance(built.value, dict):
-                raise SpecError(str(built.place), "<<", f"got {built.shown}", "a map to merge")
-            yield built.value
 
     @staticmethod
     def _key(key: Any, place: Place) -> str:

@@ -129,10 +129,7 @@ def choose_best(confirmed: Sequence[Measurement]) -> Measurement:
 def tuning_text(
     measured: Sequence[Measurement], confirmed: Sequence[Measurement], name: str
 ) -> str:
-    """A spec overlay with the `tuning` of the best setting, and all measurements as comments.
-
-    `confirmed` are the plan's own setting and the faster ones, measured a second time.
-    """
+    """A spec overlay with the best setting's `tuning`, and all measurements as comments."""
     head = [f"Measured by `hvdchart tune {name}`, images/s, the plan's setting first:"]
     head += [f"  {describe(each)}" for each in measured]
     own, *faster = confirmed

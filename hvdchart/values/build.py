@@ -153,9 +153,10 @@ def _master(plan: Plan) -> dict[str, Plain]:
 
 def _launch(plan: Plan) -> dict[str, Plain]:
     launch, binding, limits = plan.spec.launch, plan.launching.binding, plan.spec.launch.elastic
-    mode = None if launch.mode == "mpirun" else launch.mode
+    mode = None if plan.framework.mode == "mpirun" else plan.framework.mode
     return _omit_empty(
         mode=mode,
+        framework=plan.framework.name,
         binding=_omit_empty(
             to=None if mode == "custom" and binding.to == "none" else binding.to,
             coresPerRank=binding.cores_per_rank,

@@ -30,7 +30,7 @@ from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace, choose, in_turns
-from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
+from tests.bench.report import as_share, publish, verdict
 from tests.e2e.cluster import Namespace
 
 HOST, PODS = "host", "pods"
@@ -130,7 +130,7 @@ def both(
 ) -> Iterator[dict[str, list[interleaved_training.Rank]]]:
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
-    with interleaved_training.meeting(inside.folder) as meeting:
+    with interleaved_training.Meeting(inside.folder) as meeting:
         process = subprocess.Popen(host_line(inside, layout), stdin=subprocess.DEVNULL)
 
         def check() -> None:
@@ -180,15 +180,6 @@ def speeds_table(measured: Mapping[str, Measured]) -> str:
     return table((*head, f"Goal: at least {GOAL:.1%}"), rows)
 
 
-def report(measured: Mapping[str, Measured], turns: int) -> None:
-    """Print the table, and write it to the page, and to a file for programs."""
-    where = origin(turns)
-    write_result("bench-bare", {**where, **{name: asdict(m) for name, m in measured.items()}})
-    text = f"{as_line(where)}\n\n{speeds_table(measured)}"
-    print(text)
-    write_part("performance.md", "bench-bare", text)
-
-
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -213,7 +204,8 @@ def main() -> None:
             for _ in range(options.starts):
                 with both(namespace, inside, layout) as parties:
                     measure(measured[name], parties, options.turns // options.starts)
-    report(measured, options.turns)
+    figures = {name: asdict(each) for name, each in measured.items()}
+    publish("bench-bare", "performance.md", options.turns, figures, speeds_table(measured))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from devtools.toolchain.tools import tool
 from tests.bench.report import as_markdown
-from tests.fakes.cluster import FakeCluster, running, write_kubeconfig
+from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, job
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def main() -> None:
     """Measure and print."""
     seconds, cpu_seconds = {}, {}
     cluster = FakeCluster()
-    with tempfile.TemporaryDirectory() as name, running(cluster) as address:
+    with tempfile.TemporaryDirectory() as name, cluster.serve() as address:
         folder = Path(name)
         cluster.put("jobs", job())
         cluster.put("statefulsets", STATEFUL_SET)

@@ -22,7 +22,7 @@ from devtools.docs_gen.generated import table
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
-from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
+from tests.bench.report import as_share, publish, verdict
 
 SCRIPT = Path(__file__).with_name("pipeline_ranks.py")
 STEPS = 8
@@ -75,7 +75,8 @@ def speeds_table(measured: Mapping[int, Speeds]) -> str:
         f"{verdict(kept(speeds, OURS), GOAL)} with {ranks} rank{'s' * (ranks > 1)}"
         for ranks, speeds in measured.items()
     )
-    goal = f"The goal for {OURS}, a gap of at most {1 - GOAL:.0%}: {', '.join(reached)}."
+    goal = f"A turn is {STEPS} steps. The goal for {OURS}, a gap of at most {1 - GOAL:.0%}: "
+    goal += f"{', '.join(reached)}."
     return f"{table(head, rows)}\n\n{goal}"
 
 
@@ -90,11 +91,7 @@ def main() -> None:
     ):
         shutil.copy(SCRIPT, inside.folder)
         measured = {ranks: measure(inside, ranks, turns) for ranks in (1, 2)}
-    where = origin(turns)
-    write_result("bench-pipeline", {**where, "speeds": measured})
-    text = f"{as_line(where)} {STEPS} steps a turn.\n\n{speeds_table(measured)}"
-    print(text)
-    write_part("pipeline.md", "bench-pipeline", text)
+    publish("bench-pipeline", "pipeline.md", turns, {"speeds": measured}, speeds_table(measured))
 
 
 if __name__ == "__main__":

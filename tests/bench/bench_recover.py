@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 from tests.bench.bench_start import read_stamp
 from tests.bench.contestants import Contestant, add_options, choose, contestants, in_turns
-from tests.bench.report import Rows, write_report
+from tests.bench.report import Measured, Rows, add_turn, write_report
 from tests.waiting import wait_until
 
 # A line for each stage, with the time and what identifies the attempt; a checkpoint a second, and a
-# report of the progress, as examples/hvd_progress.py makes it.
+# report of the progress, as hvd_progress.py makes it.
 SCRIPT = """
 import os, signal, time
 began = time.time()
@@ -69,6 +69,8 @@ while True:
 COMMAND = ("python3", "-c", SCRIPT)
 KILLED, DELETED = "rank killed", "worker deleted"
 ORDER = ("first", "second")
+# What the chart's master logs at a stage.
+LOGGED = {"launcher ended": r"\[hvd\] error", "launcher": r"\[hvd.*\] \$ (mpirun|horovodrun)"}
 # Seconds: of training before a fault, so that its progress is known, and in which a run has to
 # recover.
 TRAINED, TIMEOUT = 5.0, 180.0
@@ -180,18 +182,15 @@ def running(contestant: Contestant) -> Iterator[Training]:
             contestant.remove()
 
 
-def launches(log: str, recoveries: list[Recovery]) -> Iterator[dict[str, float]]:
-    """Seconds from each fault to stages that the chart's master logs."""
-    lines = [line.partition(" ") for line in log.splitlines()]
-    for recovery in recoveries:
-        later = [(read_stamp(at) - recovery.at, text) for at, _, text in lines if "[hvd" in text]
-        patterns = {"launcher ended": r"\[hvd\] error", "launcher": r"\] \$ (mpirun|horovodrun)"}
-        yield {
-            stage: at
-            for stage, pattern in patterns.items()
-            for at in [next((at for at, t in later if at > 0 and re.search(pattern, t)), None)]
-            if at is not None
-        }
+def launches(log: str, recovery: Recovery) -> dict[str, float]:
+    """Seconds from a fault to the next stages that the chart's master logs; others log none."""
+    found: dict[str, float] = {}
+    for line in log.splitlines():
+        stamp, _, text = line.partition(" ")
+        for stage, pattern in LOGGED.items():
+            if re.search(pattern, text) and (after := read_stamp(stamp) - recovery.at) > 0:
+                found.setdefault(stage, after)
+    return found
 
 
 def measure(contestant: Contestant, kind: str) -> list[dict[str, float]]:
@@ -201,8 +200,8 @@ def measure(contestant: Contestant, kind: str) -> list[dict[str, float]]:
         for _ in ORDER:
             recoveries.append(training.recover(kind))
             training.wait_until_trained(recoveries[-1].at)
-        logged = list(launches(contestant.log(), recoveries))
-    return [{**more, **each.stages} for more, each in zip(logged, recoveries, strict=True)]
+        log = contestant.log()
+    return [{**launches(log, each), **each.stages} for each in recoveries]
 
 
 def effective(contestant: Contestant, seconds: float, every: float) -> dict[str, float]:
@@ -239,42 +238,27 @@ def main() -> None:
             fractions = effective(chosen[0], options.train, options.every)
             print({name: round(value, 4) for name, value in fractions.items()})
             return
-        measured: dict[str, list[dict[str, float]]] = {}
+        measured: Measured = {}
         for contestant in in_turns(chosen, options.turns):
             for kind in (KILLED, DELETED):
                 both = measure(contestant, kind)
                 for order, stages in zip(ORDER, both, strict=True):
-                    name = f"{contestant.name}: {kind}, {order} time"
-                    measured.setdefault(name, []).append(stages)
-                    shown = {stage: round(at, 2) for stage, at in stages.items()}
-                    print(name, shown, flush=True)
-    write_report("bench-recover", tables(measured), stages_of(measured), options.turns)
+                    add_turn(measured, f"{contestant.name}: {kind}, {order} time", stages)
+    write_report("bench-recover", tables(measured), measured, options.turns)
 
 
-def tables(measured: dict[str, list[dict[str, float]]]) -> dict[str, Rows]:
+def tables(measured: Measured) -> dict[str, Rows]:
     """The figures by title, the most important ones first."""
-    total = {name: [stages["step"] for stages in all_] for name, all_ in sorted(measured.items())}
-    titles: dict[str, Rows] = {"From a fault to the next training step, s": total}
+    total = {name: [each["step"] for each in turns] for name, turns in sorted(measured.items())}
     warm = {
-        name: [stages["step"] - stages["launcher"] for stages in all_ if "launcher" in stages]
-        for name, all_ in measured.items()
-        if KILLED in name
+        name: [each["step"] - each["launcher"] for each in turns]
+        for name, turns in measured.items()
+        if KILLED in name and all("launcher" in each for each in turns)
     }
-    if any(warm.values()):
-        shown = {name: figures for name, figures in warm.items() if figures}
-        titles["The launcher's start to the first step on warm workers, s"] = shown
-    return titles
-
-
-def stages_of(measured: dict[str, list[dict[str, float]]]) -> dict[str, Rows]:
-    """The seconds to each stage, of each fault."""
-    return {
-        name: {
-            stage: [stages[stage] for stages in all_ if stage in stages]
-            for stage in dict.fromkeys(stage for stages in all_ for stage in stages)
-        }
-        for name, all_ in measured.items()
-    }
+    titles = {"From a fault to the next training step, s": total}
+    if warm:
+        titles["The launcher's start to the first step on warm workers, s"] = warm
+    return {**titles}
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from tests.bench.contestants import Chart, Contestant, add_options, choose, contestants, in_turns
-from tests.bench.report import Rows, write_report
+from tests.bench.report import Measured, Rows, add_turn, write_report
 
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
 SCRIPT = """
@@ -31,8 +32,6 @@ hvd.init()
 hvd.allreduce(tf.ones(1))
 report("allreduce")
 """
-# The seconds of all runs, by contestant and stage.
-Figures = dict[str, dict[str, list[float]]]
 COMMAND = ("python3", "-c", SCRIPT)
 CHANGED = ("python3", "-c", SCRIPT, "changed")
 TOTAL = "Start of a run to the first allreduce, s"
@@ -62,48 +61,37 @@ def read_stamp(text: str) -> float:
     return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z", r"\1+00:00", text)).timestamp()
 
 
-def turn(contestant: Contestant, figures: Figures) -> None:
-    """Measure once, and add the seconds to those of earlier turns."""
-    stages = {contestant.name: measure(contestant, lambda: contestant.start(COMMAND))}
-    if isinstance(contestant, Chart):
-        changed = measure(contestant, lambda: contestant.change(CHANGED))
-        stages[f"{contestant.name}, changed arguments"] = changed
-    contestant.remove()
-    for name, seconds in stages.items():
-        print(name, {stage: round(value, 2) for stage, value in seconds.items()}, flush=True)
-        for stage, value in seconds.items():
-            figures.setdefault(name, {}).setdefault(stage, []).append(value)
-
-
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
     options = parser.parse_args()
-    figures: Figures = {}
+    measured: Measured = {}
     with contestants(values={"cleanup": "Never"}) as everyone:
         # A spare would only take time from the others.
         everyone.pop("spare")
         for contestant in in_turns([*choose(options.only, everyone).values()], options.turns):
-            turn(contestant, figures)
-    write_report("bench-start", tables(figures), figures, options.turns)
+            seconds = measure(contestant, partial(contestant.start, COMMAND))
+            add_turn(measured, contestant.name, seconds)
+            if isinstance(contestant, Chart):
+                seconds = measure(contestant, partial(contestant.change, CHANGED))
+                add_turn(measured, f"{contestant.name}, changed arguments", seconds)
+            contestant.remove()
+    write_report("bench-start", tables(measured), measured, options.turns)
 
 
-def tables(figures: Figures) -> dict[str, Rows]:
+def tables(measured: Measured) -> dict[str, Rows]:
     """The figures by title, the most important ones first."""
-    first = {name: stages["allreduce"] for name, stages in figures.items() if "changed" not in name}
-    living = {name: stages for name, stages in figures.items() if "changed" in name}
-    titles: dict[str, Rows] = {TOTAL: first}
-    if living:
-        titles[CHANGE] = {
-            f"{name}: {start}": [
-                end - (begin if start == "launcher" else 0)
-                for end, begin in zip(stages["allreduce"], stages["launcher"], strict=True)
-            ]
-            for name, stages in living.items()
-            for start in ("helm upgrade", "launcher")
-        }
-    return titles
+    titles: dict[str, dict[str, list[float]]] = {TOTAL: {}}
+    for name, turns in measured.items():
+        ends = [seconds["allreduce"] for seconds in turns]
+        if "changed" in name:
+            launches = [seconds["allreduce"] - seconds["launcher"] for seconds in turns]
+            rows = {f"{name}: helm upgrade": ends, f"{name}: launcher": launches}
+            titles.setdefault(CHANGE, {}).update(rows)
+        else:
+            titles[TOTAL][name] = ends
+    return {**titles}
 
 
 if __name__ == "__main__":

@@ -67,7 +67,6 @@ class Chart(Contestant):
     values: Values = field(default_factory=dict)
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        """Install the release."""
         self._helm("install", command, output)
 
     def change(self, command: Sequence[str]) -> None:
@@ -75,18 +74,15 @@ class Chart(Contestant):
         self._helm("upgrade", command, None)
 
     def wait_for_end(self) -> None:
-        """Wait until the Job is complete."""
         end = self.namespace.wait_for_end(NAME)
         assert end == "Complete", self.namespace.describe(NAME)
 
     def log(self) -> str:
-        """The log of the release's only Job."""
         return self.namespace.kubectl(
             "logs", f"job/{self.namespace.job(NAME)}", "--container=master", "--timestamps"
         )
 
     def remove(self) -> None:
-        """Uninstall the release."""
         self.namespace.helm("uninstall", NAME, "--wait")
         self._wait_for_no_pods()
 
@@ -106,22 +102,18 @@ class MpiOperator(Contestant):
     policy: str
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        """Create an MPIJob."""
         job = mpi_operator.mpi_job(NAME, self.namespace.image, command, self.policy, output)
         self.namespace.kubectl("apply", "--filename", "-", input=json.dumps(job))
 
     def wait_for_end(self) -> None:
-        """Wait until the MPIJob has succeeded."""
         succeeded = "--for=condition=Succeeded"
         self.namespace.kubectl("wait", succeeded, f"mpijob/{NAME}", "--timeout=240s")
 
     def log(self) -> str:
-        """The log of the launcher's last container."""
         launcher = "--selector=training.kubeflow.org/job-role=launcher"
         return self.namespace.kubectl("logs", launcher, "--timestamps", "--tail=-1")
 
     def remove(self) -> None:
-        """Delete the MPIJob."""
         self.namespace.kubectl("delete", "mpijob", NAME, "--cascade=foreground", "--timeout=120s")
         self._wait_for_no_pods()
 

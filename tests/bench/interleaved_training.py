@@ -13,8 +13,8 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +76,8 @@ class Rank:
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal, unless it has ended."""
-        try:
+        with suppress(ProcessLookupError):
             os.kill(self.pid, number)
-        except ProcessLookupError:
-            return
-
-    def pin(self, cpu: int) -> None:
-        """Bind all present threads, and with them the threads that they start, to a CPU."""
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            os.sched_setaffinity(int(task.name), {cpu})
 
     def close(self) -> None:
         """Let the rank go on to its end."""
@@ -97,7 +90,9 @@ Parties = dict[str, list[Rank]]
 
 
 class Meeting:
-    """The socket to which the ranks of all parties connect."""
+    """The socket in a folder to which the ranks of all parties connect. At the end of the block, or
+    when it is closed, the ranks that have come end.
+    """
 
     def __init__(self, folder: Path) -> None:
         path = folder / SOCKET
@@ -109,20 +104,27 @@ class Meeting:
         self._server.listen()
         # Seconds between two calls of `check` in wait_for.
         self._server.settimeout(0.2)
-        self.ranks: list[Rank] = []
+        self._ranks: list[Rank] = []
 
-    def wait_for(
-        self,
-        sizes: Mapping[str, int],
-        check: Callable[[], None] = lambda: None,
-        seconds: float = START,
-    ) -> Parties:
+    def __enter__(self) -> Meeting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let all ranks end."""
+        self._server.close()
+        while self._ranks:
+            self._ranks.pop().close()
+
+    def wait_for(self, sizes: Mapping[str, int], check: Callable[[], None]) -> Parties:
         """The ranks of each party, in order, when all are ready; they are stopped then.
 
         `check` is called repeatedly, and ends the program if the ranks cannot come any more.
         """
         parties: Parties = {name: [] for name in sizes}
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + START
         while any(len(parties[name]) < size for name, size in sizes.items()):
             try:
                 connection, _ = self._server.accept()
@@ -130,10 +132,10 @@ class Meeting:
                 check()
                 if time.monotonic() > deadline:
                     there = ", ".join(f"{len(parties[n])} of {sizes[n]} of {n}" for n in sizes)
-                    raise SystemExit(f"not ready after {seconds:.0f} s: {there}") from None
+                    raise SystemExit(f"not ready after {START:.0f} s: {there}") from None
                 continue
             rank = Rank(connection)
-            self.ranks.append(rank)
+            self._ranks.append(rank)
             party = parties[rank.party]
             party.append(rank)
             if len(party) == sizes[rank.party]:
@@ -143,38 +145,24 @@ class Meeting:
                 print(f"ready: {rank.party}", flush=True)
         return parties
 
-    def close(self) -> None:
-        """Let all ranks end."""
-        self._server.close()
-        while self.ranks:
-            self.ranks.pop().close()
-
-
-@contextmanager
-def meeting(folder: Path) -> Iterator[Meeting]:
-    """A meeting in a folder; at the end of the block, the ranks that have come end."""
-    opened = Meeting(folder)
-    try:
-        yield opened
-    finally:
-        opened.close()
-
 
 def pin(parties: Parties) -> None:
-    """Bind the ranks of each party to the same CPUs, one each."""
+    """Bind the ranks of each party to the same CPUs, one each: all present threads, and with them
+    the threads that they start.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     for name, ranks in parties.items():
         if len(ranks) > len(cpus):
             raise SystemExit(f"{name}: {len(ranks)} ranks for {len(cpus)} CPUs, one each")
         for rank, cpu in zip(ranks, cpus, strict=False):
-            rank.pin(cpu)
+            for task in Path(f"/proc/{rank.pid}/task").iterdir():
+                os.sched_setaffinity(int(task.name), {cpu})
 
 
 def refuse_unless_alike(parties: Parties) -> None:
     """End the program unless all ranks have the same software and the same settings."""
-    ranks = [rank for party in parties.values() for rank in party]
-    first = ranks[0]
-    for rank in ranks[1:]:
+    first, *others = [rank for party in parties.values() for rank in party]
+    for rank in others:
         for key in sorted({*first.alike, *rank.alike}):
             ours, theirs = first.alike.get(key), rank.alike.get(key)
             if ours != theirs:
@@ -184,19 +172,13 @@ def refuse_unless_alike(parties: Parties) -> None:
                 )
 
 
-def ask(ranks: Sequence[Rank], **work: Any) -> list[Answer]:
-    """Let ranks work at the same time; all others stay stopped. Their answers, in order."""
+def train(ranks: Sequence[Rank], network: str, steps: int) -> float:
+    """Let ranks train some steps while all others stay stopped; the seconds of the slowest one."""
     for rank in ranks:
         rank.signal(signal.SIGCONT)
     for rank in ranks:
-        rank.send(work)
+        rank.send({"network": network, "steps": steps})
     answers = [rank.receive() for rank in ranks]
     for rank in ranks:
         rank.signal(signal.SIGSTOP)
-    return answers
-
-
-def train(ranks: Sequence[Rank], network: str, steps: int) -> float:
-    """Train some steps; the seconds of the slowest rank."""
-    answers = ask(ranks, network=network, steps=steps)
     return max(float(answer["seconds"]) for answer in answers)

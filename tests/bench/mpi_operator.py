@@ -21,16 +21,7 @@ CRD = "manifests/base/kubeflow.org_mpijobs.yaml"
 # The images' user, as in the operator's own images. Its sshd cannot use ports below 1024.
 UID, HOME, PORT = 1000, "/home/horovod", 2222
 # What the operator's base image has in its configuration files.
-SSHD = (
-    "-f",
-    "/dev/null",
-    "-o",
-    f"HostKey={HOME}/.ssh/id_rsa",
-    "-o",
-    "StrictModes=no",
-    "-o",
-    "PidFile=none",
-)
+SSHD = f"-f /dev/null -o HostKey={HOME}/.ssh/id_rsa -o StrictModes=no -o PidFile=none".split()
 SSH = f"ssh -p {PORT} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 
 

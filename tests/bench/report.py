@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from devtools.docs_gen.generated import table
+from devtools.docs_gen.generated import replace_sections, table
 from hvdchart.bench.scaling import mean_and_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 Rows = Mapping[str, Sequence[float]]
+# The seconds to each stage, of each turn, by the name of what was measured.
+Measured = dict[str, list[Mapping[str, float]]]
 
 
 def machine() -> str:
@@ -27,41 +29,22 @@ def machine() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
 
 
-def origin(turns: int) -> dict[str, Any]:
-    """Where figures come from: the machine, the commit, the time and the number of turns."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return {
-        "machine": machine(),
-        "commit": commit.stdout.strip(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "turns": turns,
-    }
-
-
-def as_line(about: Mapping[str, Any]) -> str:
-    """An origin as a sentence of a page."""
-    turns, day = about["turns"], about["time"][:10]
-    return f"{about['machine']}; {turns} turns; {about['commit']}, {day}."
-
-
-def write_result(name: str, document: Mapping[str, Any]) -> None:
-    """Write build/NAME.json."""
+def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> None:
+    """Print a text after a line of where its figures come from, write both to the section of a page
+    of docs/, and the figures to build/NAME.json.
+    """
+    describe = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=False)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"machine": machine(), "commit": commit.stdout.strip(), "time": now, "turns": turns}
     file = ROOT / "build" / f"{name}.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def write_part(page: str, name: str, content: str) -> None:
-    """Replace the part of a page of docs/ that the comments name."""
-    path, begin, end = ROOT / "docs" / page, f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    text = path.read_text()
-    if not 0 <= text.find(begin) < text.find(end):
-        raise ValueError(f"{page} has no part between {begin} and {end}")
-    before, _, rest = text.partition(begin)
-    path.write_text(f"{before}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}")
+    file.write_text(json.dumps({**about, **figures}, indent=1) + "\n")
+    where = f"{about['machine']}; {turns} turns; {about['commit']}, {now[:10]}."
+    print(f"{where}\n\n{text}")
+    path = ROOT / "docs" / page
+    sections = {name: f"\n{where}\n\n{text}\n"}
+    path.write_text(replace_sections(path, sections, f"make {name}"))
 
 
 def as_share(figures: Sequence[float]) -> str:
@@ -78,18 +61,24 @@ def verdict(figures: Sequence[float], goal: float) -> str:
     return "missed" if mean + half < goal else "within the interval"
 
 
-def write_report(
-    name: str, titles: Mapping[str, Rows], stages: Mapping[str, Rows], turns: int
-) -> None:
-    """Print tables of seconds, write them to docs/performance.md, and write build/NAME.json: totals
-    by title, and stages by row.
-    """
-    from_where = origin(turns)
-    write_result(name, {**from_where, "seconds": titles, "stages": stages})
-    tables = [as_markdown(*item) for item in titles.items()]
-    text = "\n\n".join([as_line(from_where), *tables, stage_table(stages)])
-    print(text)
-    write_part("performance.md", name, text)
+def add_turn(measured: Measured, name: str, seconds: Mapping[str, float]) -> None:
+    """Print the seconds to each stage, and add them to those of earlier turns."""
+    print(name, {stage: round(value, 2) for stage, value in seconds.items()}, flush=True)
+    measured.setdefault(name, []).append(seconds)
+
+
+def write_report(name: str, titles: Mapping[str, Rows], measured: Measured, turns: int) -> None:
+    """Publish tables of seconds in docs/performance.md: totals by title, and to each stage."""
+    stages = {
+        row: {
+            stage: [seconds[stage] for seconds in each if stage in seconds]
+            for stage in dict.fromkeys(stage for seconds in each for stage in seconds)
+        }
+        for row, each in measured.items()
+    }
+    tables = [*(as_markdown(*item) for item in titles.items()), stage_table(stages)]
+    figures = {"seconds": titles, "stages": stages}
+    publish(name, "performance.md", turns, figures, "\n\n".join(tables))
 
 
 def as_markdown(title: str, rows: Rows) -> str:

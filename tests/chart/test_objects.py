@@ -27,7 +27,7 @@ from tests.chart.render import (
 from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 8,
+    "ConfigMap": 9,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
@@ -183,7 +183,7 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
         "results": {"master"},
         "staging": {"worker"},
         "tensorboard": set(),
-        "worker": {"common", "rank", "warm", "worker"},
+        "worker": {"common", "library", "rank", "warm", "worker"},
     }
     config_maps = {item["metadata"]["name"]: item for item in of_kind(manifests, "ConfigMap")}
     for spec in pod_specs(manifests).values():

@@ -37,6 +37,10 @@ workerGroups: [{name: a, number: null}]
   spares is 1 | master.args | "hvd-worker-0" | $(HOSTFILE) | $(LAUNCH)
 launch: {mode: custom}
   launch.mode | master.args
+launch: {mode: direct, framework: mpi}
+  launch.framework is mpi | launch.mode is direct
+launch: {mode: direct, options: [--other]}
+  launch.options has "--other" | launch.mode is direct
 {launch: {mode: custom, options: [-v]}, master: {args: [mpirun]}}
   launch.mode is custom | launch.options | $(LAUNCH)
 master: {args: [time, $(LAUNCH)]}

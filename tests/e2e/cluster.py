@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,10 @@ class Namespace:
         """Run kubectl in the namespace."""
         return self.client.run(*arguments, input=input)
 
+    def apply(self, manifest: Mapping[str, Any]) -> None:
+        """Create an object, or a list of objects, or change it."""
+        self.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
+
     def get(self, *arguments: str) -> dict[str, Any]:
         """An object or list of the namespace."""
         answer: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "--output", "json"))
@@ -116,6 +122,16 @@ class Namespace:
         """Wait for the Job's end: "Complete" or "Failed"."""
         return self.client.wait_for_job_end(self.job(release), seconds)
 
+    def assert_completes(self, release: str) -> None:
+        """Wait for the Job's end, which must be that it has completed."""
+        assert self.wait_for_end(release) == "Complete", self.describe(release)
+
+    def train(self, release: str, values: Values) -> str:
+        """`helm install`, and wait until the Job has completed; return the master's log."""
+        self.install(release, values)
+        self.assert_completes(release)
+        return self.log(release)
+
     def log(self, release: str) -> str:
         """The master's log."""
         return self.kubectl("logs", f"job/{self.job(release)}", "--container", "master")
@@ -162,3 +178,21 @@ class Namespace:
                 ["logs", "-l", f"{selector},app.kubernetes.io/component=master", "--tail=40"],
             )
         )
+
+
+@contextmanager
+def node_without_kubelet(
+    namespace: Namespace, name: str, labels: Mapping[str, str], capacity: Values, pods: Values
+) -> Iterator[None]:
+    """A ready node, to which pods that tolerate the taint `hvd-test` are scheduled and never run;
+    `pods` is what of its capacity is for them.
+    """
+    taint = {"key": "hvd-test", "value": name, "effect": "NoSchedule"}
+    node = {"apiVersion": "v1", "kind": "Node", "spec": {"taints": [taint]}}
+    namespace.apply({**node, "metadata": {"name": name, "labels": labels}})
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": capacity, "allocatable": pods, "conditions": ready}
+    patch = json.dumps({"status": status})
+    namespace.kubectl("patch", "node", name, "--subresource=status", "--patch", patch)
+    yield
+    namespace.kubectl("delete", "node", name)

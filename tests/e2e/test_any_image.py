@@ -52,8 +52,7 @@ def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
 ) -> None:
     files = {"train.py": TRAIN, "requirements.txt": (LOCKS / f"{mpi}.in").read_text()}
     with claimed_folder(namespace, "wheels", wheels(mpi)):
-        namespace.install("hvd", values(wheels_image, ssh_image, code={"files": files}))
-        assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+        namespace.train("hvd", values(wheels_image, ssh_image, code={"files": files}))
     output = [line for line in namespace.log("hvd").splitlines() if line.startswith("SUM ")]
     assert sorted(output) == [f"SUM 3 UID {UID} ON hvd-worker-{number}" for number in (0, 1)]
 

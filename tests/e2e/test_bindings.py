@@ -32,9 +32,8 @@ def run(namespace: Namespace, nodes: str) -> dict[int, set[int]]:
     text = "apiVersion: hvdchart/v1\nname: run\n"
     text += f"image: {{repository: {repository}, tag: '{tag}'}}\n"
     text += f"nodes: [{nodes}]\ntrain: {{command: ['true']}}\n"
-    namespace.install("run", checked_values(make_plan(parse_spec(text.encode()))))
-    assert namespace.wait_for_end("run") == "Complete", namespace.describe("run")
-    lines = re.findall(r"rank (\d+) of \d+ on \S+, CPUs (\S+)", namespace.log("run"))
+    log = namespace.train("run", checked_values(make_plan(parse_spec(text.encode()))))
+    lines = re.findall(r"rank (\d+) of \d+ on \S+, CPUs (\S+)", log)
     return {int(rank): cpu_set(cpus) for rank, cpus in lines}
 
 

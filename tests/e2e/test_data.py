@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from devtools.toolchain.tools import tool
-from tests.e2e.cluster import Namespace, Values
+from tests.e2e.cluster import Namespace, Values, node_without_kubelet
 
 KEYS = {"access": "of-this-test-alone", "secret": "no-secret-anywhere"}
 # Of each rank: it reads the data, and rank 0 writes what came of it.
@@ -57,7 +56,7 @@ def server(privileged: Namespace, buckets: Path) -> str:
         "volumes": [{"name": "s3", "hostPath": {"path": str(buckets)}}],
     }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s3"}, "spec": spec}
-    privileged.kubectl("create", "--filename=-", input=json.dumps(pod))
+    privileged.apply(pod)
     privileged.kubectl("wait", "pod/s3", "--for=condition=Ready", "--timeout=180s")
     return f"http://{privileged.get('pod', 's3')['status']['podIP']}:9000"
 
@@ -66,19 +65,10 @@ def server(privileged: Namespace, buckets: Path) -> str:
 def empty_node(privileged: Namespace) -> Iterator[str]:
     """A large and idle node that every pod may run on, and that has no kubelet to run it."""
     name = f"empty-{privileged.name[-8:]}"
-    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
-    taint = {"key": "hvd-test", "value": name, "effect": "NoSchedule"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}
     capacity = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-    status = {
-        **{"capacity": capacity, "allocatable": capacity},
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    privileged.kubectl("create", "--filename=-", input=json.dumps(node))
-    patch = json.dumps({"status": status})
-    privileged.kubectl("patch", "node", name, "--subresource=status", "--patch", patch)
-    yield name
-    privileged.kubectl("delete", "node", name)
+    labels = {"kubernetes.io/hostname": name}
+    with node_without_kubelet(privileged, name, labels, capacity, capacity):
+        yield name
 
 
 def values(buckets: Path, server: str, run: str) -> Values:
@@ -128,9 +118,7 @@ def test_data_go_from_s3_to_the_nodes_once_and_results_go_back(
     privileged: Namespace, buckets: Path, server: str, empty_node: str
 ) -> None:
     first = values(buckets, server, "first")
-    privileged.install("hvd", first)
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
-    assert privileged.log("hvd").count("SEEN 1 2 3") == 2
+    assert privileged.train("hvd", first).count("SEEN 1 2 3") == 2
     assert (buckets / "results/first/model").read_text() == "6"
     assert "ResultsStored" in events(privileged, privileged.job("hvd"))
     (record,) = privileged.get("configmaps", "--selector=horovod/record=staged")["items"]
@@ -147,8 +135,7 @@ def test_data_go_from_s3_to_the_nodes_once_and_results_go_back(
     # What goes wrong with the results is told, and the training has finished all the same.
     second["results"] |= {"command": ["false"], "timeoutSeconds": 4}
     second["cleanup"] = "Never"
-    privileged.install("hvd", second)
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+    privileged.train("hvd", second)
     (condition,) = placement(privileged)["nodeAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"
     ]["nodeSelectorTerms"]

@@ -63,7 +63,7 @@ def test_losses_are_equal_on_one_rank_two_slots_two_pods_and_the_machine(
     image = str(request.config.getoption("--examples"))
     results = {"bare": on_the_bare_machine(image, tmp_path / "output")}
     for release in layouts:
-        assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+        namespace.assert_completes(release)
         results[release] = read_result(namespace.log(release))
     assert {name: run["ranks"] for name, run in results.items()} == {
         **{"bare": 2, "one": 1, "pod": 2, "pods": 2}

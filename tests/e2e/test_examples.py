@@ -20,9 +20,7 @@ def test_benchmark_measures_two_ranks(namespace: Namespace) -> None:
         "code": {"files": {"benchmark.py": script}},
         "master": {"args": ["python", "benchmark.py", *SMALL], "backoffLimit": 0},
     }
-    namespace.install("hvd", values)
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    result = read_result(namespace.log("hvd"))
+    result = read_result(namespace.train("hvd", values))
     assert (result["ranks"], len(result["perRank"]), len(result["rounds"])) == (2, 2, 3)
     assert result["imagesPerSecond"] > 0
     # Both are means of the same rounds.

@@ -76,9 +76,7 @@ def test_ranks_of_other_mpis_run_on_the_planned_hosts_and_cores(
     namespace: Namespace, mpi: str, name: str, release: str, library: str
 ) -> None:
     with claimed_folder(namespace, "mpi", installed(mpi)):
-        namespace.install("hvd", values(library, ADD, launch=BOUND, network=OVER_TCP))
-        assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    log = namespace.log("hvd")
+        log = namespace.train("hvd", values(library, ADD, launch=BOUND, network=OVER_TCP))
     assert f"mpirun is {name}" in log
     assert "start cold" not in log, "a variable of this MPI is unknown"
     output = [line for line in log.splitlines() if line.startswith("SUM ")]
@@ -120,18 +118,18 @@ def foreign(image: str, **changes: Any) -> Values:
     return {"image": {"repository": repository, "tag": tag}, "master": master, **changes}
 
 
-def lines(namespace: Namespace) -> list[str]:
-    """Return what the ranks print; the run must complete."""
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    return sorted(line for line in namespace.log("hvd").splitlines() if line.startswith("SUM "))
+def lines(namespace: Namespace, values: Values) -> list[str]:
+    """Return what the ranks of a run print, which must complete."""
+    log = namespace.train("hvd", values)
+    return sorted(line for line in log.splitlines() if line.startswith("SUM "))
 
 
 def test_plain_image_runs_without_settings(
     namespace: Namespace, foreign_images: dict[str, str]
 ) -> None:
     """Without a user for the chart's UID, without Horovod, under `restricted`."""
-    namespace.install("hvd", foreign(foreign_images["plain"]))
-    assert lines(namespace) == [f"SUM 3 UID 1000 ON hvd-worker-{n} IN /" for n in (0, 1)]
+    printed = lines(namespace, foreign(foreign_images["plain"]))
+    assert printed == [f"SUM 3 UID 1000 ON hvd-worker-{n} IN /" for n in (0, 1)]
 
 
 def test_public_images_layout_runs_as_root_under_baseline(
@@ -142,9 +140,8 @@ def test_public_images_layout_runs_as_root_under_baseline(
     namespace.kubectl("label", "namespace", namespace.name, "--overwrite", level)
     context = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
     values = foreign(foreign_images["public"], podSecurityContext=context, cleanup="Never")
-    namespace.install("hvd", values)
     where = "IN /horovod/examples"
-    assert lines(namespace) == [f"SUM 3 UID 0 ON hvd-worker-{n} {where}" for n in (0, 1)]
+    assert lines(namespace, values) == [f"SUM 3 UID 0 ON hvd-worker-{n} {where}" for n in (0, 1)]
     example = namespace.kubectl("exec", "hvd-worker-0", "--", "python3", "example.py")
     assert example.strip() == "an example of the image"
     container = namespace.get("pod", "hvd-worker-0")["spec"]["containers"][0]
@@ -159,7 +156,7 @@ def test_changed_script_runs_on_the_same_workers(namespace: Namespace) -> None:
         return {**files, "cleanup": "Never"}
 
     def run() -> tuple[list[str], list[str]]:
-        assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+        namespace.assert_completes("hvd")
         workers = "app.kubernetes.io/component=worker"
         pods = namespace.get("pods", "--selector", workers)["items"]
         lines = [line for line in namespace.log("hvd").splitlines() if line.endswith(" 2")]

@@ -109,7 +109,7 @@ def test_synced_manifests_train_once_for_each_change_of_values(namespace: Namesp
     run = values(worker={"number": 1, "slots": written["worker"]["slots"]})
     first_text = sync(namespace, run)
     first = namespace.job("hvd")
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.assert_completes("hvd")
     assert "created the SSH keys of the release in Secret hvd-ssh" in namespace.log("hvd")
     keys = namespace.get("secret", "hvd-ssh")["data"]
     assert stages(namespace) == ["Started", "HostsReady", "Training", "Finished"]
@@ -124,7 +124,7 @@ def test_synced_manifests_train_once_for_each_change_of_values(namespace: Namesp
     assert json.loads(hvdchart(namespace, "status", "hvd", *where).stdout)["state"] == "finished"
     sync(namespace, run)
     assert namespace.job("hvd") == first
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.assert_completes("hvd")
     log = namespace.log("hvd")
     assert "this run already finished at" in log
     assert "$ mpirun" not in log

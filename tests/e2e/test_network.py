@@ -77,7 +77,7 @@ def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) ->
         namespace.install("open", staying(networkPolicy={"enabled": False}))
         for release in ("guarded", "open"):
             # The master's SSH and the ranks' MPI are not in the policy's way.
-            assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+            namespace.assert_completes(release)
         assert_open(namespace, "guarded-worker-0", "guarded-worker-1")
         assert_open(namespace, "guarded-worker-0", "open-worker-0")
         assert probe(namespace, "open-worker-0", "guarded-worker-0") == "blocked"
@@ -118,14 +118,13 @@ def test_runs_end_beside_a_proxy_that_is_held(namespace: Namespace) -> None:
         text = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
         namespace.kubectl("apply", "--filename", "-", input=text)
     for release in ("native", "ordinary"):
-        assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+        namespace.assert_completes(release)
         asked = "asked the mesh's proxy to end (POST /quitquitquit): it answered 200"
         assert asked in namespace.log(release)
 
 
 def test_run_trains_on_the_host_network(privileged: Namespace) -> None:
-    privileged.install("hvd", staying(hostNetwork=True, hostPID=True, ssh={"port": 23022}))
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+    privileged.train("hvd", staying(hostNetwork=True, hostPID=True, ssh={"port": 23022}))
     status = privileged.get("pod", "hvd-worker-0")["status"]
     assert status["podIP"] == status["hostIP"]
     (first,) = privileged.kubectl("exec", "hvd-worker-0", "--", "cat", "/proc/1/comm").split()
@@ -136,7 +135,6 @@ def test_added_capability_reaches_the_ranks_of_root(privileged: Namespace) -> No
     worker = {"number": 1, "capabilities": ["IPC_LOCK"]}
     master = {"args": ["python3", "-c", CAPABILITIES], "backoffLimit": 0}
     values = staying(worker=worker, master=master, **ROOT)
-    privileged.install("hvd", values)
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
-    (line,) = [line for line in privileged.log("hvd").splitlines() if line.startswith("CAPS ")]
+    log = privileged.train("hvd", values)
+    (line,) = [line for line in log.splitlines() if line.startswith("CAPS ")]
     assert int(line.split()[1], 16) == sum(1 << bit for bit in OF_ROOT.values())

@@ -14,8 +14,6 @@ from tests.results import read_result
 def test_digits_example_trains_on_keras_2(namespace: Namespace, older_image: str) -> None:
     older = replace(namespace, image=older_image)
     train = {"args": ["python", "/examples/digits.py"]}
-    older.install("hvd", {"worker": {"number": 2}, "master": train})
-    assert older.wait_for_end("hvd") == "Complete", older.describe("hvd")
-    result = read_result(older.log("hvd"))
+    result = read_result(older.train("hvd", {"worker": {"number": 2}, "master": train}))
     assert (result["ranks"], result["disagreeing_ranks"]) == (2, [])
     assert result["accuracy"] >= 0.95

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
-from tests.e2e.cluster import CHART, Namespace, Values
+from tests.e2e.cluster import CHART, Namespace, Values, node_without_kubelet
 from tests.e2e.test_resilience import wait_for_line
 
 ARGS = ["python3", "-c", "print('trained')"]
@@ -35,7 +34,7 @@ def test_required_spread_of_two_releases_can_share_a_node(namespace: Namespace) 
     for release in ("one", "two"):
         namespace.install(release, values)
     for release in ("one", "two"):
-        assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+        namespace.assert_completes(release)
 
 
 def test_pods_with_equal_requests_and_limits_are_guaranteed(namespace: Namespace) -> None:
@@ -48,8 +47,7 @@ def test_pods_with_equal_requests_and_limits_are_guaranteed(namespace: Namespace
         "podSecurityContext": {"runAsUser": None, "runAsGroup": None},
         "cleanup": "Never",
     }
-    namespace.install("hvd", values)
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.train("hvd", values)
     pods = namespace.get("pods")["items"]
     classes = {pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod for pod in pods}
     for pod in classes.values():
@@ -91,24 +89,12 @@ def static_node(namespace: Namespace) -> Iterator[str]:
     """A node of that kind without a kubelet: pods are scheduled to it and never run."""
     # A name of its own: the node controller remembers when it last heard of a node that is gone.
     name = f"static-{namespace.name[-8:]}"
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"hvd-test": "static"}},
-        "spec": {"taints": [{"key": "hvd-test", "effect": "NoSchedule"}]},
-    }
-    status = {
-        "capacity": {"cpu": "112", "memory": "376Gi", "pods": "110"},
-        "allocatable": {"cpu": "108", "memory": "361Gi", "pods": "110"},
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    namespace.kubectl("create", "--filename=-", input=json.dumps(node))
-    patch = json.dumps({"status": status})
-    namespace.kubectl("patch", "node", name, "--subresource=status", "--patch", patch)
-    yield name
-    namespace.helm("uninstall", "hvd")
-    namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
-    namespace.kubectl("delete", "node", name)
+    capacity = {"cpu": "112", "memory": "376Gi", "pods": "110"}
+    free = {"cpu": "108", "memory": "361Gi", "pods": "110"}
+    with node_without_kubelet(namespace, name, {"hvd-test": "static"}, capacity, free):
+        yield name
+        namespace.helm("uninstall", "hvd")
+        namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
 
 
 def daemon(cpu: str) -> dict[str, Any]:
@@ -130,7 +116,7 @@ def daemon(cpu: str) -> dict[str, Any]:
 def test_worker_with_exclusive_cores_leaves_room_for_master_and_daemons(
     namespace: Namespace, static_node: str
 ) -> None:
-    namespace.kubectl("create", "--filename=-", input=json.dumps(daemon("500m")))
+    namespace.apply(daemon("500m"))
     namespace.install("hvd", checked_values(make_plan(parse_spec(STATIC_SPEC))))
     # Each has a controller of its own.
     for component in ("master", "worker"):

@@ -42,7 +42,7 @@ def test_pytorch_trains_on_two_workers_under_each_launcher(
     namespace.install("gloo", gloo)
     results = {}
     for release in ("mpi", "gloo"):
-        assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+        namespace.assert_completes(release)
         results[release] = run = read_result(namespace.log(release))
         assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
     assert results["mpi"]["losses"] == pytest.approx(results["gloo"]["losses"], rel=1e-4)

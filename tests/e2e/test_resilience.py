@@ -53,7 +53,7 @@ def test_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -> N
     namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=3")
     wait_for_line(namespace, "SIZES [2, 3]")
     namespace.kubectl("delete", "pod", "hvd-worker-2", "--grace-period=0", "--force")
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.assert_completes("hvd")
     assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
     assert "DONE [2, 3, " in namespace.log("hvd")
 
@@ -83,9 +83,7 @@ def test_training_code_of_an_elastic_run_cannot_run_code_in_the_master(
         "master": {"args": ["python3", "-c", SENDS_CODE], "backoffLimit": 0},
         "launch": {"mode": "elastic"},
     }
-    namespace.install("hvd", values)
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    log = namespace.log("hvd")
+    log = namespace.train("hvd", values)
     assert "posix.write is no message of Horovod" in log
     assert "CODE RAN" not in log.splitlines()
 
@@ -103,7 +101,7 @@ def test_elastic_run_waits_for_a_lost_worker_that_it_needs(namespace: Namespace)
     namespace.install("hvd", values)
     wait_for_line(namespace, "SIZES [2]")
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--wait=false")
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.assert_completes("hvd")
     assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
     assert "DONE [2, 2]" in namespace.log("hvd")
 
@@ -137,7 +135,7 @@ def test_all_ranks_of_a_deleted_worker_save(namespace: Namespace) -> None:
     for rank in (0, 1):
         wait_for_line(namespace, f"READY {rank}")
     namespace.kubectl("delete", "pod", "hvd-worker-0", "--wait=false")
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.assert_completes("hvd")
     log = namespace.log("hvd")
     assert "SAVED 1" in log
     assert "SAVED 0" in log, "the launcher ended a rank that saved"

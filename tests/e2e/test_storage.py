@@ -44,7 +44,7 @@ def test_two_workers_of_a_node_stage_its_data_once(
     filled_once = "a worker waits for the other"
     wait_until(lambda: waiting in staging_logs(privileged), 180, filled_once, PROGRAM_PAUSE)
     gate.write_text("")
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+    privileged.assert_completes("hvd")
     assert privileged.log("hvd").count("SEEN content") == 2
     logs = staging_logs(privileged)
     assert waiting in logs
@@ -53,7 +53,7 @@ def test_two_workers_of_a_node_stage_its_data_once(
     # New workers use the same data.
     changed = {"name": "CHANGED", "value": "yes"}
     privileged.upgrade("hvd", values(node_folder, env=[changed]))
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+    privileged.assert_completes("hvd")
     assert staging_logs(privileged).count("/data/set is filled: 2 files") == 2
     assert len((node_folder / "fetches").read_text().splitlines()) == 1
 

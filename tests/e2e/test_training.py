@@ -42,7 +42,7 @@ def seen(log: str) -> list[dict[str, object]]:
 
 def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:
     """Every rank ran once, where it should and with its worker's environment."""
-    assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+    namespace.assert_completes(release)
     ranks = seen(namespace.log(release))
     hosts = [f"{release}-worker-{worker}" for worker in (0, 0, 1, 1)]
     assert [entry["rank"] for entry in ranks] == [0, 1, 2, 3]
@@ -231,9 +231,7 @@ sys.stdout.write(f"WARM {'warm/server.py' in parent} {weight.numpy():.2f} {draws
 def test_ranks_are_forks_that_train(namespace: Namespace) -> None:
     changes = {"args": ["python3", "-c", TRAIN]}
     # The modules are those that the image names.
-    namespace.install("hvd", values(master=changes, launch={"preload": None}))
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    log = namespace.log("hvd")
+    log = namespace.train("hvd", values(master=changes, launch={"preload": None}))
     lines = [line for line in log.splitlines() if line.startswith("WARM ")]
     # The gradient is the mean of the ranks' numbers, 1.5.
     assert [line.split()[1:3] for line in lines] == [["True", "-0.50"]] * 4, log

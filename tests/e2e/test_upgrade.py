@@ -108,7 +108,7 @@ def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     assert '"status":"Success"' in evict_for_trial(namespace, "hvd-worker-0")
     helm(namespace, version, "upgrade", "hvd", *chart, current, *changed)
     assert first not in namespace.jobs("hvd"), "the run of the previous chart goes on"
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    namespace.assert_completes("hvd")
     assert ranks(namespace) == ["0", "1"]
     # Logs are read below, of pods that stay.
     old = f"batch.kubernetes.io/job-name={first}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.e2e.test_hvdchart import here, hvdchart, write_spec
 from tests.waiting import PROGRAM_PAUSE, wait_until
 from tests.wheels import make_wheel
 
-ROOT = Path(__file__).resolve().parents[2]
 # Reports its steps until each rank finds a file in its own container.
 TRAIN = """
 import os, time
@@ -49,7 +47,6 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text(TRAIN)
-    shutil.copy(ROOT / "examples" / "hvd_progress.py", code)
     # What train.py imports comes from requirements.txt; pods reach no package index here.
     wheel = make_wheel(code, "hvdleaf")
     (code / "requirements.txt").write_text(f"./{wheel.name}\n")
@@ -57,21 +54,15 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
         tmp_path, namespace, ["python3", "train.py"], launch={"options": ["--tag-output"]}
     )
 
-    def call(command: str, *arguments: str, code: int = 0) -> str:
-        done = hvdchart(namespace, command, *where, *arguments)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+    def call(command: str, *arguments: str) -> str:
+        return hvdchart(namespace, command, *where, *arguments).stdout
 
     def progress() -> Any:
         return json.loads(call("status", "hvd", "-o", "json"))["progress"]
 
-    examined = hvdchart(namespace, "doctor", spec, *here(namespace))
-    assert examined.returncode == 0, examined.stdout
+    hvdchart(namespace, "doctor", spec, *here(namespace))
 
-    deployed = hvdchart(
-        namespace, "deploy", spec, "--code", str(code), "--detach", *here(namespace)
-    )
-    assert deployed.returncode == 0, deployed.stderr
+    hvdchart(namespace, "deploy", spec, "--code", str(code), "--detach", *here(namespace))
     wait_until(progress, 180, "the record has a step", PROGRAM_PAUSE)
     told = progress()
     assert (told["steps"], told["images_per_second"]) == (6000, 16.0), "two ranks"
@@ -91,16 +82,14 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     assert by_pod["hvd-worker-1"][5] == "8.0"
     assert float(by_pod["hvd-worker-0"][1]) >= 0
 
-    stopped = hvdchart(namespace, "stop", "hvd", *here(namespace))
-    assert stopped.returncode == 0, stopped.stderr
+    hvdchart(namespace, "stop", "hvd", *here(namespace))
     namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=180s")
     assert call("status", "hvd").startswith("hvd: suspended")
-    timed_out = hvdchart(namespace, "wait", "hvd", "--timeout", "1s", *where)
-    assert timed_out.returncode == 124
+    hvdchart(namespace, "wait", "hvd", "--timeout", "1s", *where, code=124)
 
-    assert hvdchart(namespace, "restart", "hvd", *here(namespace)).returncode == 0
+    hvdchart(namespace, "restart", "hvd", *here(namespace))
     wait_until(progress, 180, "the run trains again", PROGRAM_PAUSE)
-    assert hvdchart(namespace, "scale", "hvd", "1", *here(namespace)).returncode == 0
+    hvdchart(namespace, "scale", "hvd", "1", *here(namespace))
     wait_until(
         lambda: (progress() or {}).get("images_per_second") == 8.0,
         *(180, "one rank trains alone", PROGRAM_PAUSE),
@@ -110,8 +99,7 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     assert call("status", "hvd").startswith("hvd: finished")
 
     entered = hvdchart(namespace, "debug", "hvd", "0", *here(namespace), "--", "ls")
-    assert entered.returncode == 0, entered.stderr
     files = sorted(path.name for path in code.iterdir())
     assert entered.stdout.split() == files, "the master has handed the code over"
-    assert hvdchart(namespace, "undeploy", "hvd", *here(namespace)).returncode == 0
+    hvdchart(namespace, "undeploy", "hvd", *here(namespace))
     namespace.wait_until_gone("all")

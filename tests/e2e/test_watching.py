@@ -68,15 +68,14 @@ def test_metrics_have_the_stage_ranks_hosts_and_the_scripts_own(
     assert "horovod_slots 2" in lines
     assert 'horovod_step{rank="0"} 7' in lines
     (node_folder / "gate").write_text("")
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+    privileged.assert_completes("hvd")
 
 
 def test_timeline_is_written_and_tensorboard_only_reads(
     privileged: Namespace, node_folder: Path
 ) -> None:
     watched = {"tensorboard": {"enabled": True}, "horovod": {"timeline": True}}
-    privileged.install("hvd", values(node_folder, TRAIN, **watched))
-    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+    privileged.train("hvd", values(node_folder, TRAIN, **watched))
     events = json.loads((node_folder / "horovod-timeline.json").read_text())
     assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= {event.get("name") for event in events}
     privileged.kubectl(

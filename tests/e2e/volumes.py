@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +40,7 @@ def claimed_folder(namespace: Namespace, name: str, folder: Path) -> Iterator[No
         },
     ]
     listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
-    namespace.kubectl("apply", "--filename", "-", input=json.dumps(listed))
+    namespace.apply(listed)
     try:
         yield
     finally:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fakes import faults
+from tests.fakes import faults, secure
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import Failure
 from tests.fakes.request import Request
@@ -82,22 +79,10 @@ class FakeCluster(FakeApi):
         faults.end(handler)
 
 
-@contextmanager
-def running(cluster: FakeCluster) -> Iterator[str]:
-    """Serve the cluster, and yield the server's address."""
-    with cluster.serve():
-        yield f"http://127.0.0.1:{cluster.port}"
-
-
 def write_kubeconfig(path: Path, address: str, namespace: str = "team") -> None:
     """A kubeconfig of two contexts, `main` (current) and `other`, which has no namespace."""
     contexts = [
         {"name": "main", "context": {"cluster": "c", "user": "u", "namespace": namespace}},
         {"name": "other", "context": {"cluster": "c", "user": "u"}},
     ]
-    config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "main", "contexts": contexts,
-        "clusters": [{"name": "c", "cluster": {"server": address}}],
-        "users": [{"name": "u", "user": {}}],
-    }  # fmt: skip
-    path.write_text(json.dumps(config))
+    secure.write_kubeconfig(path, {"server": address}, contexts=contexts)

@@ -11,7 +11,7 @@ import pytest
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.cli.app import main
-from tests.fakes.cluster import FakeCluster, running, write_kubeconfig
+from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.fakes.program import StubProgram
 
 
@@ -55,7 +55,7 @@ def kubeconfig_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fake_cluster(kubeconfig_file: Path) -> Iterator[FakeCluster]:
     """A cluster that the kubeconfig names; its current context has the namespace `team`."""
     fake = FakeCluster()
-    with running(fake) as address:
+    with fake.serve() as address:
         write_kubeconfig(kubeconfig_file, address)
         yield fake
 

@@ -45,10 +45,6 @@ class SecureApi(Api):
         with self.serve(self._certificates.tls):
             yield self
 
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
     def issue(self, user: str) -> KeyPair:
         """A certificate for a person, whom the server knows by it."""
         return self.authority.issue(user)

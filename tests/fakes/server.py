@@ -21,7 +21,7 @@ class Api(ABC):
     """What answers the requests of a server."""
 
     def __init__(self) -> None:
-        self.port = 0
+        self.port, self.url = 0, ""
         self._server: _Server | None = None
         self.errors: list[BaseException] = []
         self.closed = threading.Event()
@@ -35,15 +35,14 @@ class Api(ABC):
         self.closed.set()
 
     @contextmanager
-    def serve(
-        self, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1"
-    ) -> Iterator[None]:
-        """Answer on a port of its own. Raises what went wrong in the server."""
+    def serve(self, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[str]:
+        """Answer on a port of its own, and yield the URL. Raises what went wrong in the server."""
         self._server = _Server(self, tls, address)
         self.port = int(self._server.server_address[1])
+        self.url = f"http{'s' if tls else ''}://{address}:{self.port}"
         threading.Thread(target=self._server.serve_forever, args=(0.002,), daemon=True).start()
         try:
-            yield
+            yield self.url
         finally:
             self.close()
         if self.errors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import threading
@@ -15,7 +14,7 @@ import psutil
 
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.link import inside
-from tests.localkube.conftest import Cluster
+from tests.localkube.conftest import Cluster, number_inside
 
 Pod = dict[str, Any]
 
@@ -29,14 +28,6 @@ def pod_processes(pod: Pod) -> Iterator[psutil.Process]:
                 yield process
         except (FileNotFoundError, ProcessLookupError):
             continue
-
-
-def number_inside(process: psutil.Process) -> int:
-    """The process's number in its container."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    match = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
-    assert match is not None
-    return int(match[1])
 
 
 def find_process(pod: Pod, number: int = 0, command: str = "") -> psutil.Process:

@@ -31,22 +31,18 @@ def test_api_server_unavailable_at_the_start(training: Training) -> None:
 @pytest.mark.fault("API server unavailable for 20 s in training")
 def test_api_server_unavailable_in_training(training: Training) -> None:
     steps = STEPS + int(AWAY / 0.05)
-    training.install(steps)
-    training.wait_for_step(FAULT_AT)
-    fault = time.time()
+    fault = training.run_to(FAULT_AT, steps)
     with paused("apiserver"):
         time.sleep(AWAY)
     assert training.steps()[-1].step < steps, "the training ended before the fault did"
     training.finish(fault)
-    assert len({step.start for step in training.steps()}) == 1, "the ranks were started again"
+    assert len(training.starts()) == 1, "the ranks were started again"
 
 
 @pytest.mark.rare
 @pytest.mark.fault("API server unavailable for 20 s at the end")
 def test_api_server_unavailable_at_the_end(training: Training) -> None:
-    training.install(STEPS)
-    training.wait_for_step(STEPS - 5)
-    fault = time.time()
+    fault = training.run_to(STEPS - 5, STEPS)
     with paused("apiserver"):
         wait_until(lambda: training.lines("result"), 180, "the training ends")
         time.sleep(AWAY)
@@ -58,9 +54,7 @@ def test_api_server_unavailable_at_the_end(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("container runtime restarted")
 def test_restarted_container_runtime(training: Training) -> None:
-    training.install(STEPS)
-    training.wait_for_step(FAULT_AT)
-    fault = time.time()
+    fault = training.run_to(FAULT_AT, STEPS)
     restart_runtime()
     training.finish(fault)
-    assert len({step.start for step in training.steps()}) == 1, "the ranks were started again"
+    assert len(training.starts()) == 1, "the ranks were started again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -67,7 +66,7 @@ def test_quota(training: Training) -> None:
         "metadata": {"name": "small"},
         "spec": {"hard": {"requests.memory": "1536Mi"}},
     }
-    training.namespace.kubectl("create", "--filename=-", input=json.dumps(quota))
+    training.namespace.apply(quota)
     began = time.time()
     requests = {"resources": {"requests": {"memory": "1Gi"}}}
     training.install(STEPS, worker=requests, launch={"preload": [], "hostsTimeoutSeconds": 8})

@@ -31,9 +31,7 @@ def finish(training: Training, fault: float, what: str) -> str:
 @pytest.mark.rare
 @pytest.mark.fault("rank stopped for good")
 def test_stopped_rank(training: Training) -> None:
-    training.install(STEPS, launch=LAUNCH)
-    training.wait_for_step(FAULT_AT)
-    fault = time.time()
+    fault = training.run_to(FAULT_AT, STEPS, launch=LAUNCH)
     training.rank(1).suspend()
     log = finish(training, fault, "rank 1 on hvd-worker-1 is stopped, by SIGSTOP or a debugger,")
     assert "hvd-worker-1: rank 1 is stopped by a signal: something has sent it SIGSTOP" in log
@@ -44,8 +42,7 @@ def test_stopped_rank(training: Training) -> None:
 def test_rank_that_does_not_join(training: Training) -> None:
     args = training.values(STEPS)["master"]["args"]
     hang = ["--fail", "hang", "--rank", "1", "--at", str(FAULT_AT + 1)]
-    training.install(STEPS, launch=LAUNCH, master={"args": [*args, *hang]})
-    training.wait_for_step(FAULT_AT)
+    training.run_to(FAULT_AT, STEPS, launch=LAUNCH, master={"args": [*args, *hang]})
     # All of TensorFlow's eager operations have this name.
     log = finish(training, time.time(), "rank 1 on hvd-worker-1 has not joined HorovodAllreduce")
     assert re.search(r"train\.py\", line \d+ in fail$", log, re.MULTILINE), "its Python stack"

@@ -17,16 +17,9 @@ STEPS = 120
 FAULT_AT = 45
 
 
-def begin(training: Training) -> None:
-    """Start a run, and wait until it is in the middle."""
-    training.install(STEPS)
-    training.wait_for_step(FAULT_AT)
-
-
 @pytest.mark.fault("rank killed")
 def test_killed_rank(training: Training) -> None:
-    training.install(STEPS)
-    training.wait_for_step(1)
+    training.run_to(1, STEPS)
     # To find it takes a while.
     rank = training.rank(1)
     training.wait_for_step(FAULT_AT)
@@ -40,7 +33,7 @@ def test_killed_rank(training: Training) -> None:
 
 @pytest.mark.fault("worker deleted")
 def test_deleted_worker(training: Training) -> None:
-    begin(training)
+    training.run_to(FAULT_AT, STEPS)
     with training.disturbed():
         fault = time.time()
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
@@ -51,8 +44,7 @@ def test_deleted_worker(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("worker deleted, with a spare")
 def test_deleted_worker_with_a_spare(training: Training) -> None:
-    training.install(STEPS, worker={"spares": 1})
-    training.wait_for_step(FAULT_AT)
+    training.run_to(FAULT_AT, STEPS, worker={"spares": 1})
     lost = training.newest(1)["host"]
     fault = time.time()
     training.namespace.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
@@ -63,8 +55,7 @@ def test_deleted_worker_with_a_spare(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("network of a worker cut, with a spare")
 def test_cut_worker(training: Training) -> None:
-    training.install(STEPS, worker={"spares": 1})
-    training.wait_for_step(FAULT_AT)
+    training.run_to(FAULT_AT, STEPS, worker={"spares": 1})
     lost = training.host(1)
     fault = time.time()
     with cut_off(lost):
@@ -74,8 +65,7 @@ def test_cut_worker(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("network of a worker cut for a while")
 def test_worker_cut_for_a_while(training: Training) -> None:
-    begin(training)
-    fault = time.time()
+    fault = training.run_to(FAULT_AT, STEPS)
     with cut_off(training.host(1)):
         wait_until(lambda: events(training.namespace, "HostLost"), 180, "the master misses it")
     # Its ranks of that attempt may still wait for the others.
@@ -87,8 +77,7 @@ def test_worker_cut_for_a_while(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("sshd killed")
 def test_killed_sshd(training: Training) -> None:
-    begin(training)
-    fault = time.time()
+    fault = training.run_to(FAULT_AT, STEPS)
     # The first process of the container, which nothing inside can kill.
     training.process(1, number=1).kill()
     training.finish(fault)
@@ -97,14 +86,14 @@ def test_killed_sshd(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("warm process killed, then a rank")
 def test_killed_warm_process(training: Training) -> None:
-    begin(training)
+    training.run_to(FAULT_AT, STEPS)
     warm = training.process(1, command="warm/server.py")
     # It watches the one that imports, which is its child.
     (importing,) = warm.children()
     importing.kill()
     reached = training.steps()[-1].step
     training.wait_for_step(reached + 10)
-    assert len({step.start for step in training.steps()}) == 1, "the ranks ended with it"
+    assert len(training.starts()) == 1, "the ranks ended with it"
     fault = time.time()
     training.rank(1).kill()
     training.finish(fault)
@@ -113,7 +102,7 @@ def test_killed_warm_process(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("rank 0 killed while it writes a checkpoint")
 def test_killed_in_a_checkpoint(training: Training) -> None:
-    begin(training)
+    training.run_to(FAULT_AT, STEPS)
     (training.folder / "hold").touch()
     wait_until((training.folder / "writing").exists, 180, "rank 0 writes a checkpoint")
     fault = time.time()
@@ -134,4 +123,4 @@ def test_two_releases(trainings: Trainings) -> None:
     one.finish(fault)
     two.wait_for_end(480)
     assert two.steps()[-1].step == STEPS
-    assert len({step.start for step in two.steps()}) == 1, "the other release was disturbed"
+    assert len(two.starts()) == 1, "the other release was disturbed"

@@ -19,8 +19,7 @@ UPGRADES, EACH_THAT_CHANGES_THE_RUN = 50, 10
 
 @pytest.mark.fault("master deleted")
 def test_deleted_master(training: Training) -> None:
-    training.install(STEPS)
-    training.wait_for_step(FAULT_AT)
+    training.run_to(FAULT_AT, STEPS)
     with training.disturbed():
         first, fault = training.master(), time.time()
         training.namespace.kubectl("delete", "pod", first, "--wait=false")
@@ -30,9 +29,7 @@ def test_deleted_master(training: Training) -> None:
 
 @pytest.mark.fault("upgrade to more workers")
 def test_upgrade_to_more_workers(training: Training) -> None:
-    training.install(MANY)
-    training.wait_for_step(FAULT_AT)
-    fault = time.time()
+    fault = training.run_to(FAULT_AT, MANY)
     training.upgrade(FAULT_AT + MEANWHILE, workers=3)
     training.finish(fault)
     assert training.lines("result")[0]["ranks"] == 3
@@ -41,8 +38,7 @@ def test_upgrade_to_more_workers(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("50 upgrades")
 def test_many_upgrades(training: Training) -> None:
-    training.install(MANY)
-    training.wait_for_step(FAULT_AT)
+    training.run_to(FAULT_AT, MANY)
     keys = training.namespace.get("secret", "hvd-ssh")["data"]
     fault = time.time()
     for number in range(1, UPGRADES):
@@ -52,6 +48,6 @@ def test_many_upgrades(training: Training) -> None:
     training.upgrade(training.steps()[-1].step + MEANWHILE)
     training.finish(fault)
     assert training.namespace.get("secret", "hvd-ssh")["data"] == keys
-    starts = len({step.start for step in training.steps()})
+    starts = len(training.starts())
     # The first one, one for each label, and the last one.
     assert starts <= 2 + UPGRADES // EACH_THAT_CHANGES_THE_RUN, "an upgrade disturbed the run"

@@ -17,8 +17,8 @@ FAULT_AT = 45
 def begin(training: Training, spares: int = 0) -> None:
     """Start a run whose ranks save when they are asked to end; wait until it is in the middle."""
     args = training.values(STEPS)["master"]["args"]
-    training.install(STEPS, worker={"spares": spares}, master={"args": [*args, "--notice"]})
-    training.wait_for_step(FAULT_AT)
+    master = {"args": [*args, "--notice"]}
+    training.run_to(FAULT_AT, STEPS, worker={"spares": spares}, master=master)
 
 
 def finish(training: Training, pod: str) -> set[int]:

@@ -19,8 +19,7 @@ def begin(training: Training, second: Instance, **worker: object) -> None:
     """Start a run, and wait until it is in the middle, with a rank on the second node."""
     # What becomes of the master is another fault.
     first = {"nodeSelector": {"kubernetes.io/hostname": second.first.node_name}}
-    training.install(STEPS, worker=worker, master=first)
-    training.wait_for_step(FAULT_AT)
+    training.run_to(FAULT_AT, STEPS, worker=worker, master=first)
     if second.node_name not in nodes(training):
         # Of workers and spares, the first node's answered first. One that is lost is replaced.
         lost = training.newest(1)["host"]

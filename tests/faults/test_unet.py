@@ -71,9 +71,7 @@ def assert_same_model(result: dict[str, Any], undisturbed: dict[str, Any]) -> No
 def test_unet_without_a_worker_and_without_the_master(place: Place, kept: dict[str, Any]) -> None:
     undisturbed = learn_undisturbed(place, kept)
     training = UNet(*place, "hvd")
-    training.install(STEPS)
-    training.wait_for_step(WORKER_AT)
-    first = time.time()
+    first = training.run_to(WORKER_AT, STEPS)
     place.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     training.wait_for_step(MASTER_AT)
     second = time.time()

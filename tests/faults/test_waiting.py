@@ -55,9 +55,9 @@ def test_stale_dns(training: Training, values: Values) -> None:
         domain = f"{training.namespace.name}.svc.cluster.local"
         servers = {"nameservers": [str(node.gateway_ip)], "searches": [domain]}
         policy = {"podSpec": {"dnsPolicy": "None"}}
-        training.install(STEPS, dnsConfig=servers, master=policy, worker=policy, **values)
-        training.wait_for_step(FAULT_AT)
-        fault = time.time()
+        fault = training.run_to(
+            FAULT_AT, STEPS, dnsConfig=servers, master=policy, worker=policy, **values
+        )
         dns.stale = True
         after(LATE, lambda: setattr(dns, "stale", False))
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")

@@ -90,6 +90,12 @@ class Training:
         """Start the run."""
         self.namespace.install(self.release, self.values(steps, **changes))
 
+    def run_to(self, step: int, steps: int, **changes: Any) -> float:
+        """Start a run of `steps` and wait until one of them is done; return the time."""
+        self.install(steps, **changes)
+        self.wait_for_step(step)
+        return time.time()
+
     def upgrade(self, steps: int, **changes: Any) -> None:
         """Change the run."""
         self.namespace.upgrade(self.release, self.values(steps, **changes))

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,7 @@ from devtools.images import catalogue
 from devtools.images.build import build
 from devtools.images.catalogue import Image, When
 from devtools.images.content import has_patch
-from devtools.images.proof import gpu_for, test_folders
+from devtools.images.proof import NEEDS_GPU, SEPARATE, gpu_for
 from devtools.trials.sandbox import Sandbox, sandbox
 
 # Collecting the tests reads it many times.
@@ -20,80 +18,31 @@ load_catalogue = cache(catalogue.load_catalogue)
 # The examples on each TensorFlow.
 EXAMPLES = ("examples", "examples-2.15")
 Sandboxes = Callable[[str], Sandbox]
-NEEDS_GPU = "needs a GPU"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options that `python -m images prove` uses."""
+    """The option that `python -m images prove` uses."""
     parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image only")
-    parser.addoption("--tally", metavar="FILE", help="write the number of tests by outcome")
-
-
-def skip_reason(folder: Path, proving: str | None) -> str | None:
-    """Why the tests in a folder are skipped: those of an image that is tested separately run only
-    in its own proof. None: they run.
-    """
-    separate = {
-        name: test_folders(image)
-        for name, image in load_catalogue().items()
-        if image.tested is When.SEPARATELY
-    }
-    names = [name for name, folders in separate.items() if folder in folders]
-    if not names or proving in names:
-        return None
-    return f"tested separately: python -m images prove {' | '.join(names)}"
-
-
-class SkippedFolder(pytest.Directory):
-    """A folder whose tests are one skipped item, so that the summary shows them."""
-
-    def collect(self) -> list[pytest.Item]:
-        return [SkippedTests.from_parent(self, name=self.path.name)]
-
-
-class SkippedTests(pytest.Item):
-    def runtest(self) -> None:
-        pytest.skip(str(skip_reason(self.path, self.config.getoption("--prove", default=None))))
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        return self.path, 0, self.name
-
-
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> SkippedFolder | None:
-    """pytest's own collector unless the folder is skipped."""
-    if skip_reason(path, parent.config.getoption("--prove", default=None)) is None:
-        return None
-    folder: SkippedFolder = SkippedFolder.from_parent(parent, path=path)
-    return folder
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of `image` run in every image with a framework that is tested in every run, or in the
-    image of `--prove`; those of a patch only where Horovod has it.
+    image of `--prove`; those of a patch only where Horovod has it, and those of images that are
+    tested separately only with `--prove`.
     """
-    if "image" in metafunc.fixturenames:
-        proving, images = metafunc.config.getoption("--prove", default=None), load_catalogue()
-        usual = [
-            image.name
-            for image in images.values()
-            if image.framework and image.tested is When.ALWAYS
-        ]
-        names = [proving] if proving else usual
-        for mark in metafunc.definition.iter_markers("patch"):
-            names = [name for name in names if has_patch(images[name], *mark.args)]
-        metafunc.parametrize("image", names, indirect=True, scope="session")
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    file = config.getoption("--tally", default=None)
-    if file:
-        stats = terminalreporter.stats
-        skipped = stats.get("skipped", [])
-        gpu = [report for report in skipped if NEEDS_GPU in str(report.longrepr)]
-        counts = {"passed": len(stats.get("passed", [])), "needed a GPU": len(gpu)}
-        Path(file).write_text(json.dumps(counts | {"skipped": len(skipped) - len(gpu)}))
+    if "image" not in metafunc.fixturenames:
+        return
+    proving, images = metafunc.config.getoption("--prove", default=None), load_catalogue()
+    usual = {name: image for name, image in images.items() if image.tested is When.ALWAYS}
+    names = [proving] if proving else [name for name, image in usual.items() if image.framework]
+    for mark in metafunc.definition.iter_markers("patch"):
+        names = [name for name in names if has_patch(images[name], *mark.args)]
+    rows = [pytest.param(name) for name in names]
+    if not proving and SEPARATE in metafunc.definition.path.parents:
+        separate = " | ".join(name for name in images if name not in usual)
+        skip = pytest.mark.skip(f"tested separately: python -m images prove {separate}")
+        rows = [pytest.param("none", marks=skip)]
+    metafunc.parametrize("image", rows, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -27,3 +27,10 @@ KERAS_3 = (
     " for s in ('.h5', '.keras')];"
     "m.export('/tmp/m')"
 )
+TORCH = (
+    "import torch, horovod.torch, horovod.runner, triton, triton.profiler;"
+    "import torch.distributed, torch.onnx, torch.utils.cpp_extension, torch.profiler;"
+    "import numpy.random, numpy.testing, networkx;"
+    "torch.linalg.inv(torch.eye(3) * 2); torch.jit.script(torch.nn.Linear(2, 2));"
+    "torch.compile(torch.nn.Linear(2, 2), backend='eager')(torch.ones(1, 2))"
+)

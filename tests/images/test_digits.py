@@ -4,57 +4,52 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, output_of
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, make_open_folder
 from tests.images.conftest import EXAMPLES, Sandboxes
-from tests.results import result
+from tests.results import read_result
 
 DIGITS = ("python", "digits.py")
 
 
 def test_two_ranks_learn_to_read_digits_and_other_runs_resume(each_examples: Sandbox) -> None:
-    (each_examples.folder / "learnt").mkdir()
-    # Any user may write there.
-    (each_examples.folder / "learnt").chmod(0o777)
-    where = "/output/learnt"
-    first = each_examples.run(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
-    assert first.returncode == 0, output_of(first)
-    learnt = result(first)
+    where = f"/output/{make_open_folder(each_examples.folder / 'learnt').name}"
+    first = each_examples.succeed(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
+    learnt = read_result(first)
     assert learnt["accuracy"] >= 0.95
     assert learnt["ranks"] == 2
     assert learnt["images_per_second"] > 0
     assert learnt["disagreeing_ranks"] == []
     assert learnt["resumed_after_epoch"] == 0
     assert learnt["learning_rate"] == 0.002
-    assert first.stdout.count("first allreduce: 2 ranks at ") == 1
-    assert first.stdout.count("held-out accuracy: ") == 1
+    assert first.count("first allreduce: 2 ranks at ") == 1
+    assert first.count("held-out accuracy: ") == 1
     epochs = learnt["epochs"]
 
     # With another number of ranks, as after a change of the cluster's size.
     one_more = ("--epochs", str(epochs + 1))
-    second = each_examples.run(*DIGITS, *one_more, OUTPUT_PATH=where)
-    assert second.returncode == 0, output_of(second)
-    assert result(second)["resumed_after_epoch"] == epochs
+    second = each_examples.succeed(*DIGITS, *one_more, OUTPUT_PATH=where)
+    resumed = read_result(second)
+    assert resumed["resumed_after_epoch"] == epochs
     # The optimizer's state came along; its learning rate is that of the ranks there are now.
-    assert result(second)["steps"] > learnt["steps"] > 0
-    assert result(second)["learning_rate"] == 0.001
+    assert resumed["steps"] > learnt["steps"] > 0
+    assert resumed["learning_rate"] == 0.001
     # A rank alone takes twice the steps for an epoch.
-    one_epoch = result(second)["steps"] - learnt["steps"]
+    one_epoch = resumed["steps"] - learnt["steps"]
     assert one_epoch == pytest.approx(2 * learnt["steps"] / epochs, abs=2)
-    assert f"Epoch {epochs + 1}/{epochs + 1}" in second.stdout
-    assert f"Epoch {epochs}/" not in second.stdout
+    assert f"Epoch {epochs + 1}/{epochs + 1}" in second
+    assert f"Epoch {epochs}/" not in second
 
     # Nothing is left to do, and every rank has what rank 0 restored.
-    third = each_examples.run(*TWO_RANKS, *DIGITS, *one_more, OUTPUT_PATH=where)
-    assert third.returncode == 0, output_of(third)
-    assert result(third)["weights"] == result(second)["weights"]
-    assert "Epoch" not in third.stdout
+    third = each_examples.succeed(*TWO_RANKS, *DIGITS, *one_more, OUTPUT_PATH=where)
+    assert read_result(third)["weights"] == resumed["weights"]
+    assert "Epoch" not in third
 
 
 def test_accuracy_below_the_target_fails(examples: Sandbox) -> None:
     done = examples.run(*DIGITS, "--epochs", "1", "--target-accuracy", "1.01")
     assert done.returncode == 1
     assert "below the target of 1.01" in done.stdout
-    assert result(done)["ok"] is False
+    assert read_result(done.stdout)["ok"] is False
 
 
 def test_shards_are_disjoint_equally_long_and_cover_the_data(examples: Sandbox) -> None:
@@ -95,10 +90,10 @@ def test_losses_are_equal_on_both_tensorflows(sandboxes: Sandboxes) -> None:
     losses = {}
     for name in EXAMPLES:
         program = ("python", "-c", SAME_START, *options)
-        done = sandboxes(name).run(*TWO_RANKS, *program, uid=OWN_UID, **ONE_THREAD)
-        assert done.returncode == 0, output_of(done)
-        assert result(done)["disagreeing_ranks"] == []
-        losses[name] = result(done)["losses"]
+        printed = sandboxes(name).succeed(*TWO_RANKS, *program, uid=OWN_UID, **ONE_THREAD)
+        trained = read_result(printed)
+        assert trained["disagreeing_ranks"] == []
+        losses[name] = trained["losses"]
     before, after = losses.values()
     assert after == pytest.approx(before, rel=TOLERANCE)
     # It did learn: equal losses of a model that stands still would prove nothing.

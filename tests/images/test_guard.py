@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.trials.sandbox import OWN_UID, Sandbox, output_of
+from devtools.trials.sandbox import OWN_UID, Sandbox, make_open_folder, output_of
 from tests.images.test_elastic import discover
 
 HERE = Path(__file__).parent
@@ -42,9 +42,8 @@ def test_horovodrun_runs_code_of_nobody_and_answers_no_strangers(
     shutil.copytree(FILES, inside.folder / "hvd_pods", dirs_exist_ok=True)
     shutil.copy(HERE / "hostile_rank.py", inside.folder)
     discover(inside, "localhost")
-    left = inside.folder / ("left-guarded" if launcher == GUARDED else "left-bare")
-    left.mkdir()
-    left.chmod(0o777)
+    name = "left-guarded" if launcher == GUARDED else "left-bare"
+    left = make_open_folder(inside.folder / name)
     done = inside.run(
         *launcher, *ELASTIC, uid=OWN_UID, LEFT=f"/output/{left.name}", PROGRAMS="/output",
         HVD_NOTICES="127.0.0.1,1,f00d",

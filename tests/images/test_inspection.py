@@ -6,6 +6,8 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -13,9 +15,9 @@ from devtools.common.errors import ImageError
 from devtools.images import inspection
 from devtools.images.audit import Update, ask_pypi, parse_updates, search_checkout
 from devtools.images.build import BuiltImage
+from devtools.images.engines import Engine
 from devtools.images.inspection import differences, files
 from tests.fakes.program import StubProgram
-from tests.images.test_machine import Store
 
 ADVISORY = """
 id: PYSEC-2022-1
@@ -89,10 +91,10 @@ def test_syft_lists_the_packages_of_each_image_once(
     programs.mkdir()
     syft = StubProgram(programs, "syft")
     monkeypatch.setattr(inspection, "tool", lambda _: syft.path)
-    image = BuiltImage("cpu:1", "key", Store(tmp_path / "log"))
     # The last one was built again from the same content, but with newer packages of Debian.
     identifiers = iter(("a", "a", "b"))
-    monkeypatch.setattr(Store, "identifier", lambda *_: next(identifiers))
+    engine = SimpleNamespace(identifier=lambda _: next(identifiers), save=lambda *_: None)
+    image = BuiltImage("cpu:1", "key", cast(Engine, engine))
     listed = []
     for answer in ("first", "second", "third"):
         syft.answer("scan", answer)

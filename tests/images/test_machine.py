@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,7 +14,7 @@ from devtools.images import base
 from devtools.images.base import base_of, package_sources
 from devtools.images.build import refuse_machine
 from devtools.images.catalogue import Image, load_catalogue
-from devtools.images.engines import Build, Engine
+from devtools.images.engines import Engine
 from devtools.images.machine import apt_conf, pip_conf
 
 
@@ -74,24 +76,10 @@ def test_disabled_sources_are_used_only_without_enabled_ones(debian: Path) -> No
     assert package_sources("trixie", "debian") == [TRIXIE]
 
 
-class Store(Engine):
-    """An engine whose registry has the images `registry`."""
-
-    program = "store"
-
-    def __init__(self, log: Path, registry: tuple[str, ...] = ()) -> None:
-        super().__init__(log)
-        self.registry = registry
-
-    def key(self, reference: str) -> str | None:
-        return None
-
-    def pull(self, reference: str) -> bool:
-        return reference in self.registry
-
-    def build(self, build: Build) -> None: ...
-
-    def save(self, reference: str, archive: Path, name: str) -> None: ...
+def store(*registry: str) -> Engine:
+    """An engine without images, whose registry has some."""
+    found = SimpleNamespace(key=lambda _: None, pull=registry.__contains__)
+    return cast(Engine, found)
 
 
 @pytest.fixture
@@ -99,11 +87,11 @@ def on_ubuntu(debian: Path) -> Image:
     return load_catalogue({"python": "3.12"}, target="cpu")["cpu"]
 
 
-def test_base_is_the_public_image_when_a_registry_has_it(on_ubuntu: Image, tmp_path: Path) -> None:
+def test_base_is_the_public_image_when_a_registry_has_it(on_ubuntu: Image) -> None:
     public = "docker.io/library/ubuntu:noble"
-    assert base_of(on_ubuntu, Store(tmp_path, (public,))) == (public, "ubuntu:noble")
+    assert base_of(on_ubuntu, store(public)) == (public, "ubuntu:noble")
     with pytest.raises(ImageError, match=r"neither an image registry nor .* of ubuntu's noble"):
-        base_of(on_ubuntu, Store(tmp_path))
+        base_of(on_ubuntu, store())
 
 
 def test_build_gets_the_mirrors_of_the_machine_and_none_of_its_paths() -> None:

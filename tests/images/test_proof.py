@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +16,6 @@ from devtools.images import proof as proving
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import content_of
 from devtools.images.proof import FILE, Proof, read, state, write
-from tests.images import conftest
 
 GOOD = Proof(
     content="0123456789abcdef",
@@ -74,11 +75,11 @@ def test_no_proof_is_written_after_a_change_or_a_failure(
     monkeypatch.setattr(proving, "build", lambda _: SimpleNamespace(engine=None))
     monkeypatch.setattr(proving, "gpu_for", lambda _: None)
 
-    def change(*_: object) -> dict[str, int]:
+    def change(*_: object) -> tuple[int, int]:
         (folder / "slim.txt").write_text("remove z")
-        return {"passed": 3, "needed a GPU": 0, "skipped": 0}
+        return 3, 0
 
-    def fail(*_: object) -> dict[str, int]:
+    def fail(*_: object) -> tuple[int, int]:
         raise ImageError("the tests exited with status 1", "correct them")
 
     for tests, message in ((change, "was changed while"), (fail, "status 1")):
@@ -94,38 +95,24 @@ def test_image_tested_in_every_run_needs_no_proof() -> None:
 
 
 def test_tests_of_a_proof_are_run_and_counted() -> None:
-    counts = proving.run_tests("cpu", [ROOT / "tests/images/test_inspection.py"])
-    assert counts["passed"] >= 5
-    assert (counts["needed a GPU"], counts["skipped"]) == (0, 0)
+    passed, needed_gpu = proving.run_tests("cpu", [ROOT / "tests/images/test_inspection.py"])
+    assert passed >= 5
+    assert needed_gpu == 0
     with pytest.raises(ImageError, match="the tests of cpu exited with status 4"):
         proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
 
 
-def test_tests_of_a_separate_image_run_only_in_its_proof(
-    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conftest, "load_catalogue", lambda: images)
-    folder = ROOT / "tests" / "images" / "pytorch"
-    reason = "tested separately: python -m images prove pytorch"
-    assert conftest.skip_reason(folder, None) == reason
-    assert conftest.skip_reason(folder, "other") == reason
-    assert conftest.skip_reason(folder, "pytorch") is None
-    assert conftest.skip_reason(folder.parent, None) is None
-    # Images with NCCL share tests.
-    shared = folder.parent / "nvidia"
-    assert conftest.skip_reason(shared, None) is None
-    images["pytorch"] = dataclasses.replace(images["pytorch"], features=("nccl",))
-    assert conftest.skip_reason(shared, None) == reason
-    assert proving.tests_of(images["pytorch"])[1:] == [folder, shared]
-    # So do those whose Horovod has the same patch.
-    (images["pytorch"].folder / "series").write_text("elastic.patch\n")
-    elastic = folder.parent / "test_elastic.py"
-    assert proving.tests_of(images["pytorch"])[1:] == [elastic, folder, shared]
-    # An image with a newer framework has the tests of the older one.
-    images["pytorch-next"] = dataclasses.replace(images["pytorch"], name="pytorch-next")
-    assert conftest.skip_reason(folder, "pytorch-next") is None
-    assert conftest.skip_reason(folder, None) == f"{reason} | pytorch-next"
-    assert proving.tests_of(images["pytorch-next"])[1:] == [folder, shared]
+def test_tests_of_separate_images_run_only_in_a_proof() -> None:
+    tests, images = ROOT / "tests" / "images", load_catalogue()
+    common = [tests / "test_runtimes.py", tests / "nvidia"]
+    assert proving.tests_of(images["cuda"]) == common
+    # Its Horovod has the same patch as that of images that are tested in every run.
+    elastic = tests / "test_elastic.py"
+    assert proving.tests_of(images["cuda-next"]) == [common[0], elastic, common[1]]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", str(common[1])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "tested separately: python -m images prove cuda | cuda-next | pyt" in done.stdout
+    assert "passed" not in done.stdout
 
 
 def test_gpu_needs_an_engine_that_passes_it_on(

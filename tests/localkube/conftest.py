@@ -78,6 +78,15 @@ class Cluster:
             pytest.fail(f"kubectl {' '.join(arguments)}: {done.stderr}")
         return done.stdout + done.stderr
 
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        """Create objects, or change them."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
+        self.kubectl("apply", "--filename=-", given=listed)
+
+    def get(self, pod: str, url: str) -> str:
+        """What a pod of the probe gets from a URL, or why it gets nothing."""
+        return self.kubectl("exec", pod, "--", "/probe", "get", url, check=False)
+
     def processes(self) -> dict[str, dict[str, Any]]:
         return health.read_status(self.instance)
 
@@ -88,8 +97,7 @@ class Cluster:
             pytest.fail("the cluster has no record of its processes")
         wanted = self.processes()[component]["pid"]
         for process in psutil.Process(record.init.pid).children():
-            numbers = _status_field(process.pid, "NSpid")
-            if int(numbers[-1]) == wanted:
+            if number_inside(process) == wanted:
                 return process
         return pytest.fail(f"{component} (process {wanted} in the node) does not run")
 
@@ -97,9 +105,10 @@ class Cluster:
         return health.health(self.instance).healthy
 
 
-def _status_field(pid: int, field: str) -> list[str]:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line.split()[1:] for line in lines if line.startswith(f"{field}:"))
+def number_inside(process: psutil.Process) -> int:
+    """The process's number in its own PID namespace, that of a container or of the node."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[-1]) for line in lines if line.startswith("NSpid:"))
 
 
 def wait_until(expected: str, condition: Callable[[], bool]) -> None:
@@ -199,29 +208,23 @@ def probe(cluster: Cluster, built_probe: Path, tmp_path: Path) -> Cluster:
     shutil.copy(built_probe, program)
     pack_program(PROBE_IMAGE, program, archive)
     cluster.run("load", str(archive))
-    cluster.kubectl("apply", "--filename=-", given=_server())
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=60s")
-    return cluster
-
-
-def _server() -> dict[str, Any]:
+    ready = {"readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1}}
     labels = {"app": "server"}
-    container = {
-        "name": "probe",
-        "image": PROBE_IMAGE,
-        "args": ["serve"],
-        "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1},
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "server", "labels": labels},
-        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
-    }
+    server = probe_pod("server", {"args": ["serve"], **ready}, terminationGracePeriodSeconds=0)
+    server["metadata"]["labels"] = labels
     service = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "web"},
         "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]},
     }
-    return {"apiVersion": "v1", "kind": "List", "items": [pod, service]}
+    cluster.apply(server, service)
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=60s")
+    return cluster
+
+
+def probe_pod(name: str, container: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A pod with one container of the probe's image."""
+    containers = [{"name": "probe", "image": PROBE_IMAGE, **container}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+    return {**pod, "spec": {"containers": containers, **spec}}

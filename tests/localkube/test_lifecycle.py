@@ -62,10 +62,8 @@ def test_up_after_a_crash_keeps_all_objects(probe: Cluster) -> None:
     probe.run("up")
     wait_until(
         "the pod runs again",
-        lambda: "this is server" in probe.kubectl(
-            "exec", "server", "--", "/probe", "get", "http://web.default", check=False
-        ),
-    )  # fmt: skip
+        lambda: "this is server" in probe.get("server", "http://web.default"),
+    )
 
 
 def test_up_after_a_reboot_starts_empty(probe: Cluster) -> None:

@@ -5,22 +5,9 @@ from __future__ import annotations
 import json
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 from devtools.localkube.record import Record
-from tests.localkube.conftest import PROBE_IMAGE, Cluster, wait_until
-
-
-def pod_on(node: str) -> dict[str, Any]:
-    """A pod of a node, which answers on port 8080."""
-    container = {"name": "probe", "image": PROBE_IMAGE, "args": ["serve"]}
-    spec = {"containers": [container], "nodeName": node, "terminationGracePeriodSeconds": 0}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}, "spec": spec}
-
-
-def get(cluster: Cluster, pod: str, url: str) -> str:
-    """What a pod gets from a URL, or why it gets nothing."""
-    return cluster.kubectl("exec", pod, "--", "/probe", "get", url, check=False)
+from tests.localkube.conftest import Cluster, probe_pod, wait_until
 
 
 def test_pods_of_both_nodes_reach_each_other(probe: Cluster, tmp_path: Path) -> None:
@@ -28,14 +15,15 @@ def test_pods_of_both_nodes_reach_each_other(probe: Cluster, tmp_path: Path) -> 
     assert probe.run("add-node").stdout.strip() == second.node_name
     loaded = probe.run("load", str(tmp_path / "probe.tar")).stdout.splitlines()
     assert ["was already" in line for line in loaded] == [True, False]
-    probe.kubectl("apply", "--filename=-", given=pod_on(second.node_name))
+    spec = {"nodeName": second.node_name, "terminationGracePeriodSeconds": 0}
+    probe.apply(probe_pod("other", {"args": ["serve"]}, **spec))
     probe.kubectl("wait", "--for=condition=Ready", "pod/other", "--timeout=60s")
     other = json.loads(probe.kubectl("get", "pod", "other", "-o", "json"))["status"]["podIP"]
     wait_until(
         "the second node's pod reaches a Service, by its name, whose pod is on the first one",
-        lambda: "this is server" in get(probe, "other", "http://web.default"),
+        lambda: "this is server" in probe.get("other", "http://web.default"),
     )
-    assert "this is other" in get(probe, "server", f"http://{other}:8080")
+    assert "this is other" in probe.get("server", f"http://{other}:8080")
     with urllib.request.urlopen(f"http://{other}:8080") as answer:
         assert answer.read() == b"this is other\n"
     status = json.loads(probe.run("status", "-o", "json").stdout)

@@ -19,7 +19,7 @@ from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import parse_spec
-from tests.localkube.conftest import PROBE_IMAGE, Cluster, wait_until
+from tests.localkube.conftest import PROBE_IMAGE, Cluster, probe_pod, wait_until
 
 CORES = os.cpu_count() or 1
 # Not reservedSystemCPUs: with one of two CPUs in such a list, none is left for the master.
@@ -102,12 +102,8 @@ def rendered_objects() -> Iterator[dict[str, Any]]:
 def test_worker_of_a_static_plan_gets_its_cores_and_master_and_daemons_run_beside_it(
     probe: Cluster, static_kubelet: Kubelet
 ) -> None:
-    for item in rendered_objects():
-        probe.kubectl("apply", "--filename=-", given=item)
-    daemon: dict[str, Any] = {"name": "daemon", "image": PROBE_IMAGE, "args": ["serve"]}
-    daemon["resources"] = {"requests": {"cpu": "500m"}}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "daemon"}}
-    probe.kubectl("apply", "--filename=-", given={**pod, "spec": {"containers": [daemon]}})
+    requests = {"resources": {"requests": {"cpu": "500m"}}}
+    probe.apply(*rendered_objects(), probe_pod("daemon", {"args": ["serve"], **requests}))
     probe.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod", "--all", "--timeout=60s")
     pods = json.loads(probe.kubectl("get", "pods", "-o", "json"))["items"]
     classes = {pod["metadata"]["name"]: pod["status"]["qosClass"] for pod in pods}

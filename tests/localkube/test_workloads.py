@@ -7,11 +7,10 @@ import tarfile
 import urllib.request
 from pathlib import Path
 
-from devtools.localkube.archives import read_archive
 from devtools.localkube.builders import find, pack_missing
 from devtools.localkube.oci import pack_program
 from devtools.localkube.store import ImageStore, layer_sizes
-from tests.localkube.conftest import PROBE_IMAGE, Cluster, wait_until
+from tests.localkube.conftest import Cluster, probe_pod, wait_until
 
 REBUILT_IMAGE = "docker.io/localkube/rebuilt:1"
 LAYERS_IMAGE = "docker.io/localkube/three-layers:1"
@@ -19,14 +18,12 @@ LAYERS_IMAGE = "docker.io/localkube/three-layers:1"
 
 def test_logs_exec_dns_and_services_work(probe: Cluster) -> None:
     assert probe.kubectl("logs", "server") == "serving on server\n"
-    within = ["exec", "server", "--", "/probe"]
     # kube-proxy adds the Service's rules some time after its pod is ready.
     wait_until(
         "the pod reaches its Service",
-        lambda: (
-            "this is server" in probe.kubectl(*within, "get", "http://web.default", check=False)
-        ),
+        lambda: "this is server" in probe.get("server", "http://web.default"),
     )
+    within = ["exec", "server", "--", "/probe"]
     assert "198.1" in probe.kubectl(*within, "lookup", "kubernetes.default.svc.cluster.local")
     # An outside name is denied at once, not after a timeout.
     assert "no such host" in probe.kubectl(*within, "lookup", "example.com", check=False)
@@ -50,12 +47,8 @@ def test_the_machine_reaches_services(probe: Cluster) -> None:
 
 def test_pod_security_and_rbac_are_enforced(probe: Cluster) -> None:
     label = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": "strict", "labels": label},
-    }
-    probe.kubectl("apply", "--filename=-", given=namespace)
+    metadata = {"name": "strict", "labels": label}
+    probe.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     refused = probe.kubectl("run", "x", "--namespace=strict", "--image=x", check=False)
     assert 'violates PodSecurity "restricted:latest"' in refused
     asked = ["auth", "can-i", "list", "secrets", "--as=system:serviceaccount:default:default"]
@@ -81,15 +74,11 @@ def test_host_path_writes_reach_the_machine(probe: Cluster, tmp_path: Path) -> N
     (tmp_path / "out").chmod(0o777)
     volume = {"name": "out", "hostPath": {"path": str(tmp_path / "out")}}
     container = {
-        "name": "writer",
-        "image": PROBE_IMAGE,
         "args": ["write", "/out/result", "kept"],
         "volumeMounts": [{"name": "out", "mountPath": "/out"}],
         "securityContext": {"runAsUser": 0},
     }
-    spec = {"containers": [container], "volumes": [volume], "restartPolicy": "Never"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "writer"}, "spec": spec}
-    probe.kubectl("apply", "--filename=-", given=pod)
+    probe.apply(probe_pod("writer", container, volumes=[volume], restartPolicy="Never"))
     probe.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/writer", "--timeout=60s")
     assert (tmp_path / "out" / "result").read_text() == "kept"
     probe.kubectl("delete", "pod", "writer", "--now")
@@ -108,10 +97,7 @@ def test_rebuilt_image_replaces_the_old_one(probe: Cluster, tmp_path: Path) -> N
         pack_program(REBUILT_IMAGE, program, tmp_path / "rebuilt.tar")
         probe.run("load", str(tmp_path / "rebuilt.tar"))
         assert run_pod(probe, REBUILT_IMAGE, "size") == f"{program.stat().st_size}\n"
-    store = ImageStore.read(probe.instance)
-    (image,) = read_archive(tmp_path / "rebuilt.tar")
-    assert store.has(image)
-    assert not store.untagged_ids()
+    assert not ImageStore.read(probe.instance).untagged_ids()
 
 
 def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path: Path) -> None:

@@ -91,15 +91,17 @@ def test_make_targets_modules_and_paths_exist(page: Path) -> None:
 
 
 def find_command(line: str) -> tuple[Any, list[str]] | None:
-    """The command of a line and its arguments; None for a line that is not about hvdchart."""
+    """The command of a line and its arguments; None for a line that is not about one."""
     assert "-m hvdchart" not in line, "the pages have one spelling of the command"
     match = re.match(r"hvdchart ([a-z].*)", line)
     if match is None or re.match(r"\w+[.:/]", match[1]):
         return None
     words = shlex.split(match[1], comments=True)
-    words = words[: next((i for i, word in enumerate(words) if word in ("|", ">")), None)]
+    words = words[: next((i for i, word in enumerate(words) if word in ("|", ">", "&&")), None)]
     command: Any = app.command()
     while hasattr(command, "commands"):
+        if not words:
+            return None
         assert words[0] in command.commands, f"{line}: hvdchart has no command {words[0]}"
         command = command.commands[words.pop(0)]
     return command, words

@@ -6,7 +6,7 @@ Without a GPU they are skipped, and the proof of the image counts them.
 from __future__ import annotations
 
 from devtools.images.catalogue import Image
-from devtools.trials.checks import STALLS
+from devtools.trials.checks import COMMON, STALLS, assert_all_pass
 from devtools.trials.sandbox import OWN_UID, Sandbox, launch_ranks
 
 # As a training script has it: each rank on its own GPU.
@@ -37,6 +37,25 @@ COUNT = {
     "tensorflow": "import tensorflow; print(len(tensorflow.config.list_physical_devices('GPU')))",
     "torch": "import torch; print(torch.cuda.device_count())",
 }
+# The weights of one process that has the batches of all ranks.
+TRAIN = """
+import horovod.torch as hvd, torch
+hvd.init()
+torch.cuda.set_device(hvd.local_rank())
+torch.manual_seed(1)
+model, one = torch.nn.Linear(4, 2).cuda(), torch.nn.Linear(4, 2).cuda()
+one.load_state_dict(model.state_dict())
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
+batches = torch.randn(hvd.size(), 8, 4, device="cuda")
+(model(batches[hvd.rank()]) ** 2).mean().backward()
+optimizer.step()
+alone = torch.optim.SGD(one.parameters(), 0.1)
+(one(batches.reshape(-1, 4)) ** 2).mean().backward()
+alone.step()
+torch.testing.assert_close(model.weight, one.weight)
+print("RIGHT")
+"""
 
 
 def test_allreduce_over_nccl_works_on_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
@@ -54,3 +73,16 @@ def test_allreduce_over_nccl_works_on_all_gpus(image: Image, on_gpu: Sandbox, gp
     (version,) = (value for name, value in image.versions.items() if "-nccl-" in name)
     assert f"NCCL version {version}+" in log
     assert log.count("Init COMPLETE") == gpus
+
+
+def test_training_on_gpus_equals_one_process_with_all_batches(
+    image: Image, on_gpu: Sandbox, gpus: int
+) -> None:
+    ranks = launch_ranks(gpus)
+    if image.framework == "torch":
+        printed = on_gpu.succeed(*ranks, "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
+        assert printed.count("RIGHT") == gpus
+    else:
+        # The checks leave the choice of the GPU to the environment.
+        own_gpu = ("sh", "-c", 'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"', "sh")
+        assert_all_pass(on_gpu, (*ranks, *own_gpu), COMMON[0])

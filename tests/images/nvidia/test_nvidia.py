@@ -1,16 +1,98 @@
-"""What holds for every image for NVIDIA's GPUs, from the inside. None of these needs a GPU."""
+"""Images for NVIDIA's GPUs, from the inside. None of these tests needs a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
 
 from devtools.images.catalogue import Image
-from devtools.trials.sandbox import Sandbox
+from devtools.trials.checks import (
+    COMMON,
+    OF_KERAS_2,
+    OF_KERAS_3,
+    WITH_TF_KERAS,
+    assert_all_pass,
+    install_tf_keras,
+)
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
+from tests.images.slimmed import KERAS_2, KERAS_3, TORCH
 
 PACKAGES = "/usr/local/lib/python3.11/site-packages"
 NCCL = f"{PACKAGES}/nvidia/nccl/lib/libnccl.so.2"
+COMPILER = f"{PACKAGES}/nvidia/cuda_nvcc"
+# What XLA is to call, by the name that it is told.
+XLA_OPERATIONS = f"grep -q CallbackHVDAllreduce {PACKAGES}/horovod/tensorflow/mpi_lib*.so"
+# What TensorFlow opens by name once it finds a driver, and what those open in turn.
+OF_TENSORFLOW = (
+    *("cublas", "cublasLt", "cudart", "cudnn", "cufft", "cupti", "curand", "cusolver", "cusparse"),
+    *("nccl", "nvJitLink", "nvrtc"),
+)
+# What XLA compiles with.
+HAS_COMPILER = (
+    f"{COMPILER}/bin/ptxas --version | grep -q 'release 12[.]'",
+    f"test -s {COMPILER}/nvvm/libdevice/libdevice.10.bc",
+    "tensorboard --version",
+)
+
+
+class Training(NamedTuple):
+    includes: str  # a check that must be among those that were run
+    checks: tuple[str, ...] = ()  # none for all that there are
+    environment: Mapping[str, str] = {}
+    launcher: tuple[str, ...] = TWO_RANKS
+
+
+class Case(NamedTuple):
+    libraries: tuple[str, ...]  # that the framework, or a library of them, opens by name
+    uses: str  # a program that shows that nothing was slimmed away too much
+    trainings: tuple[Training, ...]
+    commands: tuple[str, ...] = ("true",)  # of a shell, which succeed
+
+
+CASES = {
+    "cuda": Case(
+        (
+            *OF_TENSORFLOW,
+            *("cudnn_cnn_infer", "cudnn_cnn_train", "cudnn_ops_infer", "cudnn_ops_train"),
+        ),
+        KERAS_2,
+        (Training(COMMON[0], COMMON),),
+        (*HAS_COMPILER, XLA_OPERATIONS),
+    ),
+    "cuda-next": Case(
+        # Not cudnn_engines_runtime_compiled: it asks for the driver itself, which the node brings.
+        (
+            *(*OF_TENSORFLOW, "cudnn_adv", "cudnn_cnn", "cudnn_engines_precompiled"),
+            *("cudnn_engines_tensor_ir", "cudnn_ext", "cudnn_graph", "cudnn_heuristic"),
+            "cudnn_ops",
+        ),
+        KERAS_3,
+        (Training(OF_KERAS_3), Training(OF_KERAS_2, environment=WITH_TF_KERAS)),
+        (*HAS_COMPILER, f"! {XLA_OPERATIONS}"),
+    ),
+    "pytorch-cuda": Case(
+        (
+            *("cublasLt", "cudnn_adv", "cudnn_cnn", "cudnn_engines_precompiled", "cudnn_graph"),
+            *("cudnn_engines_runtime_compiled", "cudnn_heuristic", "cudnn_ops"),
+            *("cupti", "cusolver", "nvJitLink", "nvrtc", "nvrtc-builtins"),
+        ),
+        TORCH,
+        (Training(COMMON[0]), Training(COMMON[0], launcher=TWO_RANKS_OVER_GLOO)),
+    ),
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    case = CASES[metafunc.config.getoption("--prove", default=None) or "cuda"]
+    for name, rows in (
+        ("library", case.libraries),
+        ("training", case.trainings),
+        ("command", case.commands),
+    ):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, rows)
 
 
 class Framework(NamedTuple):
@@ -110,3 +192,30 @@ def test_image_requests_driver_capabilities(inside: Sandbox) -> None:
     assert output.strip() == "compute,utility"
     # Which GPUs is for Kubernetes to say.
     assert inside.run("printenv", "NVIDIA_VISIBLE_DEVICES").returncode != 0
+
+
+def test_library_that_the_framework_opens_loads(
+    framework: str, inside: Sandbox, library: str
+) -> None:
+    # TensorFlow's libraries find each other without it.
+    first = "import torch\n" if framework == "torch" else ""
+    inside.python(
+        f"{first}import ctypes, pathlib\n"
+        f"(file,) = pathlib.Path('{PACKAGES}/nvidia').glob('*/lib/lib{library}.so.*[0-9]')\n"
+        "ctypes.CDLL(str(file))"
+    )
+
+
+def test_command_succeeds(inside: Sandbox, command: str) -> None:
+    inside.succeed("sh", "-c", command)
+
+
+def test_removed_files_are_not_needed(image: Image, inside: Sandbox) -> None:
+    inside.python(CASES[image.name].uses)
+
+
+def test_training_works_without_a_gpu(inside: Sandbox, training: Training) -> None:
+    if training.environment == WITH_TF_KERAS:
+        install_tf_keras(inside)
+    passed = assert_all_pass(inside, training.launcher, *training.checks, **training.environment)
+    assert training.includes in passed

@@ -10,7 +10,14 @@ import pytest
 
 from devtools.images.inspection import python_packages, sbom
 from devtools.trials.checks import assert_all_pass
-from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, output_of
+from devtools.trials.sandbox import (
+    TWO_RANKS,
+    TWO_RANKS_OVER_GLOO,
+    Result,
+    Sandbox,
+    make_open_folder,
+    output_of,
+)
 from tests.images.conftest import Sandboxes
 from tests.results import result
 
@@ -62,10 +69,7 @@ def digits(inside: Sandbox, *options: str, ranks: int = 2, where: str = "") -> R
 @pytest.fixture(scope="session")
 def first(examples_pytorch: Sandbox) -> tuple[str, Result]:
     """Where a run of two ranks left its checkpoint, and the run: 15 epochs."""
-    folder = examples_pytorch.folder / "first"
-    folder.mkdir()
-    folder.chmod(0o777)
-    where = f"/output/{folder.name}"
+    where = f"/output/{make_open_folder(examples_pytorch.folder / 'first').name}"
     done = digits(examples_pytorch, where=where)
     assert done.returncode == 0, output_of(done)
     return where, done

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from typing import Any
 
 from hvd_pods.common import run
 from tests.fakes.api import FakeApi
 from tests.ports import find_port
-from tests.unit.hvd_pods.runs import make_run
+from tests.unit.hvd_pods.runs import describe_run
 
 SLICES = "discovery.k8s.io/endpointslices"
 
@@ -32,6 +33,8 @@ class FakeWorker:
         self.address, self.port = address, int(self._listener.getsockname()[1])
         self.banner = banner
         self.connections: list[socket.socket] = []
+        # When they came, by time.monotonic().
+        self.asked: list[float] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> FakeWorker:
@@ -54,6 +57,7 @@ class FakeWorker:
             try:
                 connection, _ = self._listener.accept()
                 self.connections.append(connection)
+                self.asked.append(time.monotonic())
                 if self.banner is not None:
                     connection.sendall(self.banner)
             except OSError:
@@ -77,11 +81,14 @@ class Workers:
     def address(self, ordinal: int) -> str:
         return f"127.0.1.{ordinal + 1}"
 
-    def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> run.Run:
-        """A run of `number` workers with two slots each."""
+    def describe(self, number: int = 2, maximum: int = 0, **changes: Any) -> str:
+        """Describe a run of `number` workers with two slots each."""
         group = {"statefulSet": "hvd-worker", "number": number, "maximum": maximum or number}
         groups = [{**group, "slots": 2, "revision": "r1"}]
-        return make_run(**{"groups": groups, "sshPort": self.port, **changes})
+        return describe_run(**{"groups": groups, "sshPort": self.port, **changes})
+
+    def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> run.Run:
+        return run.parse_run(self.describe(number, maximum, **changes))
 
     def start(self, *ordinals: int, revision: str = "r1") -> None:
         """Create pods, give them addresses and let them listen."""
@@ -120,10 +127,6 @@ class Workers:
         """End a worker: it no longer listens, and its address is withdrawn."""
         self.drop(ordinal)
         self.api.remove(SLICES, f"hvd-worker-{ordinal}")
-
-    def checks(self) -> int:
-        """How often the master has read the pods."""
-        return len(self.api.asked("GET", "core/pods"))
 
     def close(self) -> None:
         for worker in self._listening.values():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvd_pods.cluster import keys as release_keys
-from hvd_pods.common import paths, reporting, run, ssh
+from hvd_pods.common import paths, reporting, ssh
 from hvd_pods.master import effects, launch, main, mpi, remote, results, user_code
 from tests.fakes.server import Handler
 from tests.unit.hvd_pods.fake_worker import Workers
@@ -77,8 +75,8 @@ class MasterPod:
 
     def environment(self, **changes: Any) -> None:
         """Describe the run to the master as the chart does; `changes` as in Workers.run."""
-        run = self.workers.run(**{"mode": "horovodrun", **changes})
-        self._patch.setenv("HVD_RUN", describe(run))
+        described = self.workers.describe(**{"mode": "horovodrun", **changes})
+        self._patch.setenv("HVD_RUN", described)
 
     def run(self, **changes: Any) -> int:
         """Run the master's main program."""
@@ -92,11 +90,6 @@ class MasterPod:
     def stages(self) -> list[str]:
         return [event["reason"] for event in self.api.items("core/events")]
 
-    def failures(self) -> list[str]:
-        """The messages of the events of failed attempts."""
-        events = self.api.items("core/events")
-        return [event["message"] for event in events if event["reason"] == "Failed"]
-
     def recorded(self) -> tuple[str, str]:
         item: Any = self.api.find("core/configmaps", "hvd-run")
         return item["data"]["state"], item["data"]["reason"]
@@ -106,26 +99,6 @@ def read_log(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return what the master logged, without the times."""
     lines = capsys.readouterr().out.splitlines()
     return [line.partition("] ")[2] for line in lines if line.startswith("[hvd ")]
-
-
-def describe(run: run.Run) -> str:
-    """HVD_RUN of a run whose workers are all in one group."""
-    first = run.hosts[0]
-    group = {
-        "statefulSet": first.stateful_set, "slots": first.slots, "revision": first.revision,
-        "number": run.needed_workers[first.stateful_set], "maximum": len(run.hosts),
-        "staged": run.staged[first.stateful_set],
-    }  # fmt: skip
-    stored = {"timeoutSeconds": run.results_within, "onFailure": run.results_on_failure}
-    binding = {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}
-    names = {
-        "hosts_timeout": "hostsTimeoutSeconds", "ssh_port": "sshPort", "min_ranks": "minRanks",
-        "max_ranks": "maxRanks", "lost_after": "lostAfterSeconds",
-        "worker_selector": "workerSelector", "stall_timeout": "stallTimeoutSeconds",
-        "fail_on_nan": "failOnNaN", "grace": "gracePeriodSeconds",
-    }  # fmt: skip
-    fields = {names.get(name, name): value for name, value in asdict(run).items()}
-    return json.dumps({**fields, "groups": [group], "binding": binding, "results": stored})
 
 
 def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:

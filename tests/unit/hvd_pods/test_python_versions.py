@@ -17,20 +17,12 @@ from tests.unit.hvd_pods.copies import FILES
 @pytest.mark.parametrize(
     "file", sorted(FILES.rglob("*.py")), ids=lambda file: f"{file.parent.name}/{file.name}"
 )
-def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(
-    file: Path,
-) -> None:
-    tree = ast.parse(file.read_text(), feature_version=(3, 8))
+def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(file: Path) -> None:
     own = {"hvd_pods", "horovod", "cloudpickle"}
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-        for name in names:
-            top = name.split(".")[0]
-            assert top in sys.stdlib_module_names or top in own, name
+    for node in ast.walk(ast.parse(file.read_text(), feature_version=(3, 8))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, *own}
 
 
 @pytest.mark.parametrize("file", ["rank/child_site.py", "master/guard.py"])

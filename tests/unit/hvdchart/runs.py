@@ -112,6 +112,12 @@ def terminated(
     }  # fmt: skip
 
 
+def of_release(name: str, item: dict[str, Any]) -> dict[str, Any]:
+    """An object with the labels of another release."""
+    labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": name}
+    return {**item, "metadata": {**item["metadata"], "labels": labels}}
+
+
 MASTER = pod(f"{JOB}-x", "master", RUNNING, ready=True)
 WORKERS = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in (0, 1)]
 DONE = job(("Complete", "", ""))
@@ -176,6 +182,12 @@ def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
+def running(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run that goes on."""
+    return play(fake_cluster, job(), MASTER)
+
+
+@pytest.fixture
 def finished(fake_cluster: FakeCluster) -> FakeCluster:
     """A run that has finished; its workers' logs go on."""
     return play(fake_cluster, DONE, ENDED_MASTER)
@@ -185,3 +197,12 @@ def finished(fake_cluster: FakeCluster) -> FakeCluster:
 def kubectl(programs: Path) -> StubProgram:
     """A kubectl that does nothing."""
     return StubProgram(programs, "kubectl")
+
+
+@pytest.fixture
+def docker(programs: Path) -> StubProgram:
+    """A Docker that builds, and has no image yet."""
+    stub = StubProgram(programs, "docker")
+    stub.answer("inspect", code=1)
+    stub.answer("build", "STEP 1/1: FROM a\nother\nSTEP 1/1: FROM a\n")
+    return stub

@@ -15,6 +15,10 @@
 {{- $rule := "it stands for the launcher's command line in mode custom" -}}
 {{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
+{{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
+{{- $why := "each rank of an MPI program would find itself alone" -}}
+{{- fail (printf "launch.framework is mpi but launch.mode is direct: %s; set launch.mode to mpirun" $why) -}}
+{{- end -}}
 {{- if .Values.launch.options -}}
 {{- with include "horovod.optionProblem" . -}}{{- fail . -}}{{- end -}}
 {{- end -}}
@@ -34,6 +38,10 @@ options of another MPI (hvd_pods/common/launcher_options.py).
 {{- range .names -}}{{- $_ := set $options . $option -}}{{- end -}}
 {{- end -}}
 {{- $problems := list -}}
+{{- if eq $mode "direct" -}}
+{{- $why := "but launch.mode is direct, which takes no options: remove it" -}}
+{{- range $values.launch.options -}}{{- $problems = append $problems (printf "launch.options has %q, %s" . $why) -}}{{- end -}}
+{{- end -}}
 {{- /* How many of the next words are arguments of the option before them, and so no options. */ -}}
 {{- $arguments := 0 -}}
 {{- range $word := $values.launch.options -}}

@@ -62,6 +62,7 @@
   "launch.options": [],
   "launch.binding.to": "none",
   "launch.elastic": {},
+  "launch.framework": "",
   "launch.failOnNaN": false,
   "launch.hostsTimeoutSeconds": 1200,
   "network.interface": "",

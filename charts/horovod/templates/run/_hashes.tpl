@@ -64,6 +64,7 @@
   "launch.binding.ranksPerSocket": "identity",
   "launch.elastic.minRanks": "identity",
   "launch.elastic.maxRanks": "identity",
+  "launch.framework": "settings",
   "launch.preload": "settings",
   "launch.lostAfterSeconds": "settings",
   "launch.stallTimeoutSeconds": "settings",

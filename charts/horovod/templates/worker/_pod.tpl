@@ -70,7 +70,7 @@ volumes:
 {{- end }}
 
 {{- define "horovod.workerMounts" -}}
-{{ include "horovod.commonMounts" (dict "root" . "programs" "common rank warm worker") }}
+{{ include "horovod.commonMounts" (dict "root" . "programs" "common library rank warm worker") }}
 - {name: shm, mountPath: /dev/shm}
 {{- if include "horovod.mayBeRoot" . }}
 # The privilege separation directory of an sshd that runs as root.
@@ -79,7 +79,7 @@ volumes:
 {{- end }}
 
 {{- define "horovod.workerVolumes" -}}
-{{ include "horovod.commonVolumes" (dict "root" . "programs" "common rank warm worker") }}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" "common library rank warm worker") }}
 {{ include "horovod.sshVolume" (dict "root" . "component" "worker") }}
 - name: shm
   emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}
@@ -110,6 +110,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
+{{- end }}
+{{- with .root.Values.launch.framework }}
+- {name: HVD_FRAMEWORK, value: {{ . }}}
 {{- end }}
 {{- with include "horovod.workerMetricsEnv" .root }}
 {{ . }}

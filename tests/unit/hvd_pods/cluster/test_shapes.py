@@ -145,7 +145,9 @@ WRONG = [
     "ask",
     [
         lambda api: record_io.read_job(api, make_run(), ReadJob(False, 0.0), 0.0),
-        lambda api: record_io.RecordClient(api, Facts(make_run(), "own", "j", "u")).read(),
+        lambda api: record_io.RecordClient(api, Facts(make_run(), "own", "j", "u")).read(
+            m.ReadRecord()
+        ),
     ],
     ids=["Job", "record"],
 )

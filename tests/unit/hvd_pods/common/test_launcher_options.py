@@ -40,7 +40,7 @@ def is_refused_by_pod(case: Case, launcher: str) -> bool:
     try:
         launch.build_command(run, IMPLEMENTATIONS.get(launcher, mpi.OPEN_MPI_4))
     except ConfigurationError as error:
-        return "launch.options has -" in str(error)
+        return "launch.options has " in str(error)
     return False
 
 

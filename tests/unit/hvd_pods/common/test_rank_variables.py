@@ -20,6 +20,12 @@ MEETING = {
     "JAX_COORDINATOR_ADDRESS": "10.0.0.7:61005",
     "TORCHELASTIC_RUN_ID": "3",
 }
+OPEN_MPI = {
+    "OMPI_MCA_orte_hnp_uri": "0.0;tcp://10.0.0.7:61005",
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+}
 GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_ATTEMPT": "3"}
 
 
@@ -42,12 +48,13 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
                 "GROUP_RANK": "0",
             },
         ),
+        ({"HVD_FRAMEWORK": "jax"}, False, {**NODE, **MEETING, **OPEN_MPI}),
         ({"HVD_MEETING": ""}, False, {}),
         ({"HVD_MEETING": "10.0.0.7"}, False, {}),
         ({}, True, {}),
     ],
     ids=[
-        *("all", "later ordinal", "other pod", "own port", "IPv6"),
+        *("all", "later ordinal", "other pod", "own port", "IPv6", "JAX"),
         *("older master", "cut", "elastic"),
     ],
 )

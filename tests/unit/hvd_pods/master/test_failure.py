@@ -39,6 +39,17 @@ Traceback (most recent call last):
   File "/usr/lib/horovod/tensorflow/mpi_ops.py", line 20, in allreduce
 horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.
 """
+# A rank of PyTorch that has lost its peer, and the peer.
+GLOO = """\
+Traceback (most recent call last):
+  File "/usr/lib/torch/distributed/distributed_c10d.py", line 2806, in all_reduce
+RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:4711
+"""
+ZERO = """\
+Traceback (most recent call last):
+  File "/code/train.py", line 7, in <module>
+ZeroDivisionError: division by zero
+"""
 OPEN_MPI_4 = """\
 --------------------------------------------------------------------------
 Primary job  terminated normally, but 1 process returned
@@ -80,9 +91,11 @@ def cause(
     return result
 
 
-def told(text: str, code: int = 1, **notices: Sequence[Notice]) -> tuple[str, bool]:
+def told(
+    text: str, code: int = 1, raised: Sequence[Notice] = (), failed: Sequence[Notice] = ()
+) -> tuple[str, bool]:
     """The cause that is found, and whether it is sure to repeat."""
-    result = cause(text, code, **notices)
+    result = cause(text, code, raised, failed=failed)
     assert result
     return result.text, result.is_sure_to_repeat
 
@@ -106,10 +119,16 @@ LIST_ERROR = "TypeError: 'list' object is not callable, train.py:94"
         (SYNTAX + OPEN_MPI_4.format(code=1),
          "rank 3 on hvd-cpu-1: SyntaxError: invalid syntax, train.py:3", True),
         (OPEN_MPI_4.format(code=2), "rank 3 on hvd-cpu-1: exit code 2", True),
+        (GLOO + ZERO + OPEN_MPI_4.format(code=1),
+         "a rank: ZeroDivisionError: division by zero, train.py:7", False),
         (PEER + OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3", False),
         (PEER, "a rank: horovod.common.exceptions.HorovodInternalError: Horovod has been shut "
          "down., mpi_ops.py:20", False),
         ("Process 5 exit with status code 3.\n", "rank 5 on hvd-gpu-0: exit code 3", False),
+        ("Sorry\n[hvd] rank 5 on hvd-gpu-0 ended with exit code 3\n",
+         'rank 5 on hvd-gpu-0: exit code 3, after "Sorry"', False),
+        ("[hvd] rank 5 on hvd-gpu-0 ended by signal 11\n",
+         "rank 5 on hvd-gpu-0: ended by SIGSEGV (segmentation fault)", False),
         (OPEN_MPI_4_SIGNAL.format(signal=11),
          "rank 1 on hvd-cpu-0: ended by SIGSEGV (segmentation fault)", False),
         (OPEN_MPI_4_SIGNAL.format(signal=999), "rank 1 on hvd-cpu-0: ended by signal 999", False),

@@ -137,6 +137,7 @@ def become(folder: Path, script: str, mode: str = "horovodrun") -> subprocess.Co
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_horovodrun_finds_its_own_modules_and_none_of_the_charts(tmp_path: Path) -> None:
     """In a pod, a program is a link into the folder that Python then searches."""
     (tmp_path / "own.py").touch()

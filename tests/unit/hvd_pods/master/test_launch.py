@@ -94,6 +94,17 @@ def test_horovodrun_command_has_hosts_interface_and_options() -> None:
     assert "--network-interfaces" not in without
 
 
+def test_master_starts_the_ranks_itself_without_options() -> None:
+    run = make_run(mode="direct", binding=CORES)
+    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
+        "python3", "-I", "-S", "/horovod/bin/hvd_pods/master/direct.py",
+        "/horovod/generated/hostfile",
+        "--bind-to", "core", "--cores-per-rank", "14", "8", "python", "train.py",
+    ]  # fmt: skip
+    with pytest.raises(ConfigurationError, match="takes none"):
+        launch.build_command(make_run(mode="direct", options=["--other"]), mpi.OPEN_MPI_4)
+
+
 # Horovod takes a 0 for the most ranks there may be, and finds no slots.
 @pytest.mark.parametrize(("limit", "most"), [(12, "12"), (0, "8")])
 @pytest.mark.parametrize(("interface", "named"), [("eth1", ["eth1"]), ("", ["eth0"])])

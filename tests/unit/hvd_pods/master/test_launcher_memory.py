@@ -19,19 +19,6 @@ def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
         assert words in str(refused.value)
 
 
-class Limits:
-    """The process's limit on open files."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
-        self.now = (soft, hard)
-        monkeypatch.setattr(resource, "getrlimit", lambda kind: self.now)
-        monkeypatch.setattr(resource, "setrlimit", self._set)
-
-    def _set(self, kind: int, limits: tuple[int, int]) -> None:
-        assert kind == resource.RLIMIT_NOFILE
-        self.now = limits
-
-
 @pytest.mark.parametrize(
     ("soft", "hard", "after"),
     [
@@ -50,8 +37,10 @@ def test_file_limit_is_raised_as_far_as_hosts_need(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    limits = Limits(monkeypatch, soft, hard)
+    limits = {resource.RLIMIT_NOFILE: (soft, hard)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
     launcher_memory.raise_file_limit(1000)
-    assert limits.now == (after, hard)
+    assert limits == {resource.RLIMIT_NOFILE: (after, hard)}
     said = "1000 connections may need 9024 open files; the container's limit is 4096"
     assert (said in capsys.readouterr().out) == (hard == 4096)

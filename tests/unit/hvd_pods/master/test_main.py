@@ -93,6 +93,16 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
 
 
+def test_an_image_without_the_launcher_fails_at_once(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(pod.programs))
+    for name in ("ssh", "ssh-keygen"):
+        pod.install(f'exec /usr/bin/{name} "$@"', name)
+    assert pod.run(mode="mpirun") == 78
+    assert "no mpirun on PATH" in pod.termination_log.read_text()
+
+
 @pytest.mark.slow
 def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
@@ -255,39 +265,31 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("patient")
-def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(pod: MasterPod) -> None:
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_a_training_that_finished_is_a_success_although_the_api_is_away_at_the_end(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, is_drained: bool
+) -> None:
+    """The API server comes back, unless the master's node is drained meanwhile."""
+
     def be_away(handler: Handler) -> None:
+        if is_drained:
+            os.kill(os.getpid(), signal.SIGTERM)
         for method in ("GET", "PATCH", "POST"):
-            pod.api.fail(method, "", faults.reset, times=30)
+            pod.api.fail(method, "", faults.reset, times=100_000 if is_drained else 30)
         faults.reset(handler)
 
+    if is_drained:
+        monkeypatch.setattr(kube, "RETRY_SECONDS", 600.0)
+        monkeypatch.setattr(kube, "STOP_RETRY_SECONDS", 0.1)
+        monkeypatch.setattr(job_events, "CLOSE_WITHIN", 0.1)
     pod.install("exit 0")
     pod.show_job()
     pod.api.fail("GET", f"batch/jobs/{JOB}", be_away)
     assert pod.run() == 0
-    assert pod.replicas() == 0
-    assert pod.recorded() == ("Finished", "")
-    assert pod.stages()[-1] == "Finished"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("patient")
-def test_a_node_that_is_drained_while_the_api_is_away_does_not_fail_a_finished_training(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ask_to_end(handler: Handler) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        for method in ("GET", "PATCH", "POST"):
-            pod.api.fail(method, "", faults.reset, times=100000)
-        faults.reset(handler)
-
-    monkeypatch.setattr(kube, "RETRY_SECONDS", 600.0)
-    monkeypatch.setattr(kube, "STOP_RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(job_events, "CLOSE_WITHIN", 0.1)
-    pod.install("exit 0")
-    pod.show_job()
-    pod.api.fail("GET", f"batch/jobs/{JOB}", ask_to_end)
-    assert pod.run() == 0
+    if not is_drained:
+        assert pod.replicas() == 0
+        assert pod.recorded() == ("Finished", "")
+        assert pod.stages()[-1] == "Finished"
 
 
 def test_without_a_service_account_the_run_has_its_retries_and_the_workers_stay(

@@ -120,6 +120,7 @@ def test_hostfile_of_a_tree_has_addresses(
         ("mpirun", mpi.OPEN_MPI_5, 257, 64),
         ("custom", mpi.INTEL_MPI, 257, 64),
         ("mpirun", mpi.MPICH, 257, 257),
+        ("direct", mpi.OPEN_MPI_4, 257, 257),
         # One for each rank, of which each host has two.
         ("horovodrun", mpi.OPEN_MPI_4, 257, 514),
         ("elastic", mpi.OPEN_MPI_4, 257, 600),

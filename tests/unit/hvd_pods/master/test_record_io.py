@@ -17,6 +17,7 @@ from hvd_pods.rules import ending
 from hvd_pods.rules.messages import (
     JobRead,
     ReadJob,
+    ReadRecord,
     RecordChanged,
     RecordFailed,
     RecordReleased,
@@ -60,7 +61,7 @@ class Record:
     def held(self) -> RecordClient:
         """A client of the master that holds the record."""
         made = self.client()
-        made.read()
+        made.read(ReadRecord())
         assert made.write(take(state="Running")) == RecordWritten("take")
         return made
 
@@ -86,7 +87,7 @@ def test_record_that_cannot_be_read_or_written_is_told(
     for method in ("GET", "PATCH"):
         record.api.fail(method, PATH, faults.status(code, "no"))
     failed = (code, f"{code}: no", is_temporary)
-    assert record.client().read() == RecordFailed("read", *failed)
+    assert record.client().read(ReadRecord()) == RecordFailed("read", *failed)
     assert record.client().write(take(state="Running")) == RecordFailed("take", *failed)
     assert record.data == {}
 
@@ -121,7 +122,7 @@ def test_write_is_tried_again_for_as_long_as_it_may_take(
 ) -> None:
     record.api.fail("PATCH", PATH, failure, times=3)
     client = record.client()
-    client.read()
+    client.read(ReadRecord())
     assert isinstance(client.write(take(state="Running")), RecordFailed)
     assert client.write(take(state="Running", within=TIMEOUT)) == RecordWritten("take")
     assert record.patches() == 4
@@ -156,7 +157,7 @@ def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: R
 @pytest.mark.usefixtures("patient")
 def test_write_whose_answer_was_lost_is_told_as_a_change_that_is_its_own(record: Record) -> None:
     client = record.client()
-    client.read()
+    client.read(ReadRecord())
 
     def write_and_reset(handler: Handler) -> None:
         record.put(**OWN, epoch="7", state="Running")

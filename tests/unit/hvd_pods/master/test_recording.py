@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from hvd_pods.common import errors
-from hvd_pods.common.run import Pod
+from hvd_pods.common.run import Pod, parse_run
 from hvd_pods.master import recording
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.messages import Cause, Event, Moment
 from hvd_pods.rules.state import Facts
-from tests.unit.hvd_pods.master_pod import describe
-from tests.unit.hvd_pods.rules.world import one_group
+from tests.unit.hvd_pods.runs import describe_run
 
 JOB = {"metadata": {"name": "j"}, "spec": {"backoffLimit": 2}}
 PROBLEM = errors.RunError("no luck")
@@ -71,8 +70,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def start(path: Path) -> recording.Recorder:
-    run = one_group(lostAfterSeconds=15)
-    return recording.Recorder(path, Facts(run, "own", "job-1", "uid-1"), describe(run))
+    described = describe_run(lostAfterSeconds=15)
+    facts = Facts(parse_run(described), "own", "job-1", "uid-1")
+    return recording.Recorder(path, facts, described)
 
 
 def record(path: Path, events: list[Event]) -> list[tuple[Moment, Event]]:

@@ -231,27 +231,23 @@ def without_slices(trained: str, **status: Any) -> tuple[World, float]:
     return world, world.now - began
 
 
-def test_deleted_service_is_named_at_once_and_not_waited_for_as_long_as_hosts() -> None:
-    world, waited = without_slices("uid-1")
-    (warning,) = [e for e in world.of(m.Emit) if e.reason == "HostsMissing"]
-    assert "what to do: create the deleted Service again" in warning.message
-    assert waited < 2 * SERVICE_WITHIN
-
-
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 
 
 @pytest.mark.parametrize(
-    ("trained", "status"),
-    [("", {}), ("uid-1", {"conditions": [GATED]})],
-    ids=["never had slices", "in a queue"],
+    ("trained", "status", "is_deleted"),
+    [("uid-1", {}, True), ("", {}, False), ("uid-1", {"conditions": [GATED]}, False)],
+    ids=["deleted", "never had slices", "in a queue"],
 )
-def test_slices_that_come_late_are_waited_for_as_long_as_hosts(
-    trained: str, status: dict[str, Any]
+def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
+    trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
     world, waited = without_slices(trained, **status)
-    assert world.state.phase == Phase.GATHERING
-    assert waited >= 2 * SERVICE_WITHIN
+    remedy = "what to do: create the deleted Service again"
+    warnings = [e.message for e in world.of(m.Emit) if e.reason == "HostsMissing"]
+    assert [remedy in message for message in warnings] == [True] * is_deleted
+    assert (world.state.phase != Phase.GATHERING) is is_deleted
+    assert (waited < 2 * SERVICE_WITHIN) is is_deleted
 
 
 def test_time_in_a_queue_does_not_count() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
-from hvd_pods.rules.state import END, Phase
+from hvd_pods.rules.state import Phase
 from tests.unit.hvd_pods.rules.world import LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
@@ -153,23 +153,15 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
     assert [write.changes for write in writes] == ([] if is_lost else [1])
 
 
-def test_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers() -> None:
-    """It could not reach the API server during the training."""
-    world = World(one_group(cleanup="Always"))
-    world.train()
-    world.end_launcher(0)
-    while world.state.phase != Phase.FINISHING:
-        world.answer()
-    world.record = dict(OTHER)
-    world.tell(m.RecordChanged(END, dict(OTHER), 1))
-    assert world.end() == (0, "")
-    assert not world.of(m.ScaleDown)
-
-
-@pytest.mark.parametrize("phase", [Phase.JUDGING, Phase.CONCLUDING])
-@pytest.mark.parametrize(("code", "of_the_master"), [(0, 0), (1, 78)])
+@pytest.mark.parametrize(
+    ("code", "phase", "of_the_master"),
+    [
+        *((0, phase, 0) for phase in (Phase.JUDGING, Phase.CONCLUDING, Phase.FINISHING)),
+        *((1, phase, 78) for phase in (Phase.JUDGING, Phase.CONCLUDING)),
+    ],
+)
 def test_training_that_has_finished_is_a_success_although_the_record_is_lost_after_it(
-    phase: Phase, code: int, of_the_master: int
+    code: int, phase: Phase, of_the_master: int
 ) -> None:
     world = World(one_group(cleanup="Always"))
     world.train()

@@ -56,6 +56,8 @@ def test_script_finds_what_it_would_find_without_the_stack(
     seen, expected = look(cold_worker, sys.executable, **variables)
     assert seen.pop("inherited") is False
     expected.pop("inherited")
+    # Behind everything else, and not for other programs.
+    assert seen["path"].pop().endswith("/hvd_pods/library")
     if path == "":
         # Python does not tell the two apart.
         expected["variables"].pop("PYTHONPATH")

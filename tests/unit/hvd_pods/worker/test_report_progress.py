@@ -12,8 +12,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from examples import hvd_progress
 from hvd_pods.common import metrics
+from hvd_pods.library import hvd_progress
 from hvd_pods.worker import report_progress, serve_metrics
 from tests.unit.hvd_pods.copies import FILES
 

@@ -28,7 +28,15 @@ from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import SPEC, installed_values, job, meanwhile, pod, terminated
+from tests.unit.hvdchart.runs import (
+    SPEC,
+    installed_values,
+    job,
+    meanwhile,
+    of_release,
+    pod,
+    terminated,
+)
 from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
 
@@ -63,13 +71,12 @@ def test_efficiency_is_compared_within_a_turn() -> None:
     # The machine becomes three times as fast: within each turn two workers reach 90 %.
     speeds = [(0, 1, 10.0), (0, 2, 18.0), (1, 2, 36.0), (1, 1, 20.0), (2, 1, 30.0), (2, 2, 54.0)]
     one, two = rows([measured(*each) for each in speeds])
-    assert (one.workers, one.ranks, one.speed) == (1, 2, 20.0)
-    assert (one.efficiency, one.efficiency_interval) == (1.0, 0.0)
-    assert two.speed == 36.0
-    assert two.efficiency == pytest.approx(0.9)
-    assert two.efficiency_interval == pytest.approx(0.0, abs=1e-9)
+    assert (one["workers"], one["ranks"], one["imagesPerSecond"]) == (1, 2, 20.0)
+    assert (one["efficiency"], one["efficiencyInterval"]) == (1.0, 0.0)
+    assert (two["imagesPerSecond"], two["turns"]) == (36.0, [18.0, 36.0, 54.0])
+    assert (two["efficiency"], two["efficiencyInterval"]) == (0.9, 0.0)
     # 4.303 x 18 / sqrt(3)
-    assert two.speed_interval == pytest.approx(44.72, abs=0.01)
+    assert two["interval"] == pytest.approx(44.72, abs=0.01)
 
 
 # Two-sided 95 % quantiles of Student's distribution, by the number of figures.
@@ -137,7 +144,6 @@ def test_a_damaged_result_is_refused_with_the_place(
 pytestmark = pytest.mark.timeout(120)
 NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"
-LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": NAME}
 XEON = {"host": "hvd-bench-worker-0", "processor": "Xeon", "cpus": 8, "gpus": []}
 FIGURES = [(0, 1, 10.0), (1, 2, 19.0), (2, 2, 21.0), (3, 1, 11.0)]
 
@@ -153,9 +159,8 @@ def spec(tmp_path: Path, helm: StubProgram) -> Path:
 
 def worker(number: int) -> Any:
     made = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
-    made["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "worker"}
     made["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
-    return made
+    return of_release(NAME, made)
 
 
 def measured_line(trial: int, ranks: int, speed: float | None) -> str:
@@ -168,15 +173,13 @@ def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], N
 
     def play() -> None:
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the run")
-        run, master = job(("Complete", "", "")), pod(MASTER, "master", terminated(0))
-        run["metadata"]["labels"] = LABELS
-        master["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "master"}
         # Before the pods, whose logs are asked for at once.
         for number in (0, 1):
             cluster.log(f"{NAME}-worker-{number}")
         cluster.log(MASTER, *lines, end=True)
+        master = of_release(NAME, pod(MASTER, "master", terminated(0)))
         cluster.put("pods", worker(0), worker(1), master)
-        cluster.put("jobs", run)
+        cluster.put("jobs", of_release(NAME, job(("Complete", "", ""))))
 
     return play
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from yaml import safe_load as parse_yaml
 
 from hvdchart import __version__
 from hvdchart.cli import app
@@ -54,14 +53,6 @@ def test_render_writes_values_to_stdout_or_a_file_and_the_rest_to_stderr(
     assert "ReadWriteMany" not in warned.output
     quiet = hvdchart("render", SPEC, "--set", "volumes=null", "--set", "train.checkpoints=null")
     assert (quiet.code, quiet.errors) == (0, "")
-
-
-def test_code_is_part_of_the_values(hvdchart: Command, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("print('hello')\n")
-    done = hvdchart("render", SPEC, "--code", script)
-    assert done.code == 0, done.errors
-    assert parse_yaml(done.output)["code"] == {"files": {"train.py": "print('hello')\n"}}
 
 
 def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) -> None:

@@ -38,14 +38,6 @@ def project(
     return spec
 
 
-@pytest.fixture
-def docker(programs: Path) -> StubProgram:
-    """A Docker that builds, and has no image yet."""
-    stub = StubProgram(programs, "docker")
-    stub.answer("inspect", code=1)
-    return stub
-
-
 def words(stub: StubProgram) -> list[str]:
     return [word for word in stub.commands() if word != "info"]
 

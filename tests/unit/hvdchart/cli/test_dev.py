@@ -85,11 +85,9 @@ class Dev:
 
 
 def test_dev_builds_the_projects_image_once_for_each_content(
-    start: Callable[..., Dev], programs: Path, tmp_path: Path
+    start: Callable[..., Dev], docker: StubProgram, tmp_path: Path
 ) -> None:
     """What .dockerignore names is code, and no new image."""
-    docker = StubProgram(programs, "docker")
-    docker.answer("inspect", code=1)
     folder = tmp_path / "project"
     (folder / "Dockerfile").write_text("FROM a\n")
     (folder / ".dockerignore").write_text("*\n!requirements.txt\n")
@@ -99,11 +97,8 @@ def test_dev_builds_the_projects_image_once_for_each_content(
     assert dev.wait_for_deployed(2)["image"]["tag"] == tag
     (folder / "requirements.txt").write_text("six\n")
     assert dev.wait_for_deployed(3)["image"]["tag"] != tag
-    assert [word for word in docker.commands() if word != "info"] == [
-        "inspect",
-        "build",
-        "push",
-    ] * 2
+    words = [word for word in docker.commands() if word != "info"]
+    assert words == ["inspect", "build", "push"] * 2
 
 
 @pytest.fixture

@@ -41,16 +41,7 @@ pytestmark = pytest.mark.timeout(120)
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\nteam  other  finished"
 # Texts of a record, as anybody may write them who may edit ConfigMaps.
 NUMBERS = [
-    "x",
-    "",
-    "-1",
-    "9" * 5000,
-    "1e999",
-    "\u0661",
-    "0-99999999999",
-    "5-",
-    "0x10",
-    "1" * 400_000,
+    *("x", "", "-1", "9" * 5000, "1e999", "\u0661", "0-99999999999", "5-", "0x10", "1" * 400_000)
 ]
 HOSTS = ["[", "[" * 100_000, "3", '"0"', "[1]", '{"hvd-worker": 3}', '{"hvd-worker": "x"}']
 

@@ -25,7 +25,7 @@ from tests.unit.hvdchart.runs import (
     installed_values,
     job,
     meanwhile,
-    play,
+    of_release,
     pod,
     upgrades,
 )
@@ -34,12 +34,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
 PROBE += "0:horovod_images_per_second 16.25\n0:horovod_loss 0.5\n"
-
-
-@pytest.fixture
-def running(fake_cluster: FakeCluster) -> FakeCluster:
-    """A run that goes on, of a release with these values."""
-    return play(fake_cluster, job(), MASTER)
 
 
 def test_exec_runs_the_command_or_a_shell_in_the_pod_of_the_rank(
@@ -202,9 +196,8 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
         with helm.hold("upgrade"):
             held.set()
             wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the copy")
-            for kind, item in (("pods", master), ("jobs", copy)):
-                labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "hvd-debug"}
-                running.put(kind, {**item, "metadata": {**item["metadata"], "labels": labels}})
+            running.put("pods", of_release("hvd-debug", master))
+            running.put("jobs", of_release("hvd-debug", copy))
         about = "hvd-debug-master-1"
         running.put("events", event(about, "Job", "Training", "starts", type="Normal"))
 

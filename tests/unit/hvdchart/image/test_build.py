@@ -39,15 +39,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-@pytest.fixture
-def docker(programs: Path) -> StubProgram:
-    """A Docker that builds, and has no image yet."""
-    stub = StubProgram(programs, "docker")
-    stub.answer("inspect", code=1)
-    stub.answer("build", "STEP 1/1: FROM a\nother\nSTEP 1/1: FROM a\n")
-    return stub
-
-
 @pytest.mark.slow
 def test_an_image_is_built_once_for_each_content_pushed_and_named_in_the_spec(
     hvdchart: Command, folder: Path, docker: StubProgram

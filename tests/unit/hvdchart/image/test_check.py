@@ -32,9 +32,11 @@ GOOD: dict[str, Any] = {
     "user": UNKNOWN_USER,
     "programs": {name: f"/usr/bin/{name}" for name in PROGRAMS},
     "mpi": "mpirun (Open MPI) 4.1.4",
+    "modules": ["torch"],
     "horovod": True,
     "frameworks": {"tensorflow": {"version": "2.15.1", "built": ["mpi", "gloo"]}},
 }
+NO_HOROVOD = {"horovod": False, "frameworks": {}}
 GLOO_ONLY = {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}}
 BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
 
@@ -45,8 +47,9 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
         *(({}, mode, None, "") for mode in ("mpirun", "horovodrun", "elastic")),
         ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
         ({"programs": {"mpirun": None}}, "horovodrun", None, ""),
+        ({"programs": {"mpirun": None, "horovodrun": None}, "horovod": False}, "direct", None, ""),
         ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
-        ({"horovod": False, "frameworks": {}}, "elastic", "Horovod", "HOROVOD_WITH_GLOO=1"),
+        ({"horovod": False, "frameworks": {}}, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
         ({"frameworks": {}}, "mpirun", "a framework", "tensorflow or torch"),
         (GLOO_ONLY, "mpirun", "Horovod on torch", "HOROVOD_WITH_MPI=1"),
         (GLOO_ONLY, "elastic", None, ""),
@@ -72,7 +75,6 @@ def test_missing_requirement_is_named_with_its_remedy(
     [
         ({"programs": {**GOOD["programs"], "sshd": None}}, "image.ssh"),
         ({"programs": {**GOOD["programs"], "mpirun": None}}, "requirements.txt"),
-        ({"horovod": False, "frameworks": {}}, "if the script imports it"),
     ],
 )
 def test_what_a_run_can_bring_to_an_image_is_no_reason_to_refuse_it(
@@ -81,6 +83,23 @@ def test_what_a_run_can_bring_to_an_image_is_no_reason_to_refuse_it(
     findings = check_requirements({**GOOD, **changes}, "mpirun")
     assert missing(findings) == []
     assert remedy in "\n".join(check_report("team/train:1", findings))
+
+
+@pytest.mark.parametrize(
+    ("framework", "mode", "lacking"),
+    [
+        ("torch", "direct", []),
+        ("jax", "direct", ["jax"]),
+        ("torch", "mpirun", []),
+        ("mpi", "mpirun", []),
+        ("horovod", "mpirun", ["Horovod"]),
+    ],
+)
+def test_program_without_horovod_needs_its_own_framework_alone(
+    framework: str, mode: str, lacking: list[str]
+) -> None:
+    findings = check_requirements({**GOOD, **NO_HOROVOD}, mode, framework)
+    assert [finding.requirement for finding in missing(findings)] == lacking
 
 
 @pytest.mark.parametrize(

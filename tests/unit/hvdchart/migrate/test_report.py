@@ -40,11 +40,6 @@ def test_values_and_report_of_a_whole_file(path: Path) -> None:
     assert whole_report(path) == expected, f"the report of {path.name} is another one"
 
 
-def test_private_key_is_not_printed() -> None:
-    assert "bm90IGEga2V5" in PATHS["stable-gpu.yaml"].read_text()
-    assert "bm90IGEga2V5" not in whole_report(PATHS["stable-gpu.yaml"])
-
-
 def test_letters_that_nobody_sees_are_escaped() -> None:
     text = report_text(migrate_old(**{"a\u00a0b\\": 1}))
     assert "a\\xa0b\\" in text

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from hvdchart.errors import SpecError
 from hvdchart.plan.binding import Binding
 from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
+from hvdchart.spec.load import parse_spec
 from hvdchart.values.report import document
 from tests.unit.hvdchart.specs import planned
 
@@ -14,26 +19,6 @@ from tests.unit.hvdchart.specs import planned
 def plan_group(group: str, rest: str = "") -> Plan:
     """The plan of two nodes."""
     return planned(f"{{name: x, count: 2, {group}}}", rest)
-
-
-def test_xeon_8180_node_has_the_published_threads() -> None:
-    """A Xeon 8180 node, 2 x 28 cores: 28 / 26 / 2, one rank a socket, bound to it."""
-    node = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 384Gi}"
-    plan = planned(node)
-    group = plan.groups[0]
-    assert (plan.ranks, group.slots) == (32, 2)
-    assert dict(group.env) == {
-        "OMP_NUM_THREADS": "28",
-        "TF_NUM_INTRAOP_THREADS": "26",
-        "TF_NUM_INTEROP_THREADS": "2",
-        "TF_ENABLE_ONEDNN_OPTS": "1",
-    }
-    assert plan.launching.binding == Binding("core", 28)
-    # 112 CPUs as Kubernetes counts; GKE's table keeps 345m, daemons and master 600m.
-    assert group.requests["cpu"] == "111"
-    # 384Gi of modules are 372.5Gi to the kernel; GKE's table keeps 14.3Gi, pods 768Mi.
-    assert group.requests["memory"] == group.limits["memory"] == "357Gi"
-    assert "cpu" not in group.limits
 
 
 def test_bfloat16_is_off_by_default_and_per_group() -> None:
@@ -105,6 +90,27 @@ def test_shared_memory_grows_with_ranks_up_to_a_quarter(
 ) -> None:
     plan = plan_group(group)
     assert (memory_text(plan.shm), plan.shm_reason.because) == (size, because)
+
+
+STATE = "apiVersion: hvdchart/v1\nname: a\nimage: {repository: r}\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "state", "found"),
+    [
+        ("memory: 64Gi", "100Mi", "1224Mi"),
+        ("memory: 64Gi", "40Gi", "need 80Gi, and a worker of nodes[0] has 28160Mi of memory"),
+        ("tuning: {shm: 2Gi}", "1500Mi", "need 3000Mi, and a worker of nodes[0] has 2Gi of shared"),
+    ],
+)  # fmt: skip
+def test_a_state_is_planned_twice_or_refused(group: str, state: str, found: str) -> None:
+    nodes = f"nodes: [{{name: w, count: 2, coresPerSocket: 8, {group}}}]\n"
+    spec = parse_spec(f"{STATE}{nodes}train: {{command: [python], state: {state}}}")
+    if found.endswith("Mi"):
+        assert memory_text(make_plan(spec).shm) == found
+    else:
+        with pytest.raises(SpecError, match=re.escape(found)):
+            make_plan(spec)
 
 
 # Seen with Open MPI 4.1.4 on synthetic topologies (HWLOC_SYNTHETIC): docs/planning.md.

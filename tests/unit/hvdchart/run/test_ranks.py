@@ -18,12 +18,6 @@ def run(**more: Any) -> Run:
     return run_of(job(**{"groups": 2, **more}))
 
 
-def test_ranks_fill_host_by_host_in_the_order_of_the_groups() -> None:
-    assert list(pods_of_ranks(run(), {})) == [
-        "hvd-worker-0", "hvd-worker-1", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
-    ]  # fmt: skip
-
-
 def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
     record = {"hosts": '{"hvd-worker": "0,2-3"}'}
     assert list(pods_of_ranks(run(), record)) == [

@@ -22,7 +22,7 @@ from hvdchart.tune.grid import (
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import job, pod, terminated
+from tests.unit.hvdchart.runs import job, of_release, pod, terminated
 from tests.unit.hvdchart.specs import HEAD, planned
 
 OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_THREADS": "2"}
@@ -91,12 +91,9 @@ def test_tune_without_a_result_uninstalls_and_has_the_last_line(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     answer_as(helm, "hvd-tune")
-    labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd-tune"}
-    run, master = job(("Complete", "", "")), pod("hvd-tune-master-1-a", "master", terminated(0))
-    run["metadata"]["labels"] = labels
-    master["metadata"]["labels"] = {**labels, "app.kubernetes.io/component": "master"}
-    fake_cluster.put("jobs", run)
-    fake_cluster.put("pods", master)
+    master = pod("hvd-tune-master-1-a", "master", terminated(0))
+    fake_cluster.put("jobs", of_release("hvd-tune", job(("Complete", "", ""))))
+    fake_cluster.put("pods", of_release("hvd-tune", master))
     fake_cluster.log("hvd-tune-master-1-a", "no module named tensorflow", end=True)
     done = hvdchart("tune", spec)
     assert done.code == 8

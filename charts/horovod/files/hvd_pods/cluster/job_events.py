@@ -8,6 +8,7 @@ import socket
 from datetime import datetime, timezone
 
 from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.shapes import format_time
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
@@ -41,7 +42,7 @@ class EventRecorder:
         if self._api is None:
             return
         now = datetime.now(timezone.utc)
-        second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        second = format_time(now.timestamp())
         job = os.environ["HVD_JOB"]
         body = {
             # Lists are sorted by name, and two stages may fall into one second: the name and

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Mapping
 
-from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.common import ssh
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.passwd import require_user_name
@@ -60,7 +60,7 @@ def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> P
 def _fill(api: Api, secret: str) -> dict[str, str]:
     """Return the Secret's keys, adding new ones unless it has them. Raises ApiError."""
     present = api.get(f"core/secrets/{secret}")
-    while not has_keys(present):
+    while not all((present.get("data") or {}).get(name) for name in NAMES):
         # The version makes the API server refuse this if another master has filled the Secret.
         version = present["metadata"].get("resourceVersion")
         made = {name: base64.b64encode(make_key()).decode() for name in NAMES}
@@ -74,12 +74,6 @@ def _fill(api: Api, secret: str) -> dict[str, str]:
             present = api.get(f"core/secrets/{secret}")
     keys: dict[str, str] = present["data"]
     return keys
-
-
-def has_keys(secret: Object) -> bool:
-    """Whether the Secret has both keys."""
-    data = secret.get("data") or {}
-    return all(data.get(name) for name in NAMES)
 
 
 def make_key() -> bytes:

@@ -18,6 +18,11 @@ def parse_time(text: str) -> float:
     return parsed.timestamp()
 
 
+def format_time(wall: float) -> str:
+    """Return a time in seconds since the epoch as the API writes it, to the second."""
+    return datetime.fromtimestamp(wall, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class Texts:
     """The shape of a map from texts to texts."""
 

@@ -9,10 +9,11 @@ and fetches what is missing.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import time
 from typing import Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Pod, Run
 
@@ -51,10 +52,8 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
         api.apply(f"core/configmaps/{name}", body, retry_seconds=0.0)
     new = sorted(nodes - known.keys())
     if new:
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        api.merge_patch(
-            f"core/configmaps/{name}", {"data": dict.fromkeys(new, now)}, retry_seconds=0.0
-        )
+        data = dict.fromkeys(new, format_time(time.time()))
+        api.merge_patch(f"core/configmaps/{name}", {"data": data}, retry_seconds=0.0)
         others = "1 other node" if len(known) == 1 else f"{len(known)} other nodes"
         more = f"; {others} had them before" if known else ""
         log(f"recorded in ConfigMap {name}: the data of staging.path are on {_format(new)}{more}")

@@ -112,15 +112,11 @@ def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str
         return {}
     found = {}
     for name, uid in uids.items():
-        own = [event for event in events if _is_about(event, name, uid)]
+        same = {"name": name, "uid": uid}.items()
+        own = [event for event in events if same <= event.get("involvedObject", {}).items()]
         if own:
             found[name] = one_line(newest_message(own, name))
     return found
-
-
-def _is_about(event: Object, name: str, uid: str) -> bool:
-    about = event.get("involvedObject", {})
-    return bool(about.get("name") == name and about.get("uid") == uid)
 
 
 def newest_message(events: list[Object], pod: str) -> str:
@@ -129,9 +125,9 @@ def newest_message(events: list[Object], pod: str) -> str:
     The controller stops at the first pod that is refused, whose message then stands for all.
     """
     about_pod = [event for event in events if pod in event.get("message", "")]
-    newest = max(about_pod or events, key=_time, default={})
+    newest = max(
+        about_pod or events,
+        key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""),
+        default={},
+    )
     return str(newest.get("message", ""))
-
-
-def _time(event: Object) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

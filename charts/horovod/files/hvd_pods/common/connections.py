@@ -44,15 +44,29 @@ class _Progress:
 Answer = Callable[[bytes, socket.socket], Optional[bytes]]
 
 
+def no_body(request: bytes) -> int:
+    """Of requests that end with their end."""
+    return 0
+
+
 class ConnectionServer:
     """Takes connections at `address` (empty: all, of IPv4 and IPv6) when `serve` runs.
 
-    `end` ends a request; other requests are not answered. Raises OSError if the port is in use.
+    `end` ends a request; other requests are not answered. Where `body` says that bytes follow, the
+    request has the end and them, too. Raises OSError if the port is in use.
     """
 
-    def __init__(self, address: str, port: int, end: bytes, answer: Answer, limits: Limits) -> None:
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        end: bytes,
+        answer: Answer,
+        limits: Limits,
+        body: Callable[[bytes], int] = no_body,
+    ) -> None:
         self._listener = listen(address, port)
-        self._end, self._answer, self._limits = end, answer, limits
+        self._end, self._answer, self._limits, self._body = end, answer, limits, body
         # The oldest first, which is also the one whose time is over first.
         self._open: dict[socket.socket, _Progress] = {}
         self._has_failed = False
@@ -107,9 +121,10 @@ class ConnectionServer:
     def _receive(self, connection: socket.socket, progress: _Progress) -> None:
         data = connection.recv(self._limits.size - len(progress.received))
         progress.received += data
-        request, end, _ = progress.received.partition(self._end)
-        if end and progress.unsent is None:
-            self._take(request, connection, progress)
+        request, end, rest = progress.received.partition(self._end)
+        size = self._body(request) if end else 0
+        if end and len(rest) >= size and progress.unsent is None:
+            self._take(request + end + rest[:size] if size else request, connection, progress)
         elif not data or len(progress.received) >= self._limits.size:
             self._close(connection)
 

@@ -27,12 +27,18 @@ GENERATED = "/horovod/generated"
 CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
 # The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
 PACKAGES = f"{CODE}/.packages"
+# What keep.py of library/ keeps in the worker's memory, and the modules for scripts.
+KEPT = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
+LIBRARY = f"{PROGRAMS}/library"
 # The container's environment for its SSH sessions: each entry ended by a NUL.
 ENVIRONMENT = f"{GENERATED}/environment"
 # The newest epoch that this worker has served.
 EPOCH = f"{GENERATED}/epoch"
 # The worker's main program and its own children, by their numbers (common/fence.py).
 WORKER = f"{GENERATED}/worker-processes"
+
+# What master/direct.py asks a worker's session for, and the session does without another Python.
+START_RANKS = f"exec python3 -I -S {PROGRAMS}/rank/host.py"
 
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1

@@ -75,7 +75,10 @@ def diagnose(pod: Pod) -> Diagnosis:
     what, is_fetching = f"phase {status.get('phase', 'unknown')}", False
     if "deletionTimestamp" in pod.get("metadata", {}):
         what = "terminating"
-    elif _is_running("staging", status.get("initContainerStatuses", [])):
+    elif any(
+        init["name"] == "staging" and "running" in init.get("state", {})
+        for init in status.get("initContainerStatuses", [])
+    ):
         what, is_fetching = "the container staging fetches the data", True
     node = pod.get("spec", {}).get("nodeName")
     return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
@@ -94,10 +97,6 @@ def exceeds_own_limit(eviction: str) -> bool:
     name what the node lacks.
     """
     return "exceed" in eviction and " limit " in eviction
-
-
-def _is_running(name: str, containers: list[dict[str, Any]]) -> bool:
-    return any(item["name"] == name and "running" in item.get("state", {}) for item in containers)
 
 
 def diagnose_refusal(message: str) -> Diagnosis:

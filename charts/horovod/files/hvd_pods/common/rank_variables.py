@@ -62,6 +62,14 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
         # Lightning takes all numbers from the variables above when it finds this one.
         "TORCHELASTIC_RUN_ID": given.get("HVD_ATTEMPT", "1"),
     }
+    if given.get("HVD_FRAMEWORK") == "jax":
+        # JAX takes a rank's number from a cluster that it knows alone: as that of Open MPI 4.
+        meeting.update(
+            OMPI_MCA_orte_hnp_uri=f"0.0;tcp://{shown}:{int(port) + 1}",
+            OMPI_COMM_WORLD_RANK=rank,
+            OMPI_COMM_WORLD_SIZE=size,
+            OMPI_COMM_WORLD_LOCAL_RANK=local_rank,
+        )
     return {**chosen, **{name: given.get(name, value) for name, value in meeting.items()}}
 
 

@@ -202,7 +202,7 @@ Host *
   BatchMode yes
   ConnectTimeout 60
   KexAlgorithms -sntrup761*
-  SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING
+  SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING HVD_RUN_ID
   ServerAliveInterval 15
   ServerAliveCountMax 4
   LogLevel ERROR

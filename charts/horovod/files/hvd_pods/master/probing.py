@@ -157,12 +157,9 @@ class Prober:
         if reason == target.reason and not target.has_answered:
             return
         target.reason = reason
-        is_alone = target.has_answered and not self._is_any_responding()
-        self._tell(m.HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
-
-    def _is_any_responding(self) -> bool:
         held = (item.held for item in self._targets if item.held)
-        return any(silence(connection) < HEARD_WITHIN for connection in held)
+        is_alone = target.has_answered and all(silence(one) >= HEARD_WITHIN for one in held)
+        self._tell(m.HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""

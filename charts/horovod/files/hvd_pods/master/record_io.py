@@ -39,7 +39,7 @@ class RecordClient:
         self._version, self._changes = "", 0
         self._data: Mapping[str, str] = {}
 
-    def read(self) -> m.Event:
+    def read(self, effect: m.ReadRecord) -> m.Event:
         """Read the record."""
         try:
             return m.RecordRead(self._read())

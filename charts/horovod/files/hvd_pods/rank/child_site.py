@@ -51,6 +51,8 @@ def notify(rank: int, error: BaseException, path: "List[str]") -> None:
 
 
 sys.path[:] = [folder for folder in sys.path if folder != HERE]
+# Behind everything, so that the script's own modules of these names come first.
+sys.path.append(os.readlink(__file__).rsplit("/", 2)[0] + "/library")
 given = [word for word in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if word != HERE]
 if given:
     os.environ["PYTHONPATH"] = os.pathsep.join(given)

@@ -60,15 +60,11 @@ class Stalls:
 
     def collect(self) -> tuple[Stalls, list[Stall], list[Stall]]:
         """Take the ranks of a message: those that are named for the first time, and all of it."""
-        stalls = list(self.new.values())
-        first = [stall for stall in stalls if not _is_same(self.known.get(stall.rank), stall)]
-        known = {**self.known, **{stall.rank: stall for stall in stalls}}
-        return replace(self, known=known, new={}), first, stalls
-
-
-def _is_same(before: Stall | None, now: Stall) -> bool:
-    # A notice that came sooner than the one before says that the same stall began a little earlier.
-    return before is not None and now.since <= before.since
+        stalls, known = list(self.new.values()), self.known
+        # A notice that comes sooner than the one before says that the same stall began earlier.
+        first = [s for s in stalls if s.rank not in known or s.since > known[s.rank].since]
+        now_known = {**known, **{stall.rank: stall for stall in stalls}}
+        return replace(self, known=now_known, new={}), first, stalls
 
 
 def describe(stalls: Sequence[Stall]) -> str:

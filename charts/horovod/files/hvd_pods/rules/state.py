@@ -7,10 +7,10 @@ import functools
 import json
 import math
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Object
+from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
@@ -359,8 +359,3 @@ class Step:
             self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.epoch))
         else:
             self.then(m.RecordReleased())
-
-
-def format_time(wall: float) -> str:
-    """Return a time as the API writes it, to the second."""
-    return datetime.fromtimestamp(wall, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

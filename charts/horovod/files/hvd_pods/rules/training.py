@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping
 
+from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.errors import (
     ConfigurationError,
     LaunchError,
@@ -20,7 +21,7 @@ from hvd_pods.rules import gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, MOST_RANKS, Stall, describe
-from hvd_pods.rules.state import RUNNING, Launched, Phase, Step, format_time
+from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
 # are gone: its daemons on the others end when it is killed.

@@ -80,6 +80,8 @@ def set_up_python(request: dict[str, Any]) -> None:
     path0 = first_path(program)
     if path0 is not None:
         sys.path.insert(0, path0)
+    # Behind everything, so that the script's own modules of these names come first.
+    sys.path.append(fast_start.LIBRARY)
     importlib.invalidate_caches()
     _open_streams(program["unbuffered"])
     _correct_multiprocessing()

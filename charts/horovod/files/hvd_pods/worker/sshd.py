@@ -92,7 +92,7 @@ UseDNS no
 PidFile none
 PrintMotd no
 PermitUserEnvironment no
-AcceptEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING
+AcceptEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES HVD_MEETING HVD_RUN_ID
 PermitUserRC no
 AllowAgentForwarding no
 AllowStreamLocalForwarding no

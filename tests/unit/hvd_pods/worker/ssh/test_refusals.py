@@ -198,7 +198,7 @@ def test_sshd_runs_with_every_restriction(ssh_pods: SshPods) -> None:
     assert settings.get("allowusers") == ("root" if is_root else None)
     assert {name: settings[name] for name in RESTRICTIONS} == RESTRICTIONS
     accepted = {line for line in printed.splitlines() if line.startswith("acceptenv ")}
-    names = ("HVD_EPOCH", "HVD_ATTEMPT", "HVD_NOTICES", "HVD_MEETING")
+    names = ("HVD_EPOCH", "HVD_ATTEMPT", "HVD_NOTICES", "HVD_MEETING", "HVD_RUN_ID")
     assert accepted == {f"acceptenv {name}" for name in names}
     assert "subsystem" not in settings
 

@@ -15,7 +15,6 @@ from tests.unit.hvd_pods.worker.ssh.pods import (
     WORKER,
     SshPods,
     start_ssh_pods,
-    unprivileged,
 )
 from tests.wheels import make_wheel
 
@@ -38,17 +37,6 @@ def deliver(pods: SshPods, version: str, **files: bytes) -> str:
     for name, content in files.items():
         (pods.master.root / "code-source" / f"{name}.py").write_bytes(content)
     return pods.master.call(DELIVER.format(worker_files=str(pods.worker.files), version=version))
-
-
-@unprivileged
-def test_worker_has_the_code_of_the_latest_run_alone(ssh_pods: SshPods) -> None:
-    # More than a pipe holds, so that a side that does not read would block.
-    assert "is on 1 hosts" in deliver(ssh_pods, "v1", train=b"print(1)", data=b"#" * 200_000)
-    deliver(ssh_pods, "v2", train=b"print(2)")
-    code = ssh_pods.worker.root / "code"
-    assert [path.name for path in code.iterdir()] == ["v2"]
-    assert (code / "v2" / "train.py").read_bytes() == b"print(2)"
-    assert (code / "v2" / "data.py").stat().st_size == 200_000
 
 
 @pytest.fixture

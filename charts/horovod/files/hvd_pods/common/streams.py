@@ -1,0 +1,43 @@
+"""Passes on what processes write by whole lines, so that the lines of several do not mix."""
+
+from __future__ import annotations
+
+import os
+
+CHUNK = 1 << 16
+# Bytes without an end of a line that are kept for it.
+LONGEST = 1 << 20
+
+
+class Stream:
+    """The output of one process, which is passed on to a file of this process."""
+
+    def __init__(self, source: int, target: int) -> None:
+        os.set_blocking(source, False)
+        self.source, self._target = source, target
+        self._rest = b""
+        self.is_open = True
+
+    def pass_on(self) -> bool:
+        """Pass on the lines that have come. Returns whether there may be more already."""
+        try:
+            data = os.read(self.source, CHUNK)
+        except BlockingIOError:
+            return False
+        rest = self._rest + data
+        # A progress bar goes back to the beginning of its line instead of ending it.
+        end = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
+        if not data:
+            self.is_open = False
+            rest += b"\n" if rest else b""
+        if not data or len(rest) - end > LONGEST:
+            end = len(rest)
+        write(self._target, rest[:end])
+        self._rest = rest[end:]
+        return bool(data)
+
+
+def write(target: int, content: bytes) -> None:
+    """Write all of it. Raises OSError."""
+    while content:
+        content = content[os.write(target, content) :]

@@ -1,0 +1,801 @@
+"""Keeps the state of a training in its workers' memory, from which the next attempt goes on.
+
+    import keep
+
+    model.fit(..., callbacks=[..., keep.Callback()])         # with Keras
+
+    state = keep.State(model=model, optimizer=optimizer)     # in a loop of your own
+    for step in range(state.restore(), steps):
+        ...
+        state.commit()
+    state.save()
+
+A commit copies the state to shared memory of the worker, which outlives the rank and the attempt.
+`restore` finds the newest step that is complete on any worker, or else in a checkpoint, and leaves
+all ranks with that state. Nothing here changes how a training ends: where memory or disk is full,
+the log says so. Outside of a run of the chart there are only checkpoints.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import mmap
+import os
+import re
+import shutil
+import struct
+import sys
+import threading
+import time
+import weakref
+import zlib
+from pathlib import Path
+from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence
+
+# In the memory volume of a worker. Each run has a folder of its own inside.
+FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
+# What a record begins with: a mark, the step, the bytes of the description and of the whole record,
+# and the checksum of what follows, 0 while it is not known. A checksum of these fields is last.
+HEADER = struct.Struct("<8sqQQI")
+MARK, SUM = b"hvdkeep1", struct.Struct("<I")
+BEGIN = 64
+# Records of fewer bytes are summed up at once, others beside the next step.
+SMALL = 1 << 20
+# Bytes of a broadcast: new memory is slow, and this much is used again.
+PIECE = 1 << 24
+# A variable of Keras with random numbers, which is the rank's own.
+SEED = "seed_generator_state"
+Parts = List[memoryview]
+
+
+class Outline(NamedTuple):
+    """An array that is not read."""
+
+    shape: tuple[int, ...]
+
+
+class Record(NamedTuple):
+    """A complete record: where it was read from, its step, and its bytes."""
+
+    place: str
+    step: int
+    tree: Any
+    raw: memoryview
+
+    @property
+    def value(self) -> Any:
+        """What was kept; its arrays are in the memory of the record."""
+        (described,) = struct.unpack_from("<Q", self.raw, 16)
+        end = BEGIN + described
+
+        def view(node: Mapping[str, Any]) -> Any:
+            nonlocal end
+            at = _aligned(end)
+            end = at + node["bytes"]
+            return _array(node["array"], node["shape"], self.raw[at:end])
+
+        return _build(self.tree, view)
+
+    @property
+    def outline(self) -> Any:
+        """The same with the shapes of arrays in place of them."""
+
+        def shape(node: Mapping[str, Any]) -> Any:
+            return b"" if node["array"] == "bytes" else Outline(tuple(node["shape"]))
+
+        return _build(self.tree, shape)
+
+
+def pack(step: int, value: Any) -> bytearray:
+    """A record of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
+
+    Raises TypeError for anything else.
+    """
+    description, parts, size = _describe(value)
+    raw = bytearray(size)
+    _seal(memoryview(raw), step, description, parts, is_summed=True)
+    return raw
+
+
+def read(place: str, raw: memoryview) -> Record:
+    """Read a record. Raises ValueError for one that is incomplete or damaged."""
+    if len(raw) < BEGIN:
+        raise ValueError(f"{place} is too short for a state")
+    mark, step, described, size, checksum = HEADER.unpack_from(raw)
+    if mark != MARK or SUM.unpack_from(raw, HEADER.size)[0] != zlib.crc32(raw[: HEADER.size]):
+        raise ValueError(f"{place} has no complete state")
+    if not BEGIN + described <= size <= len(raw):
+        raise ValueError(f"{place} is shorter than the state that it should have")
+    if checksum and checksum != zlib.crc32(raw[BEGIN:size]):
+        raise ValueError(f"{place} is damaged: its checksum is wrong")
+    try:
+        tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{place} is damaged: {problem}") from problem
+    return Record(place, step, tree, raw[:size])
+
+
+def read_file(path: Path) -> Record:
+    """Read the record of a file. Raises OSError and ValueError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        # The bytes stay readable as long as the record is in use.
+        return read(str(path), memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)))
+    finally:
+        os.close(descriptor)
+
+
+class Slots:
+    """Two files in the worker's memory; at any moment, at least one has a complete record."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.paths = [folder / f"{name}.{letter}" for letter in "ab"]
+        self._memory: dict[Path, mmap.mmap] = {}
+        self._summing: threading.Thread | None = None
+        self._newest: Path | None = None
+        # As they were read last.
+        self._steps: dict[Path, int] = {}
+
+    def records(self) -> list[Record]:
+        """The complete records, the newest one first."""
+        self._wait()
+        found = []
+        for path in self.paths:
+            try:
+                found.append(read_file(path))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as problem:
+                # An interrupted commit leaves the other record complete.
+                say(str(problem))
+        self._steps = {Path(record.place): record.step for record in found}
+        return sorted(found, key=lambda record: -record.step)
+
+    def keep(self, step: int) -> None:
+        """The record of this step is the newest; the next one takes the place of the other."""
+        self._newest = next((path for path, is_ in self._steps.items() if is_ == step), None)
+
+    def write(self, step: int, value: Any) -> None:
+        """Write a record in place of the older one. Raises OSError where memory is full."""
+        description, parts, size = _describe(value)
+        self._wait()
+        path = self.paths[self._newest == self.paths[0]]
+        view = memoryview(self._fit(path, size))
+        # Nothing of this record counts until all of it is there.
+        view[:BEGIN] = bytes(BEGIN)
+        _seal(view, step, description, parts, is_summed=size < SMALL)
+        self._newest = path
+        if size >= SMALL:
+            self._summing = threading.Thread(target=_sum, args=[view], daemon=True)
+            self._summing.start()
+
+    def _wait(self) -> None:
+        if self._summing is not None:
+            self._summing.join()
+            self._summing = None
+
+    def _fit(self, path: Path, size: int) -> mmap.mmap:
+        """The memory of a file, which is as large as the record."""
+        memory = self._memory.get(path)
+        if memory is not None and len(memory) == size:
+            return memory
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.pwrite(descriptor, bytes(BEGIN), 0)
+            os.ftruncate(descriptor, size)
+            # A page that is missing would end the rank when it is written (SIGBUS).
+            os.posix_fallocate(descriptor, 0, size)
+            self._memory[path] = memory = mmap.mmap(descriptor, size)
+        except OSError:
+            os.ftruncate(descriptor, 0)
+            raise
+        finally:
+            os.close(descriptor)
+        return memory
+
+
+def _seal(
+    view: memoryview, step: int, description: bytes, parts: Parts, *, is_summed: bool
+) -> None:
+    """Write the content of a record, and at last its header, with which it counts."""
+    at, end = BEGIN, BEGIN + len(description)
+    view[at:end] = description
+    for part in parts:
+        at = _aligned(end)
+        end = at + len(part)
+        view[at:end] = part
+    _write_header(view, step, len(description), zlib.crc32(view[BEGIN:]) if is_summed else 0)
+
+
+def _sum(view: memoryview) -> None:
+    """Add the checksum to a record."""
+    _, step, described, _, _ = HEADER.unpack_from(view)
+    _write_header(view, step, described, zlib.crc32(view[BEGIN:]))
+
+
+def _write_header(view: memoryview, step: int, described: int, checksum: int) -> None:
+    header = HEADER.pack(MARK, step, described, len(view), checksum)
+    view[: HEADER.size + SUM.size] = header + SUM.pack(zlib.crc32(header))
+
+
+def _aligned(at: int) -> int:
+    return -(-at // BEGIN) * BEGIN
+
+
+def _describe(value: Any) -> tuple[bytes, Parts, int]:
+    """A value as JSON, the bytes of its arrays, which follow it, and the size of the record."""
+    parts: Parts = []
+    description = json.dumps(_flatten(value, parts)).encode()
+    end = BEGIN + len(description)
+    for part in parts:
+        end = _aligned(end) + len(part)
+    return description, parts, end
+
+
+def _flatten(value: Any, parts: Parts) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {"map": [[_flatten(k, parts), _flatten(v, parts)] for k, v in value.items()]}
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_flatten(each, parts) for each in value]}
+    kind, shape, data = _bytes_of(value)
+    parts.append(data)
+    return {"array": kind, "shape": shape, "bytes": len(data)}
+
+
+def _bytes_of(value: Any) -> tuple[str, list[int], memoryview]:
+    """The type, the shape and the bytes of an array, tensor or variable, without a copy of memory
+    that the CPU reads. Raises TypeError.
+    """
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes", [len(value)], memoryview(value)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        return str(value.dtype), list(value.shape), memoryview(flat.view(torch.uint8).numpy())
+    if hasattr(value, "read_value"):
+        # A variable of TensorFlow, whose own numpy() copies.
+        value = value.read_value()
+    elif _is_variable(value):
+        return _bytes_of(value.value)
+    if not hasattr(value, "__array__"):
+        raise TypeError(f"keep: a {type(value).__name__} cannot be kept: {value!r:.80}")
+    numpy = _numpy()
+    array = numpy.ascontiguousarray(value)
+    if array.dtype.hasobject or array.dtype.names:
+        raise TypeError(f"keep: an array of {array.dtype} cannot be kept")
+    # NumPy does not know bfloat16 and its like by anything but the name.
+    kind = array.dtype.name if array.dtype.kind == "V" else array.dtype.str
+    return kind, list(numpy.shape(value)), memoryview(array.reshape(-1).view(numpy.uint8))
+
+
+def _numpy() -> Any:
+    # Every framework brings it; those who keep bytes alone need not have it.
+    import numpy
+
+    return numpy
+
+
+def _build(tree: Any, array: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """The value that a record describes, with `array` of the description of each array."""
+
+    def build(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if "map" in node:
+            return {build(key): build(each) for key, each in node["map"]}
+        if "list" in node:
+            return [build(each) for each in node["list"]]
+        return tuple(build(each) for each in node["tuple"]) if "tuple" in node else array(node)
+
+    return build(tree)
+
+
+def _array(kind: str, shape: list[int], data: memoryview) -> Any:
+    if kind == "bytes":
+        return bytes(data)
+    if kind.startswith("torch."):
+        torch: Any = sys.modules["torch"]
+        dtype = getattr(torch, kind.partition(".")[2])
+        empty = torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else empty
+    numpy = _numpy()
+    return numpy.frombuffer(data, numpy.dtype(kind)).reshape(shape)
+
+
+class Ranks:
+    """This process alone; the subclasses are ranks that have found each other."""
+
+    rank, size, local_rank = 0, 1, 0
+
+    def gather(self, told: Any) -> list[Any]:
+        """What each rank tells, by rank."""
+        return [told]
+
+    def send(self, piece: memoryview, root: int) -> None:
+        """Fill a piece with what `root` has in it."""
+
+    def broadcast(self, raw: memoryview | None, size: int, root: int) -> memoryview:
+        """The bytes that `root` has, on all ranks."""
+        if raw is None or self.rank != root:
+            raw = memoryview(bytearray(size))
+        for at in range(0, size, PIECE):
+            self.send(raw[at : at + PIECE], root)
+        return raw
+
+
+class HorovodRanks(Ranks):
+    """Ranks of Horovod, with TensorFlow or PyTorch."""
+
+    def __init__(self, hvd: Any, framework: str) -> None:
+        self.hvd, self.framework = hvd, framework
+        self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+
+    def gather(self, told: Any) -> list[Any]:
+        return [*self.hvd.allgather_object(told, name="keep.restore.steps")]
+
+    def send(self, piece: memoryview, root: int) -> None:
+        module: Any = sys.modules[self.framework]
+        if self.framework == "torch":
+            tensor = module.frombuffer(piece, dtype=module.uint8)
+            self.hvd.broadcast_(tensor, root, name="keep.restore")
+            return
+        tensor = module.constant(_numpy().frombuffer(piece, "uint8"))
+        received = self.hvd.broadcast(tensor, root, name="keep.restore")
+        if self.rank != root:
+            piece[:] = memoryview(received)
+
+
+class TorchRanks(Ranks):
+    """Ranks of torch.distributed, without Horovod."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch, self.distributed = torch, torch.distributed
+        self.rank, self.size = self.distributed.get_rank(), self.distributed.get_world_size()
+        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+
+    def gather(self, told: Any) -> list[Any]:
+        answers: list[Any] = [None] * self.size
+        self.distributed.all_gather_object(answers, told)
+        return answers
+
+    def send(self, piece: memoryview, root: int) -> None:
+        tensor = here = self.torch.frombuffer(piece, dtype=self.torch.uint8)
+        if self.distributed.get_backend() == "nccl":
+            tensor = here.cuda()
+        self.distributed.broadcast(tensor, root)
+        if tensor is not here and self.rank != root:
+            here.copy_(tensor)
+
+
+def find_ranks() -> Ranks:
+    """The ranks that this process is one of."""
+    for name in ("tensorflow", "torch"):
+        hvd: Any = sys.modules.get(f"horovod.{name}")
+        if hvd is not None and hvd.is_initialized():
+            return HorovodRanks(hvd, name)
+    torch: Any = sys.modules.get("torch")
+    if (
+        torch is not None
+        and torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+    ):
+        return TorchRanks(torch)
+    return Ranks()
+
+
+def say(message: str) -> None:
+    """Write a line to the log of this rank."""
+    print(f"[keep] {message}", file=sys.stderr, flush=True)
+
+
+def choose(answers: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """The step to go on from, and the first rank that has it.
+
+    `steps` of an answer are those that a rank can read, with their sizes, `own` those for which it
+    has what is its own. The newest step counts, but the one before if a rank was ended between its
+    own part of the newest commit and the shared one: that step is made again.
+    """
+    steps = sorted({step for answer in answers for step in answer["steps"]}, reverse=True)
+    owners = [answer["own"] for answer in answers if answer["own"]]
+    complete = [step for step in steps[:2] if all(step in own for own in owners)]
+    step = complete[0] if complete else steps[0]
+    return step, next(rank for rank, answer in enumerate(answers) if step in answer["steps"])
+
+
+class State:
+    """What a training is made of, between two steps.
+
+    `parts` are models, optimizers, variables, arrays, or numbers and texts in lists and dicts; of
+    these, the ones that are not changed in place are attributes: `state.losses = [...]`. `own` is
+    what each rank has for itself, as its generator of random numbers: a new rank keeps what it was
+    made with. `step` is the number of commits, unless commit() gets another one.
+
+    Every `minutes`, rank 0 writes a checkpoint to the folder `output` (default: OUTPUT_PATH).
+    """
+
+    _all: ClassVar[weakref.WeakValueDictionary[str, State]] = weakref.WeakValueDictionary()
+    # The names of states with which a fit() has come to its end.
+    _fitted: ClassVar[set[str]] = set()
+
+    def __init__(
+        self,
+        name: str = "main",
+        step: int = 0,
+        own: Any = None,
+        output: str | os.PathLike[str] | None = None,
+        minutes: float = 10.0,
+        **parts: Any,
+    ) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+            raise ValueError(
+                f"keep: {name!r} cannot be the name of a State: use letters and digits"
+            )
+        if name in State._all:
+            raise ValueError(
+                f"keep: this script has a State {name!r} already: give each one a name of its own, "
+                "as in State(name='critic', ...)"
+            )
+        if taken := [part for part in parts if hasattr(State, part)]:
+            raise ValueError(f"keep: {taken[0]!r} is a method of State: use another name")
+        self.name, self.step, self.own = name, step, own
+        self._parts = list(parts)
+        self.__dict__.update(parts)
+        self.is_restored, self._steps_of_epoch = False, 0
+        folder = output or os.environ.get("OUTPUT_PATH")
+        self._checkpoint = Path(folder, f"keep-{name}.state") if folder else None
+        self._every, self._saved_at = minutes * 60, time.monotonic()
+        self._saving: threading.Thread | None = None
+        self._slots: dict[str, Slots] = {}
+        run = os.environ.get("HVD_RUN_ID", "")
+        # Without the run's identity, a state could be that of another training.
+        self._folder = Path(os.environ.get("HVD_KEEP", FOLDER), Path(run).name) if run else None
+        for part in parts.values():
+            self._build_optimizer(part)
+        State._all[name] = self
+
+    def commit(self, step: int | None = None) -> None:
+        """Keep the state after a step: in memory, and now and then in a checkpoint."""
+        self.step = self.step + 1 if step is None else int(step)
+        ranks = find_ranks()
+        try:
+            # First what is the rank's own, so that the shared part is never without it.
+            own = self._own_values()
+            if own:
+                self._memory(f"rank-{ranks.rank}", lambda slots: slots.write(self.step, own))
+            if ranks.local_rank == 0:
+                self._memory("shared", lambda slots: slots.write(self.step, self._values()))
+        except OSError as problem:
+            self._give_up(problem)
+        due = time.monotonic() - self._saved_at > self._every
+        is_free = self._saving is None or not self._saving.is_alive()
+        if due and is_free and ranks.rank == 0 and self._checkpoint:
+            self._saved_at = time.monotonic()
+            content = pack(self.step, self._values())
+            self._saving = threading.Thread(
+                target=write_atomically,
+                args=[self._checkpoint, content],
+                kwargs={"is_raised": False},
+            )
+            self._saving.start()
+
+    def save(self) -> None:
+        """Write a checkpoint on rank 0 now, as at the end of a training. Raises OSError."""
+        if find_ranks().rank == 0 and self._checkpoint:
+            if self._saving is not None:
+                self._saving.join()
+            write_atomically(self._checkpoint, pack(self.step, self._values()))
+
+    def restore(self) -> int:
+        """Leave all ranks with the newest state, and return its step; each rank has to call this.
+
+        Where there is none, all ranks begin with the state of rank 0. Raises ValueError for a
+        checkpoint of another model.
+        """
+        ranks = find_ranks()
+        records = self._records()
+        own = {record.step: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
+        checkpoint, problem = self._read_checkpoint() if ranks.rank == 0 else (None, "")
+        if checkpoint is not None:
+            records.setdefault(checkpoint.step, checkpoint)
+        sizes = {step: len(record.raw) for step, record in records.items()}
+        if ranks.rank == 0:
+            sizes.setdefault(self.step, _describe(self._values())[2])
+        told = {"steps": sizes, "own": [*own], "problem": problem}
+        answers = ranks.gather(told)
+        if wrong := next((answer["problem"] for answer in answers if answer["problem"]), ""):
+            raise ValueError(wrong)
+        step, root = choose(answers)
+        is_fresh = ranks.rank == root == 0 and step not in records
+        lacking = [rank for rank, answer in enumerate(answers) if step not in answer["steps"]]
+        record = records.get(step)
+        if lacking:
+            # Sent from one rank to all others where a worker is new.
+            fresh = memoryview(pack(step, self._values())) if is_fresh else None
+            raw = record.raw if record else fresh
+            sent = ranks.broadcast(raw, answers[root]["steps"][step], root)
+            record = record or read(f"rank {root}", sent)
+        if record is not None and not is_fresh:
+            self._apply(record)
+        if step in own:
+            self._apply_own(own[step].value)
+        if ranks.rank == root and step in records:
+            found = f"found in {records[step].place}"
+            say(f"goes on after step {step}, {found}" + (f", sent to {lacking}" if lacking else ""))
+        self.step, self.is_restored = step, True
+        if ranks.local_rank == 0:
+            self._memory("shared", lambda slots: slots.keep(step))
+        self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(step))
+        return step
+
+    def epochs(self, steps: int) -> int:
+        """Return the number of finished epochs, of `steps` steps each.
+
+        If an epoch had other steps before, as with another number of ranks, one that was begun is
+        made again.
+        """
+        before, self._steps_of_epoch = self._steps_of_epoch or steps, steps
+        if before != steps:
+            self.step = self.step // before * steps
+        return self.step // steps
+
+    def _memory(self, name: str, use: Any) -> Any:
+        """What `use` returns for these slots; an empty list where there is no memory to use."""
+        if self._folder is None:
+            return []
+        if name not in self._slots:
+            self._slots[name] = Slots(self._folder, f"{self.name}-{name}")
+        return use(self._slots[name])
+
+    def _give_up(self, problem: OSError) -> None:
+        """Go on without memory, which is full, and leave what is there."""
+        needed = 2 * _describe(self._values())[2]
+        assert self._folder is not None  # noqa: S101
+        volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
+        say(
+            f"cannot keep the state in memory, so that a fault costs the steps since the last "
+            f"checkpoint: {problem}: two copies need {needed >> 20} MiB, and of "
+            f"{volume.f_frsize * volume.f_blocks >> 20} MiB of shared memory "
+            f"{volume.f_frsize * volume.f_bavail >> 20} MiB are free: raise train.state of the "
+            "spec, or shm.sizeLimit"
+        )
+        self._folder = None
+
+    def _values(self) -> dict[str, Any]:
+        parts = {name: _read(getattr(self, name)) for name in self._parts}
+        return {"parts": parts, "steps of epoch": self._steps_of_epoch}
+
+    def _own_values(self) -> dict[str, Any]:
+        seeds = {name: _seeds(getattr(self, name)) for name in self._parts}
+        kept = {name: found for name, found in seeds.items() if found}
+        return {"own": _read(self.own), "seeds": kept} if kept or self.own is not None else {}
+
+    def _records(self) -> dict[int, Record]:
+        """The records in this worker's memory that fit, by their steps."""
+        if self._folder is not None:
+            for other in {*self._folder.parent.glob("*")} - {self._folder}:
+                # The state of another run, which is not this one's.
+                shutil.rmtree(other, ignore_errors=True)
+        found = {}
+        for record in self._memory("shared", Slots.records):
+            if wrong := self._find_difference(record):
+                say(wrong)
+            else:
+                found[record.step] = record
+        return found
+
+    def _read_checkpoint(self) -> tuple[Record | None, str]:
+        """The checkpoint, and what is wrong with it."""
+        if self._checkpoint is None:
+            return None, ""
+        try:
+            record = read_file(self._checkpoint)
+            wrong = self._find_difference(record)
+        except FileNotFoundError:
+            return None, ""
+        except (OSError, ValueError) as problem:
+            return None, f"keep: {problem}"
+        remedy = "remove it, or set another OUTPUT_PATH"
+        return record, f"keep: {wrong}: {remedy}" if wrong else ""
+
+    def _find_difference(self, record: Record) -> str:
+        """Why a record is not the state of this script, or an empty text."""
+        try:
+            trees = record.outline["parts"]
+            for name in {*trees, *self._parts}:
+                if name not in trees or name not in self._parts:
+                    return f"{record.place} has the parts {[*trees]}, this script {self._parts}"
+                here, there = (
+                    _form(getattr(self, name), tree)
+                    for tree in (_read(getattr(self, name)), trees[name])
+                )
+                if here != there:
+                    return f"{record.place}: {name} has the shapes {there}, here {here}"
+        except (LookupError, TypeError, ValueError, AttributeError) as problem:
+            return f"{record.place} has no state of this module: {problem!r}"
+        return ""
+
+    def _apply(self, record: Record) -> None:
+        kept = record.value
+        self._steps_of_epoch = kept["steps of epoch"]
+        for name, tree in kept["parts"].items():
+            setattr(self, name, _write(getattr(self, name), tree))
+
+    def _apply_own(self, kept: dict[str, Any]) -> None:
+        self.own = _write(self.own, kept["own"])
+        for name, numbers in kept["seeds"].items():
+            for variable, number in zip(_seeds(getattr(self, name)), numbers):
+                variable.assign(number)
+
+    def _build_optimizer(self, part: Any) -> None:
+        """Give an optimizer of Keras its variables, which it makes in the first step otherwise."""
+        models = [getattr(self, name) for name in self._parts]
+        trained = [m.trainable_variables for m in models if hasattr(m, "trainable_variables")]
+        if hasattr(part, "apply_gradients") and trained and not getattr(part, "built", False):
+            part.build(trained[0])
+
+
+def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> None:
+    """Write a file that is complete under its name at any moment. Raises OSError, or logs it."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as problem:
+        if is_raised:
+            raise
+        say(f"cannot write a checkpoint: {problem}")
+
+
+def _all_variables(part: Any) -> list[Any] | None:
+    """The variables of a model, an optimizer or a list; None for what has none."""
+    if _is_variable(part):
+        return [part]
+    if isinstance(part, (list, tuple)):
+        return [*part] if part and all(map(_is_variable, part)) else None
+    found = getattr(part, "variables", None)
+    return None if found is None else [*(found() if callable(found) else found)]
+
+
+def _is_variable(part: Any) -> bool:
+    return hasattr(part, "assign") and hasattr(part, "shape")
+
+
+def _variables(part: Any) -> list[Any] | None:
+    found = _all_variables(part)
+    return None if found is None else [v for v in found if SEED not in _path(v)]
+
+
+def _seeds(part: Any) -> list[Any]:
+    return [variable for variable in _all_variables(part) or () if SEED in _path(variable)]
+
+
+def _path(variable: Any) -> str:
+    return str(getattr(variable, "path", getattr(variable, "name", "")))
+
+
+def _read(part: Any) -> Any:
+    """What is to be kept of a part."""
+    if hasattr(part, "state_dict"):
+        return part.state_dict()
+    if hasattr(part, "bit_generator"):
+        return part.bit_generator.state
+    if hasattr(part, "get_state"):
+        return part.get_state()
+    if isinstance(part, dict):
+        return {key: _read(each) for key, each in part.items()}
+    variables = _variables(part)
+    return part if variables is None else variables
+
+
+def _write(part: Any, kept: Any) -> Any:
+    """Change a part to what was kept of it; what is then in its place."""
+    if (variables := _variables(part)) is not None:
+        for variable, array in zip(variables, kept):
+            variable.assign(array)
+        return part
+    # What takes the arrays themselves must not see the next record in their memory.
+    kept = _copied(kept)
+    if hasattr(part, "load_state_dict"):
+        part.load_state_dict(kept)
+    elif hasattr(part, "bit_generator"):
+        part.bit_generator.state = kept
+    elif hasattr(part, "set_state"):
+        part.set_state(kept)
+    elif isinstance(part, dict):
+        return {key: _write(part.get(key), each) for key, each in kept.items()}
+    else:
+        return kept
+    return part
+
+
+def _copied(kept: Any) -> Any:
+    """The same with arrays and tensors of their own."""
+    if isinstance(kept, dict):
+        return {key: _copied(each) for key, each in kept.items()}
+    if isinstance(kept, (list, tuple)):
+        return type(kept)(map(_copied, kept))
+    return copy.copy(kept) if not hasattr(kept, "clone") else kept.clone()
+
+
+def _form(part: Any, kept: Any) -> Any:
+    """What must be the same in what a part is, and in what was kept of it."""
+    if hasattr(part, "param_groups"):
+        return [len(group["params"]) for group in kept["param_groups"]]
+    if hasattr(part, "state_dict"):
+        return {key: tuple(each.shape) for key, each in kept.items() if hasattr(each, "shape")}
+    if _variables(part) is not None:
+        return [tuple(each.shape) for each in kept]
+    return tuple(kept.shape) if hasattr(kept, "shape") else None
+
+
+def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 - as a class of Keras
+    """Return a Keras callback that restores the state, and commits it after `every` batches.
+
+    A fit() that goes on leaves out the epochs and batches that are done: with data whose order
+    follows from the epoch, all weights become those of a training without a fault.
+    """
+    # Keras 2 or 3, whichever this TensorFlow was told to use.
+    tensorflow: Any = sys.modules.get("tensorflow")
+    keras = tensorflow.keras if tensorflow is not None else importlib.import_module("keras")
+    base: Any = keras.callbacks.Callback
+
+    class Keeper(base):  # type: ignore[misc]
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.state = state or State(model=self.model, optimizer=self.model.optimizer)
+            self.steps = self.params.get("steps")
+            if not self.steps:
+                raise ValueError("keep: fit() has to know the steps of an epoch: steps_per_epoch")
+            if self.state.name in State._fitted:
+                raise ValueError(
+                    f"keep: a fit() has used the state {self.state.name!r}: give another one a "
+                    "state of its own, as in keep.Callback(keep.State(name='second', ...))"
+                )
+            if not self.state.is_restored:
+                self.state.restore()
+            # Keras 3 begins with this epoch; Keras 2 with its own, whose batches are left out.
+            self.model._initial_epoch = self.state.epochs(self.steps)
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.before = epoch * self.steps
+            left_out = min(self.steps, self.state.step - self.before)
+            if left_out > 0:
+                self.model.train_function = skipping(self.model, left_out)
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            step = self.before + batch + 1
+            if step > self.state.step and step % every == 0:
+                self.state.commit(step)
+
+        def on_train_end(self, logs: Any = None) -> None:
+            self.model._initial_epoch = None
+            self.state.save()
+            State._fitted.add(self.state.name)
+
+    return Keeper()
+
+
+def skipping(model: Any, batches: int) -> Any:
+    """A train function that reads so many batches, and then leaves its place to the model's."""
+    train, left = model.train_function, batches
+    at_once = int(getattr(model, "steps_per_execution", None) or 1)
+
+    def skip(iterator: Any) -> dict[str, Any]:
+        nonlocal left
+        for _ in range(at_once):
+            next(iterator)
+        left -= at_once
+        if left <= 0:
+            model.train_function = train
+        return {}
+
+    return skip

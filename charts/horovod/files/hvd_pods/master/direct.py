@@ -1,0 +1,161 @@
+"""Starts the ranks over SSH sessions of its own, one for each host: `launch.mode: direct`.
+
+direct.py HOSTFILE ARGUMENTS, where the arguments are those of rank/start.py. It is a launcher as
+mpirun is: it passes on what the ranks print, ends them when one of them fails, and exits as that
+one. A host's ranks are started by rank/host.py. The image needs Python and SSH alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Sequence
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common import notices, streams
+from hvd_pods.common.errors import BAD_CONFIGURATION
+from hvd_pods.common.fast_start import START_RANKS
+from hvd_pods.master.gloo_store import GlooStore
+
+# Seconds in which hosts have to end their ranks.
+END_WITHIN = 5.0
+
+
+class Session(NamedTuple):
+    """A host, the ssh that has started its ranks, and what they print."""
+
+    host: str
+    client: subprocess.Popen[bytes]
+    streams: list[streams.Stream]
+
+
+def read_hosts(text: str) -> list[tuple[str, int]]:
+    """The hosts of a host file and their slots: lines of `HOST slots=N`."""
+    lines = (line.split(" slots=") for line in text.splitlines())
+    return [(host, int(slots)) for host, slots in lines]
+
+
+def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
+    """The variables of each rank as horovodrun sets them, for each host."""
+    sizes = Counter(local for _, slots in hosts for local in range(slots))
+    placed: list[list[dict[str, str]]] = []
+    # How many hosts before have a rank of this local number.
+    cross: Counter[int] = Counter()
+    rank, size = 0, sum(slots for _, slots in hosts)
+    for host, slots in hosts:
+        placed.append([])
+        for local in range(slots):
+            numbers = {
+                **{"RANK": rank, "SIZE": size, "LOCAL_RANK": local, "LOCAL_SIZE": slots},
+                **{"CROSS_RANK": cross[local], "CROSS_SIZE": sizes[local]},
+            }
+            own = {f"HOROVOD_{name}": str(number) for name, number in numbers.items()}
+            placed[-1].append({"HOROVOD_HOSTNAME": host, **own})
+            cross[local] += 1
+            rank += 1
+    return placed
+
+
+def common_variables(address: str, port: int) -> dict[str, str]:
+    """What all ranks get, of horovodrun's variables."""
+    return {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def begin(host: str, given: dict[str, Any]) -> Session:
+    """Start the ranks of a host."""
+    pipe = subprocess.PIPE
+    client = subprocess.Popen(["ssh", host, START_RANKS], stdin=pipe, stdout=pipe, stderr=pipe)
+    assert client.stdin  # noqa: S101
+    assert client.stdout  # noqa: S101
+    assert client.stderr  # noqa: S101
+    with suppress(BrokenPipeError):
+        # Not closed: the ranks end with it.
+        client.stdin.write(json.dumps(given).encode() + b"\n")
+        client.stdin.flush()
+    output = (client.stdout.fileno(), 1), (client.stderr.fileno(), 2)
+    return Session(host, client, [streams.Stream(*one) for one in output])
+
+
+class Launch:
+    """The sessions, until all have ended."""
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self._sessions = list(sessions)
+        self._selector = selectors.DefaultSelector()
+        for session in sessions:
+            for stream in session.streams:
+                self._selector.register(stream.source, selectors.EVENT_READ, stream)
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        self._selector.register(reader, selectors.EVENT_READ)
+        self._code, self._kill_at = 0, float("inf")
+
+    def follow(self) -> int:
+        """Pass on the output; the exit code of the first session that failed."""
+        while self._sessions:
+            left = self._kill_at - time.monotonic()
+            for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
+                if key.data is None:
+                    os.read(key.fd, 4096)
+                    self._end(128 + signal.SIGTERM)
+                elif not key.data.pass_on() and not key.data.is_open:
+                    self._selector.unregister(key.fd)
+            for session in [s for s in self._sessions if not any(o.is_open for o in s.streams)]:
+                self._sessions.remove(session)
+                code = session.client.wait()
+                if code:
+                    self._end(128 - code if code < 0 else code)
+            if time.monotonic() >= self._kill_at:
+                self._kill_at = float("inf")
+                for session in self._sessions:
+                    session.client.kill()
+        return self._code
+
+    def _end(self, code: int) -> None:
+        """End the ranks of the other hosts, and exit with this code."""
+        if self._code:
+            return
+        self._code, self._kill_at = code, time.monotonic() + END_WITHIN
+        for session in self._sessions:
+            assert session.client.stdin  # noqa: S101
+            with suppress(BrokenPipeError):
+                session.client.stdin.close()
+
+
+def main() -> int:
+    """Run the ranks; the exit code is that of the first one that fails."""
+    address, _, rest = os.environ.get(notices.ADDRESS, "").partition(",")
+    secret = rest.rpartition(",")[2]
+    if not secret:
+        print("[hvd] error: launch.mode direct: the master takes no notices", file=sys.stderr)
+        return BAD_CONFIGURATION
+    hosts = read_hosts(Path(sys.argv[1]).read_text())
+    store = GlooStore(address, secret)
+    spawn("gloo-store", store.serve)
+    given = {
+        "directory": os.getcwd(),  # noqa: PTH109 - a text
+        "arguments": sys.argv[2:],
+        "variables": common_variables(address, store.port),
+    }
+    placed = zip(hosts, place_ranks(hosts))
+    return Launch([begin(host, {**given, "ranks": own}) for (host, _), own in placed]).follow()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

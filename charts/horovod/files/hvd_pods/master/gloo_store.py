@@ -1,0 +1,65 @@
+"""What the Gloo of Horovod meets at where no horovodrun serves it: values by key, over HTTP.
+
+Ranks put their addresses here and get those of the others. A rank has to show the run's secret
+first (rank/start.py), as to horovodrun (master/guard.py): others are not answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import socket
+
+from hvd_pods.common.connections import ConnectionServer, Limits
+
+# Seconds and bytes of a request: the addresses for 1,800 peers. A full store takes nothing more.
+LIMITS = Limits(seconds=3.0, size=1 << 18, connections=1024)
+MOST_BYTES = 1 << 26
+REQUEST = re.compile(rb"(GET|PUT|DELETE) /([^ \r\n]{1,512}) HTTP/")
+LENGTH = re.compile(rb"^content-length: *(\d{1,9})\r?$", re.I | re.M)
+
+
+def body_size(request: bytes) -> int:
+    """The bytes that follow a request's headers."""
+    found = LENGTH.search(request)
+    return int(found[1]) if found else 0
+
+
+def format_answer(status: bytes, content: bytes = b"") -> bytes:
+    """An answer after which the connection is closed."""
+    return b"HTTP/1.0 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(content), content)
+
+
+class GlooStore:
+    """Serves at an address of this pod while `serve` runs. Raises OSError."""
+
+    def __init__(self, address: str, secret: str) -> None:
+        self._introduction = f"HVD {secret} HTTP/1.0".encode()
+        self._known: set[str] = set()
+        self._values: dict[bytes, bytes] = {}
+        self._size = 0
+        server = ConnectionServer(address, 0, b"\r\n\r\n", self._answer, LIMITS, body_size)
+        self.port, self.serve = server.port, server.serve
+
+    def _answer(self, request: bytes, connection: socket.socket) -> bytes:
+        peer = connection.getpeername()[0]
+        if hmac.compare_digest(request, self._introduction):
+            self._known.add(peer)
+            return b"known"
+        found = REQUEST.match(request)
+        if peer not in self._known or not found:
+            return b""
+        method, key = found.groups()
+        if method == b"GET":
+            if key not in self._values:
+                return format_answer(b"404 Not Found")
+            return format_answer(b"200 OK", self._values[key])
+        # A rank deletes its own value when all are connected, and may put another one then.
+        self._size -= len(self._values.pop(key, b""))
+        if method == b"PUT":
+            value = request.partition(b"\r\n\r\n")[2]
+            if self._size + len(value) > MOST_BYTES:
+                return format_answer(b"507 Insufficient Storage")
+            self._values[key] = value
+            self._size += len(value)
+        return format_answer(b"200 OK")

@@ -1,0 +1,164 @@
+"""Starts the ranks of one host where no launcher of the image does (`launch.mode: direct`).
+
+master/direct.py runs it in one SSH session for each host. The first line of standard input has the
+directory, the variables and the command of the ranks as JSON. When standard input ends, or a rank
+fails, the ranks that are left are ended. It exits as the rank that failed first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
+from hvd_pods.common import streams
+from hvd_pods.common.fast_start import die_with_parent
+from hvd_pods.rank import start
+
+# Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
+# handler. And seconds to wait for output of processes that a rank has left.
+KILL_AFTER, DRAIN_WITHIN = 0.2, 2.0
+# Chunks that are read of a rank that has ended before its end is told.
+MOST_CHUNKS = 64
+
+
+class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
+    """A rank that runs: its number, its process, a pipe that ends with it, and its output."""
+
+
+def read_line(file: int) -> bytes:
+    """Read the first line, after which nothing is sent; what there is if the line has no end."""
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(file, 1 << 16)
+        if not part:
+            break
+        line += part
+    return line
+
+
+def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
+    """Fork a process that does what rank/start.py does."""
+    # No program that a rank starts has the first one, so that it ends with the rank.
+    (life, alive), (out, out_end), (err, err_end) = (os.pipe() for _ in range(3))
+    own = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with suppress(ImportError, OSError):
+                die_with_parent(own)
+            os.setpgid(0, 0)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(out_end, 1)
+            os.dup2(err_end, 2)
+            os.close(out_end)
+            os.close(err_end)
+            os.environ.update(variables)
+            sys.argv[1:] = arguments
+            code = start.main()
+        except Exception:  # noqa: BLE001 - shown as Python shows it
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    with suppress(OSError):
+        # Also done by the child: whichever is first.
+        os.setpgid(pid, pid)
+    for descriptor in (alive, out_end, err_end):
+        os.close(descriptor)
+    output = [streams.Stream(out, 1), streams.Stream(err, 2)]
+    return Rank(int(variables["HOROVOD_RANK"]), pid, life, output)
+
+
+class HostRanks:
+    """The ranks of this host."""
+
+    def __init__(self, ranks: Sequence[Rank]) -> None:
+        self._running = {rank.life: rank for rank in ranks}
+        self._streams = {stream.source: stream for rank in ranks for stream in rank.streams}
+        self._poll = select.poll()
+        for source in (0, *self._running, *self._streams):
+            self._poll.register(source, select.POLLIN)
+        self._code, self._is_ending, self._kill_at = 0, False, float("inf")
+
+    def follow(self) -> int:
+        """Pass on the output until all ranks have ended; the exit code of the first that failed."""
+        while self._running:
+            self._look(self._kill_at)
+            if time.monotonic() >= self._kill_at:
+                self._kill_at = float("inf")
+                self._send(signal.SIGKILL)
+        until = time.monotonic() + DRAIN_WITHIN
+        while self._streams and time.monotonic() < until:
+            self._look(until)
+        return self._code
+
+    def _look(self, until: float) -> None:
+        left = None if until == float("inf") else max(0.0, until - time.monotonic()) * 1000
+        ready = {one for one, _ in self._poll.poll(left)}
+        for source in ready & self._streams.keys():
+            self._streams[source].pass_on()
+        for life in ready & self._running.keys():
+            self._take_end(self._running.pop(life))
+        for source in [one for one, stream in self._streams.items() if not stream.is_open]:
+            self._poll.unregister(source)
+            del self._streams[source]
+        if 0 in ready and not os.read(0, 1):
+            self._poll.unregister(0)
+            self._end()
+
+    def _take_end(self, rank: Rank) -> None:
+        # What the rank has written comes before what is said of its end.
+        for stream in rank.streams:
+            for _ in range(MOST_CHUNKS):
+                if not (stream.is_open and stream.pass_on()):
+                    break
+        self._poll.unregister(rank.life)
+        os.close(rank.life)
+        _, status = os.waitpid(rank.pid, 0)
+        is_killed, code = os.WIFSIGNALED(status), os.WEXITSTATUS(status)
+        if status == 0 or self._is_ending:
+            return
+        how = f"by signal {os.WTERMSIG(status)}" if is_killed else f"with exit code {code}"
+        self._code = 128 + os.WTERMSIG(status) if is_killed else code
+        where = f"rank {rank.number} on {socket.gethostname()}"
+        streams.write(2, f"[hvd] {where} ended {how}\n".encode())
+        self._end()
+
+    def _end(self) -> None:
+        """End the ranks that are left."""
+        if not self._is_ending:
+            self._is_ending = True
+            self._kill_at = time.monotonic() + KILL_AFTER
+            self._send(signal.SIGTERM, signal.SIGCONT)
+
+    def _send(self, *numbers: int) -> None:
+        for rank in self._running.values():
+            for number in numbers:
+                with suppress(ProcessLookupError):
+                    # A script that starts cold is a child in the same group.
+                    os.killpg(rank.pid, number)
+
+
+def main() -> int:
+    """Start the ranks and stay until they have ended."""
+    given = json.loads(read_line(0))
+    with suppress(OSError):
+        # Only the master's image may have its folder.
+        os.chdir(given["directory"])
+    os.environ.update(given["variables"])
+    return HostRanks([begin(own, given["arguments"]) for own in given["ranks"]]).follow()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

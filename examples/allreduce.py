@@ -1,0 +1,121 @@
+"""Measures the allreduce of float32 arrays, from 1 KiB to 64 MiB, over all ranks of a run.
+
+    torchrun --nproc-per-node 2 allreduce.py
+    mpirun -np 2 python allreduce.py --framework mpi
+    hvdchart run allreduce.py --image IMAGE
+
+For each size rank 0 prints the time of one allreduce, the mean of ten rounds with its 95 %
+interval, and the bandwidth of each rank's link, 2 (n - 1) / n times the size for each allreduce of
+n ranks.
+The last line is `RESULT` and a JSON object. Exit status: 0 if all sums were right, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+# Student's t for an interval of 95 % of so many rounds.
+ROUNDS, T95 = 10, 2.262
+KIB, MIB = 1 << 10, 1 << 20
+# Takes an array, and returns what sums it in place over all ranks.
+Prepare = Callable[[np.ndarray], Callable[[], Any]]
+
+
+def join_torch() -> tuple[int, int, Prepare, Callable[[], None]]:
+    """Join over PyTorch's Gloo: rank, ranks, how to prepare a sum, how to leave."""
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    # Before PyTorch 2.8, a process group that is destroyed may wait for a tensor that is freed in
+    # the same moment, for ever (pytorch#154976).
+    kept = []
+
+    def prepare(array: np.ndarray) -> Callable[[], Any]:
+        kept.append(torch.from_numpy(array))
+        return partial(dist.all_reduce, kept[-1])
+
+    return dist.get_rank(), dist.get_world_size(), prepare, dist.destroy_process_group
+
+
+def join_mpi() -> tuple[int, int, Prepare, Callable[[], None]]:
+    """As `join_torch`, over MPI."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+
+    def prepare(array: np.ndarray) -> Callable[[], Any]:
+        return partial(world.Allreduce, MPI.IN_PLACE, array)
+
+    return world.Get_rank(), world.Get_size(), prepare, lambda: None
+
+
+JOIN = {"torch": ("torch", join_torch), "mpi": ("mpi4py", join_mpi)}
+
+
+def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
+    """Seconds of an allreduce of `size` bytes, for each round. Raises ArithmeticError if a sum is
+    wrong.
+    """
+    array = np.ones(size // 4, np.float32)
+    reduce = prepare(array)
+    reduce()
+    if not (array == ranks).all():
+        raise ArithmeticError(f"the sum of {size} bytes is wrong")
+    array[:] = 0
+    repeats = max(2, min(200, (16 * MIB) // size))
+    seconds = []
+    for _ in range(ROUNDS):
+        # All ranks begin together.
+        reduce()
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            reduce()
+        seconds.append((time.perf_counter() - begin) / repeats)
+    return seconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--framework", choices=JOIN, help="default: the first that is installed")
+    options = parser.parse_args()
+    installed = [n for n, (module, _) in JOIN.items() if importlib.util.find_spec(module)]
+    name = options.framework or next(iter(installed), None)
+    if name not in installed:
+        print(f"{name or 'PyTorch or mpi4py'} is not installed in this image", file=sys.stderr)
+        return 1
+    rank, ranks, prepare, leave = JOIN[name][1]()
+    if rank == 0:
+        print(f"{name}, {ranks} ranks\n{'size':>9} {'time':>22} {'bandwidth':>13}", flush=True)
+    rows = []
+    for size in (KIB, 16 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB):
+        seconds = measure(prepare, ranks, size)
+        mean = statistics.mean(seconds)
+        half = T95 * statistics.stdev(seconds) / len(seconds) ** 0.5
+        bandwidth = 2 * (ranks - 1) / ranks * size / mean
+        row = {"bytes": size, "us": mean * 1e6, "half": half * 1e6, "MBps": bandwidth / 1e6}
+        rows.append({key: round(value, 1) for key, value in row.items()})
+        if rank == 0:
+            print(
+                f"{size // KIB:>5} KiB {mean * 1e6:>10.1f} ± {half * 1e6:>7.1f} µs"
+                f" {bandwidth / 1e6:>8.1f} MB/s",
+                flush=True,
+            )
+    if rank == 0:
+        print(f"RESULT {json.dumps({'framework': name, 'ranks': ranks, 'rows': rows})}", flush=True)
+    leave()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Trains a small PyTorch network on scikit-learn's handwritten digits with DistributedDataParallel.
+
+    torchrun --nproc-per-node 2 digits_ddp.py --data digits.csv.gz
+    hvdchart run digits_ddp.py --image IMAGE-WITH-PYTORCH -- --data /data/digits.csv.gz
+
+The script has nothing of this project: it reads what torchrun sets. After each epoch rank 0 writes
+a checkpoint to --output, from which a later run resumes. Its last line is `RESULT` and a JSON
+object. Exit status: 0 if training succeeded; 1 if the accuracy is below --target-accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+HELD_OUT = 360  # of 1797 images
+
+
+def load_digits(file: Path) -> tuple[TensorDataset, TensorDataset]:
+    """Read scikit-learn's file and return (training, held out): images from 0 to 1, and labels."""
+    rows = np.random.default_rng(0).permutation(np.loadtxt(file, delimiter=","))
+    images = torch.tensor(rows[:, :-1] / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
+    labels = torch.tensor(rows[:, -1], dtype=torch.int64)
+    return (
+        TensorDataset(images[HELD_OUT:], labels[HELD_OUT:]),
+        TensorDataset(images[:HELD_OUT], labels[:HELD_OUT]),
+    )
+
+
+def make_model() -> nn.Module:
+    """Make a small convolutional network: (batch, 1, 8, 8) -> logits of shape (batch, 10)."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(64 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10)),
+    )
+
+
+def say(text: str) -> None:
+    """Print on rank 0 only, and flush, so that a reader who follows the log sees it at once."""
+    if dist.get_rank() == 0:
+        print(text, flush=True)
+
+
+def save(file: Path, state: dict[str, object]) -> None:
+    """Replace the checkpoint: if rank 0 dies while it saves, the previous one remains."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(state, file.with_suffix(".tmp"))
+    file.with_suffix(".tmp").replace(file)
+
+
+def train(options: argparse.Namespace, device: torch.device) -> dict[str, object]:
+    training, held_out = load_digits(options.data)
+    torch.manual_seed(options.seed)
+    model = make_model().to(device)
+    optimizer = torch.optim.Adam(model.parameters(), 0.001 * dist.get_world_size())
+    checkpoint = options.output / "digits_ddp.pt" if options.output else None
+    done = 0
+    if checkpoint and checkpoint.exists():
+        saved = torch.load(checkpoint, map_location=device, weights_only=True)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        done = saved["epochs"]
+    # No rank writes the next checkpoint before all have read this one.
+    dist.barrier()
+    say(f"resumed after epoch {done}" if done else "training from the start")
+    # Sends rank 0's weights to all ranks, and averages their gradients in each step.
+    parallel = DistributedDataParallel(model)
+    sampler = DistributedSampler(training, seed=options.seed)
+    loader = DataLoader(training, options.batch_size, sampler=sampler, drop_last=True)
+    for epoch in range(done, options.epochs):
+        sampler.set_epoch(epoch)
+        for images, labels in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(parallel(images.to(device)), labels.to(device))
+            loss.backward()
+            optimizer.step()
+        mean = loss.detach() / dist.get_world_size()
+        dist.all_reduce(mean)
+        say(f"epoch {epoch + 1}/{options.epochs}: loss {float(mean):.4f}")
+        if checkpoint and dist.get_rank() == 0:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            save(checkpoint, {**state, "epochs": epoch + 1})
+    images, labels = held_out.tensors
+    with torch.no_grad():
+        right = model(images.to(device)).argmax(1).cpu() == labels
+    return {
+        "accuracy": round(float(right.float().mean()), 4),
+        "ranks": dist.get_world_size(),
+        "epochs": options.epochs,
+        "resumed_after_epoch": done,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target-accuracy", type=float, default=0.95)
+    parser.add_argument("--data", type=Path, default=Path("digits.csv.gz"))
+    output = os.environ.get("OUTPUT_PATH")
+    parser.add_argument("--output", type=Path, default=Path(output) if output else None)
+    options = parser.parse_args()
+    has_gpu = torch.cuda.is_available()
+    dist.init_process_group("nccl" if has_gpu else "gloo")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if has_gpu else torch.device("cpu")
+    result = train(options, device)
+    ok = float(str(result["accuracy"])) >= options.target_accuracy
+    say(f"RESULT {json.dumps({**result, 'ok': ok})}")
+    dist.destroy_process_group()
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

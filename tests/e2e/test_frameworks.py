@@ -1,0 +1,156 @@
+"""Programs that do not use Horovod, unedited, as `hvdchart deploy` starts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devtools.images.build import build
+from devtools.localkube.images import load
+from tests.conftest import in_cluster
+from tests.e2e.cluster import Namespace
+from tests.e2e.test_hvdchart import here, hvdchart, write_spec
+from tests.results import read_result
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DIGITS = ["--data", "/examples/digits.csv.gz", "--epochs", "4", "--target-accuracy", "0.8"]
+# keras.distribution finds the other processes as JAX does.
+KERAS = """
+import os
+os.environ.setdefault("KERAS_BACKEND", "jax")
+import json, sys
+import keras, numpy as np
+keras.distribution.initialize()
+import jax
+keras.utils.set_random_seed(1)
+keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+rows = np.random.default_rng(jax.process_index()).normal(size=(64, 8)).astype("float32")
+losses = model.fit(rows, rows.sum(1), batch_size=16, epochs=3, verbose=0).history["loss"]
+if jax.process_index() == 0:
+    print("RESULT", json.dumps({"ranks": jax.process_count(), "losses": losses}), flush=True)
+"""
+
+
+# Gloo tells rank 0 that its peer is gone while rank 1 ends.
+LOST = """
+import os, signal
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+share, attempt = torch.ones(1000), int(os.environ["HVD_ATTEMPT"])
+for step in range(20):
+    dist.all_reduce(share)
+    if step == 10 and dist.get_rank() == 1 and attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step == 10 and dist.get_rank() == 1 and attempt == 2:
+        raise ValueError("out of luck")
+print("RESULT", '{"attempt": %d}' % attempt, flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="session")
+def pytorch_image(kubeconfig: Path) -> dict[str, str]:
+    reference = build("examples-pytorch").reference
+    load(reference)
+    return split(reference)
+
+
+@pytest.fixture(scope="session")
+def jax_values(kubeconfig: Path) -> dict[str, Any]:
+    """Values for an image without SSH."""
+    return {"ssh": {"image": split(in_cluster("ssh"))}}
+
+
+def split(reference: str) -> dict[str, str]:
+    repository, _, tag = reference.rpartition(":")
+    return {"repository": repository, "tag": tag}
+
+
+def deploy(namespace: Namespace, folder: Path, script: Path, *words: str, **spec: Any) -> str:
+    """The log of a run that finishes."""
+    command = ["python3", script.name, *words]
+    file = write_spec(folder, namespace, command, **spec)
+    done = hvdchart(namespace, "deploy", file, "--code", str(script), "--wait", *here(namespace))
+    assert done.returncode == 0, done.stdout + done.stderr + namespace.describe("hvd")
+    return namespace.log("hvd")
+
+
+@pytest.mark.parametrize("mode", [None, "mpirun"])
+def test_ddp_trains_on_warm_ranks(
+    namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str], mode: str | None
+) -> None:
+    launch = {"launch": {"mode": mode}} if mode else {}
+    script = EXAMPLES / "digits_ddp.py"
+    log = deploy(namespace, tmp_path, script, *DIGITS, image=pytorch_image, **launch)
+    run = read_result(log)
+    assert (run["ranks"], run["ok"]) == (2, True)
+    assert ("$ mpirun -np 2" in log) is (mode == "mpirun")
+    # Debian's Open MPI 5 changes LD_LIBRARY_PATH for its ranks.
+    assert ("start cold" in log) is (mode == "mpirun")
+
+
+@pytest.mark.parametrize("mode", ["direct", "mpirun"])
+def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
+    namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str], mode: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOST)
+    train = {"command": ["python3", "train.py"], "retries": 2}
+    log = deploy(
+        namespace, tmp_path, script, image=pytorch_image, launch={"mode": mode}, train=train
+    )
+    assert read_result(log)["attempt"] == 3
+    causes = [line for line in log.splitlines() if "[hvd] error: rank " in line]
+    assert "rank 1 on hvd-worker-1: ended by SIGKILL" in causes[0]
+    assert "rank 1 on hvd-worker-1: ValueError: out of luck" in causes[1]
+    assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
+
+
+def test_allreduce_is_measured_in_pods(
+    namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str]
+) -> None:
+    log = deploy(namespace, tmp_path, EXAMPLES / "allreduce.py", image=pytorch_image)
+    run = read_result(log)
+    assert (run["framework"], run["ranks"], len(run["rows"])) == ("torch", 2, 7)
+    print(json.dumps(run))
+
+
+def test_jax_trains_in_an_image_of_pip_packages_alone(
+    namespace: Namespace, tmp_path: Path, wheels_image: str, jax_values: dict[str, Any]
+) -> None:
+    script, image = EXAMPLES / "digits_jax.py", split(wheels_image)
+    words = ["--epochs", "5", "--target-accuracy", "0.8"]
+    log = deploy(namespace, tmp_path, script, *words, image=image, values=jax_values)
+    run = read_result(log)
+    assert (run["ranks"], run["devices"], run["ranks_agree"], run["ok"]) == (2, 2, True, True)
+    assert "start cold" not in log
+
+
+def test_keras_trains_on_jax(
+    namespace: Namespace, tmp_path: Path, wheels_image: str, jax_values: dict[str, Any]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(KERAS)
+    log = deploy(namespace, tmp_path, script, image=split(wheels_image), values=jax_values)
+    run = read_result(log)
+    assert run["ranks"] == 2
+    assert run["losses"][-1] < run["losses"][0]
+
+
+@pytest.mark.parametrize("mode", ["mpirun"])
+def test_mpi_program_measures_its_allreduce(
+    namespace: Namespace, tmp_path: Path, foreign_images: dict[str, str], mode: str
+) -> None:
+    run = read_result(
+        deploy(
+            namespace, tmp_path, EXAMPLES / "allreduce.py", "--framework", "mpi",
+            image=split(foreign_images["plain"]), launch={"mode": mode},
+        )
+    )  # fmt: skip
+    assert (run["framework"], run["ranks"]) == ("mpi", 2)

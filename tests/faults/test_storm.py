@@ -1,0 +1,29 @@
+"""A training loses no step to faults when its state is in its workers' memory (docs/keep.md)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults.storm import FAULTS, begin, finish
+from tests.faults.training import Training
+
+# More than the training makes until all faults are over.
+STEPS = 1200
+
+
+@pytest.mark.rare
+@pytest.mark.fault("one fault after another, the state in memory")
+def test_no_step_is_lost_in_a_storm(training: Training) -> None:
+    began = time.time()
+    begin(training, STEPS)
+    for fault in FAULTS:
+        fault(training)
+    reached = training.steps()[-1].step
+    assert reached < STEPS, "the faults came too late"
+    measured = finish(training, began)
+    training.report(measured)
+    # A commit that was under way on the rank that was killed is made again.
+    assert measured["lost"] <= 1
+    assert not list(training.folder.glob("keep-*")), "nothing was written to disk"

@@ -1,0 +1,56 @@
+"""Accelerate and Lightning find a rank's place in the variables that the chart sets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devtools.trials.sandbox import Sandbox, output_of
+from hvd_pods.common.rank_variables import choose
+from tests.images.conftest import Sandboxes
+
+LOCK = Path(__file__).with_name("libraries.txt")
+TOLD = """
+import json, sys
+sys.path.insert(0, "/output/libraries")
+from accelerate import PartialState
+from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+# Debian's PyTorch has MPI, which Accelerate would prefer.
+state, lightning = PartialState(cpu=True, backend="gloo"), TorchElasticEnvironment()
+assert lightning.detect() and not SLURMEnvironment.detect()
+place = lightning.global_rank(), lightning.world_size(), lightning.local_rank()
+told = {"accelerate": [state.process_index, state.num_processes, state.local_process_index]}
+print("TOLD", json.dumps({**told, "lightning": place, "node": lightning.node_rank()}), flush=True)
+state.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def libraries(sandboxes: Sandboxes) -> Sandbox:
+    """The image, with the libraries in /output."""
+    inside = sandboxes("pytorch")
+    options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    target = ["--python-version=3.13", "--target", str(inside.folder / "libraries")]
+    command = [sys.executable, "-m", "pip", "install", *options, *target, "-r", str(LOCK)]
+    subprocess.run(command, check=True)
+    return inside
+
+
+def test_libraries_know_their_place_among_the_ranks(libraries: Sandbox) -> None:
+    commands = []
+    for rank in (0, 1):
+        given = {"HVD_MEETING": "127.0.0.1 61004 a:0-1", "HVD_POD": f"a-{rank}"}
+        variables = choose((rank, 2, 0, 1), given, is_elastic=False)
+        words = " ".join(f"{name}={value}" for name, value in variables.items())
+        commands.append(f'env {words} timeout 120 python3 -c "$0" &')
+    script = f"{' '.join(commands)} wait"
+    done = libraries.run("bash", "-c", script, TOLD, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    told = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("TOLD")]
+    places = sorted((json.loads(text) for text in told), key=lambda place: place["node"])
+    assert places == [
+        {"accelerate": [rank, 2, 0], "lightning": [rank, 2, 0], "node": rank} for rank in (0, 1)
+    ], output_of(done)

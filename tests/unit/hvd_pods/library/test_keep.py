@@ -1,0 +1,223 @@
+"""What keep.py keeps of a training, for a rank that is alone; tests/images has the frameworks."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.library import keep
+from tests.waiting import wait_until
+
+Damage = Callable[[bytearray], object]
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The memory of a worker, in which the run `one` trains; its checkpoints are beside it."""
+    (tmp_path / "memory").mkdir()
+    monkeypatch.setenv("HVD_KEEP", str(tmp_path / "memory"))
+    monkeypatch.setenv("HVD_RUN_ID", "one")
+    monkeypatch.setenv("OUTPUT_PATH", str(tmp_path))
+    return tmp_path / "memory"
+
+
+def train(*steps: int, weights: bytes = b"made", **more: Any) -> Any:
+    """A script that makes these steps from where it goes on; its weights are the last one's."""
+    state: Any = keep.State(weights=weights, losses=[0.5, None, ("a", 1)], **more)
+    state.restore()
+    for step in steps:
+        state.weights = b"after step %02d" % step
+        state.commit(step)
+    return state
+
+
+def resume(**more: Any) -> tuple[int, bytes]:
+    """Where a new process goes on."""
+    state = train(**more)
+    return state.step, bytes(state.weights)
+
+
+def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
+    assert resume() == (0, b"made")
+    train(1, 2, 3)
+    assert resume() == (3, b"after step 03")
+    state = train()
+    assert state.losses == [0.5, None, ("a", 1)]
+    state.commit()
+    del state
+    assert resume()[0] == 4, "a commit without a number counts the steps"
+    assert {path.stat().st_mode & 0o777 for path in worker.glob("one/*")} == {0o600}
+    assert (worker / "one").stat().st_mode & 0o777 == 0o700
+
+
+def header(raw: bytearray) -> None:
+    raw[:8] = bytes(8)
+
+
+def content(raw: bytearray) -> None:
+    raw[-1] ^= 1
+
+
+def longer(raw: bytearray) -> None:
+    raw[24:32] = (1 << 62).to_bytes(8, "little")
+
+
+def short(raw: bytearray) -> None:
+    del raw[10:]
+
+
+@pytest.mark.parametrize("damage", [header, content, longer, short])
+def test_a_damaged_or_interrupted_commit_costs_one_step(worker: Path, damage: Damage) -> None:
+    train(1, 2, 3)
+    (newest,) = (path for path in worker.glob("one/*") if b"step 03" in path.read_bytes())
+    raw = bytearray(newest.read_bytes())
+    damage(raw)
+    newest.write_bytes(raw)
+    assert resume() == (2, b"after step 02")
+    train(3)
+    assert resume() == (3, b"after step 03")
+
+
+def test_a_commit_takes_the_place_of_the_older_one(worker: Path) -> None:
+    train(1, 2, 3)
+    before = {path: path.read_bytes() for path in worker.glob("one/*")}
+    train(4)
+    changed = [path for path, content in before.items() if path.read_bytes() != content]
+    assert len(changed) == 1
+    assert b"step 02" in before[changed[0]]
+
+
+@pytest.mark.parametrize("run", ["two", ""])
+def test_another_run_never_goes_on_from_it(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    train(1, 2, 3)
+    monkeypatch.setenv("HVD_RUN_ID", run)
+    assert resume() == (0, b"made")
+    assert (worker / "one").exists() == (not run), "a later run removes it"
+
+
+def test_the_checkpoint_counts_where_all_memory_is_gone(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(1, 2).save()
+    train(3)
+    assert resume()[0] == 3, "memory is newer"
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    assert resume() == (2, b"after step 02")
+    # Written beside the training, at each commit.
+    train(5, minutes=0.0)
+    checkpoint = worker.with_name("keep-main.state")
+    wait_until(lambda: b"step 05" in checkpoint.read_bytes(), 60, "the checkpoint is written")
+    monkeypatch.setenv("HVD_RUN_ID", "three")
+    assert resume() == (5, b"after step 05")
+
+
+def test_the_state_of_another_script_is_named_and_not_used(
+    worker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(1, 2)
+    state = keep.State(weights=b"made", more=1)
+    assert state.restore() == 0
+    assert "['weights', 'losses'], this script ['weights', 'more']" in capsys.readouterr().err
+    state.save()
+    del state
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    with pytest.raises(ValueError, match=r"keep-main.state has the parts .* OUTPUT_PATH"):
+        train()
+
+
+def test_a_state_may_grow(worker: Path) -> None:
+    state = train()
+    for size in (10, 3 << 20, 5 << 20, 7):
+        state.weights = bytes(size)
+        state.commit()
+    del state
+    assert resume() == (4, bytes(7))
+
+
+@pytest.fixture
+def full(worker: Path) -> Iterator[None]:
+    """No file may be larger than this."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_training_goes_on_where_memory_is_full(
+    full: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = train(weights=bytes(1 << 20))
+    state.weights = bytes(3 << 20)
+    for _ in range(3):
+        state.commit()
+    assert state.step == 3
+    told = capsys.readouterr().err
+    assert told.count("cannot keep the state in memory") == 1
+    assert "two copies need 6 MiB" in told
+
+
+def test_each_state_needs_a_name_of_its_own(worker: Path) -> None:
+    one = train(1)
+    with pytest.raises(ValueError, match=r"has a State 'main' already: .*name='critic'"):
+        keep.State()
+    two = train(7, name="critic")
+    assert (one.step, two.step) == (1, 7)
+    del one, two
+    assert (resume()[0], resume(name="critic")[0]) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"name": "../a"}, "cannot be the name"),
+        ({"commit": b""}, "'commit' is a method"),
+        ({"weights": object()}, "a object cannot be kept"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(worker: Path, wrong: Any, problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        keep.State(**wrong).restore()
+
+
+def test_epochs_with_other_steps_are_begun_again(worker: Path) -> None:
+    state = train(9)
+    assert state.epochs(4) == 2
+    state.commit(9)
+    del state
+    again = train()
+    assert (again.epochs(4), again.step) == (2, 9)
+    assert (again.epochs(3), again.step) == (2, 6)
+
+
+def answer(steps: list[int], own: list[int] | None = None) -> dict[str, Any]:
+    """What a rank has."""
+    return {"steps": dict.fromkeys(steps, 100), "own": own or []}
+
+
+@pytest.mark.parametrize(
+    ("answers", "chosen"),
+    [
+        pytest.param([answer([0]), answer([])], (0, 0), id="a start"),
+        pytest.param([answer([0, 4, 5]), answer([4, 5])], (5, 0), id="all have it"),
+        pytest.param([answer([0, 4]), answer([4, 5])], (5, 1), id="one was faster"),
+        pytest.param([answer([0]), answer([4, 5])], (5, 1), id="rank 0 is new"),
+        pytest.param([answer([0, 5], [4, 5]), answer([], [])], (5, 0), id="rank 1 is new"),
+        pytest.param(
+            [answer([0, 4, 5], [4, 5]), answer([4], [3, 4])], (4, 0), id="own part is missing"
+        ),
+        pytest.param(
+            [answer([0, 499, 500], [499, 500]), answer([99, 100], [99, 100])], (500, 0),
+            id="a worker that was away",
+        ),
+    ],
+)  # fmt: skip
+def test_ranks_agree_on_the_newest_step(
+    answers: list[dict[str, Any]], chosen: tuple[int, int]
+) -> None:
+    assert keep.choose(answers) == chosen

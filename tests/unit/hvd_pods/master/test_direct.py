@@ -1,0 +1,154 @@
+"""Ranks that are started without mpirun or horovodrun, and the store at which Gloo meets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.master import direct
+from hvd_pods.master.gloo_store import GlooStore
+from hvd_pods.rank import host
+from tests.fakes.faults import TIMEOUT
+
+PROGRAM = Path(direct.__file__)
+# In place of a session with a worker of two slots.
+SSH = f"""#!/bin/sh
+HVD_SLOTS=2 HVD_POD=${{1%.svc}} exec {sys.executable} -I -S {host.__file__}
+"""
+Start = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Start a shell's script as four ranks on two hosts."""
+    ssh, hosts = tmp_path / "ssh", tmp_path / "hostfile"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "HVD_NOTICES": "127.0.0.1,1,secret",
+        "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
+    }
+
+    def run(script: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-I", "-S", str(PROGRAM), str(hosts), "4", "sh", "-c", script]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True
+        )
+
+    return run
+
+
+def own_lines(text: str) -> list[str]:
+    return sorted(line for line in text.splitlines() if not line.startswith("[hvd"))
+
+
+def test_ranks_know_their_place_and_their_lines_stay_whole(start: Start, tmp_path: Path) -> None:
+    parts = "for part in $RANK $LOCAL_RANK $NODE_RANK $HOROVOD_CROSS_RANK; do printf %s $part; done"
+    script = f"{parts}; printf '/%s\\n' $HOROVOD_CROSS_SIZE; pwd >&2; printf no-end"
+    output, errors = start(script).communicate(timeout=TIMEOUT)
+    assert own_lines(output) == ["0000/2", "1100/2", "2011/2", "3111/2", *["no-end"] * 4]
+    assert own_lines(errors) == [str(tmp_path)] * 4
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "words"),
+    [
+        ("echo Sorry >&2; exit 7", 7, "ended with exit code 7"),
+        ("kill -KILL $$", 137, "ended by signal 9"),
+    ],
+)
+def test_first_rank_that_fails_ends_the_others_at_once(
+    fails: str, code: int, words: str, start: Start, tmp_path: Path
+) -> None:
+    """Also those that wait in a collective of the lost rank, where no handler would run."""
+    waits = "trap '' TERM; touch began-$RANK; while :; do sleep 0.1; done"
+    others = "for one in 0 1 3; do until [ -e began-$one ]; do sleep 0.1; done; done"
+    process = start(f"if [ $RANK = 2 ]; then {others}; {fails}; else {waits}; fi")
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == code
+    own = [line for line in errors.splitlines() if " ended " in line]
+    assert own == [f"[hvd] rank 2 on {socket.gethostname()} {words}"]
+    assert ranks_in(tmp_path) == []
+
+
+def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
+    start: Start, tmp_path: Path
+) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = start("sleep 600")
+        while len(ranks_in(tmp_path)) < 4:
+            time.sleep(0.05)
+        process.send_signal(number)
+        process.communicate(timeout=TIMEOUT)
+        assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL)
+        while ranks_in(tmp_path):
+            time.sleep(0.05)
+
+
+def ranks_in(folder: Path) -> list[int]:
+    """The scripts that run in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").samefile(folder) and b"sh\0" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_places_of_hosts_of_different_size_are_horovods() -> None:
+    """As horovodrun numbers them: among the hosts that have a rank of the same local number."""
+    placed = direct.place_ranks([("a", 1), ("b", 3), ("c", 2)])
+    names = ("RANK", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+    numbers = [[int(own[f"HOROVOD_{name}"]) for name in names] for ranks in placed for own in ranks]
+    assert numbers == [
+        *([0, 0, 1, 0, 3], [1, 0, 3, 1, 3], [2, 1, 3, 0, 2]),
+        *([3, 2, 3, 0, 1], [4, 0, 2, 2, 3], [5, 1, 2, 1, 2]),
+    ]
+    assert [ranks[0]["HOROVOD_HOSTNAME"] for ranks in placed] == ["a", "b", "c"]
+    assert {own["HOROVOD_SIZE"] for ranks in placed for own in ranks} == {"6"}
+
+
+def test_store_answers_only_addresses_that_have_shown_the_secret() -> None:
+    store = GlooStore("127.0.0.1", "s3cret")
+    threading.Thread(target=store.serve, daemon=True).start()
+
+    def ask(request: str, body: bytes = b"") -> bytes:
+        with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
+            size = f"Content-Length: {len(body)}\r\n" if body else ""
+            connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n{size}\r\n".encode())
+            # Horovod may send a body apart from what precedes it.
+            connection.sendall(body)
+            return b"".join(iter(lambda: connection.recv(4096), b""))
+
+    def introduce(secret: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
+            connection.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
+            return connection.recv(100)
+
+    value = bytes(range(256)) * 40
+    assert [ask("PUT /global/0", value), introduce("guessed"), ask("GET /global/0")] == [b""] * 3
+    assert introduce("s3cret") == b"known"
+    assert b" 404 " in ask("GET /global/0").splitlines()[0]
+    assert b" 200 " in ask("PUT /global/0", value).splitlines()[0]
+    assert ask("GET /global/0").endswith(b"\r\n\r\n" + value)
+    assert b" 200 " in ask("DELETE /global/0").splitlines()[0]
+    assert b" 404 " in ask("GET /global/0").splitlines()[0]
+    # Whoever fills the master's memory is refused.
+    full = [ask(f"PUT /own/{number}", b"x" * 250_000)[:12] for number in range(300)]
+    assert full[0] == b"HTTP/1.0 200"
+    assert full[-1] == b"HTTP/1.0 507"
