@@ -65,8 +65,9 @@ def test_what_an_image_lacks_is_named_and_nothing_waits(
     namespace: Namespace, wheels_image: str, ssh_image: dict[str, str], lacks: str, told: str
 ) -> None:
     """The image with OpenSSH has no Python."""
-    image, brought = (":".join(ssh_image.values()), ssh_image), (wheels_image, {})
-    of_run = values(*(image if lacks == "python" else brought), volumes=[], volumeMounts=[])
+    image = ":".join(ssh_image.values()) if lacks == "python" else wheels_image
+    brought = {} if lacks == "ssh" else ssh_image
+    of_run = values(image, brought, volumes=[], volumeMounts=[])
     namespace.install("hvd", of_run)
     assert namespace.wait_for_end("hvd", 60) == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
