@@ -142,7 +142,7 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     helm.answer("get", json.dumps({"name": "run", "chart": "horovod", "version": "1"}))
     done = hvdchart(command, SPEC)
     assert done.code == 7
-    assert f"-{command} exists already in namespace team: another measurement runs" in said(done)
+    assert f"-{command} exists already in namespace team: another command runs it" in said(done)
     assert not {"upgrade", "uninstall"} & {*helm.commands()}
 
 
