@@ -111,4 +111,8 @@ def _plan(
         raise typer.BadParameter(f"--code {code}: does not contain {script}")
     name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
     spec = script_spec(["python", shown, *arguments], name, image, workers=workers, gpus=gpus)
-    return make_plan(replace(spec, values={"code": pack_code(code or script)}))
+    plan = make_plan(replace(spec, values={"code": pack_code(code or script)}))
+    if not image and plan.framework.name in ("torch", "jax"):
+        why = plan.framework.reasons["framework"].because
+        raise typer.BadParameter(f"{why}, which the default image lacks: name one with --image")
+    return plan

@@ -119,3 +119,14 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     assert done.code == code, done.errors
     assert says in " ".join(done.errors.split())
     assert helm.calls == []
+
+
+def test_default_image_is_refused_for_a_framework_that_it_lacks(
+    hvdchart: Command, helm: StubProgram, script: Path
+) -> None:
+    script.write_text("import torch.distributed\n")
+    done = hvdchart("run", script)
+    assert done.code == 2
+    text = " ".join(done.errors.replace("│", " ").split())
+    assert f"{script.name}:1 uses torch.distributed, which the default image lacks" in text
+    assert helm.calls == []
