@@ -6,7 +6,8 @@
     print(plan.ranks, plan.warnings)
     print(render_values(plan))
 
-These functions use no network, no cluster and no other process. See docs/library.md.
+These functions use no network, no cluster and no other process; `launch` calls a function on the
+ranks of a cluster. See docs/library.md and docs/notebook.md.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hvdchart.calls.launcher import Launcher as Launcher
+    from hvdchart.calls.launcher import launch as launch
+    from hvdchart.errors import CallError as CallError
     from hvdchart.errors import FileError as FileError
     from hvdchart.errors import HvdchartError as HvdchartError
+    from hvdchart.errors import RunFailedError as RunFailedError
     from hvdchart.errors import SpecError as SpecError
+    from hvdchart.errors import TimeLimitError as TimeLimitError
     from hvdchart.errors import ValuesError as ValuesError
     from hvdchart.plan.model import GroupPlan as GroupPlan
     from hvdchart.plan.model import Plan as Plan
@@ -48,7 +54,11 @@ __version__ = "0.2.0"
 # The modules of the names. Each is imported when it is first used: a command such as `status` needs
 # none of them, and they take 0.2 s.
 _NAMES = {
-    "hvdchart.errors": ("FileError", "HvdchartError", "SpecError", "ValuesError"),
+    "hvdchart.calls.launcher": ("Launcher", "launch"),
+    "hvdchart.errors": (
+        *("CallError", "FileError", "HvdchartError", "RunFailedError", "SpecError"),
+        *("TimeLimitError", "ValuesError"),
+    ),
     "hvdchart.plan.model": ("GroupPlan", "Plan"),
     "hvdchart.plan.planner": ("make_plan",),
     "hvdchart.plan.rules": ("Reason",),

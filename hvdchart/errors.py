@@ -129,6 +129,12 @@ class RunFailedError(HvdchartError):
     exit_code = 8
 
 
+class CallError(HvdchartError):
+    """A function, its arguments or a result that cannot travel to or from the pods."""
+
+    exit_code = 1
+
+
 class ImageError(HvdchartError):
     """An image that cannot be run here, or that lacks something that the chart needs."""
 

@@ -18,15 +18,8 @@ def plot(title: str, about: str, rows: Sequence[Object]) -> str:
     most = float(max(row["workers"] for row in rows))
     per_rank = rows[0]["imagesPerSecond"] / rows[0]["ranks"]
     ideal = [(row["workers"], per_rank * row["ranks"]) for row in rows]
-    highest = (
-        float(
-            max(
-                *(speed for _, speed in ideal),
-                *(row["imagesPerSecond"] + row["interval"] for row in rows),
-            )
-        )
-        * 1.05
-    )
+    speeds = [row["imagesPerSecond"] + row["interval"] for row in rows]
+    highest = 1.05 * max(*speeds, *(speed for _, speed in ideal))
 
     def x(workers: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * workers / most

@@ -85,35 +85,26 @@ def _expectation(plan: "Plan", model: str, speed: float | None, gbit: float) -> 
         problem = "--expect needs --speed, the samples per second of a rank that trains alone"
         raise typer.BadParameter(problem)
     if len(plan.groups) != 1:
-        expected = "one group: different nodes wait for each other"
-        raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
+        wanted = "one group: different nodes wait for each other"
+        raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", wanted)
     (group,) = plan.groups
     work = model_of.Work(model, plan.spec.train.batch_size or _BATCH, speed)
     network = model_of.Network(gbit, rdma=group.group.rdma is not None)
     hosts = sorted({*(2**n for n in range(plan.workers.bit_length())), plan.workers})
-    made = {number: model_of.expect(work, network, number, group.slots) for number in hosts}
-    return {
-        "expected": [
-            {
-                "workers": number,
-                "ranks": number * group.slots,
-                "imagesPerSecond": round(number * group.slots * speed * efficiency, 1),
-                "efficiency": round(efficiency, 4),
-            }
-            for number, efficiency in made.items()
-        ],
-        "assumptions": model_of.assumptions(work, network),
-        "published": [
-            {
-                "where": each.where,
-                "model": each.work.model,
-                "ranks": each.hosts * each.ranks_per_host,
-                "published": each.efficiency,
-                "model expects": round(each.expected(), 4),
-            }
-            for each in model_of.PUBLISHED
-        ],
-    }
+    expected = []
+    for number in hosts:
+        ranks = number * group.slots
+        share = model_of.expect(work, network, number, group.slots)
+        rate = round(ranks * speed * share, 1)
+        row = {"workers": number, "ranks": ranks, "imagesPerSecond": rate}
+        expected.append({**row, "efficiency": round(share, 4)})
+    published = []
+    for each in model_of.PUBLISHED:
+        where = {"where": each.where, "model": each.work.model}
+        shares = {"published": each.efficiency, "model expects": round(each.expected(), 4)}
+        published.append({**where, "ranks": each.hosts * each.ranks_per_host, **shares})
+    assumptions = model_of.assumptions(work, network)
+    return {"expected": expected, "assumptions": assumptions, "published": published}
 
 
 def _print_expectation(expectation: dict[str, Any]) -> None:

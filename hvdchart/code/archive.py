@@ -7,7 +7,7 @@ import gzip
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -51,21 +51,29 @@ def pack_code(path: Path) -> dict[str, Plain]:
 
 def pack_folder(folder: Path) -> str:
     """Return a tar.gz of a folder in base64. Raises FileError."""
-    content = io.BytesIO()
     files = list_files(folder)
     if not files:
         raise FileError(f"{folder}: has no file that is not ignored")
+    return pack_files(folder, {file.relative_to(folder).as_posix(): file for file in files})
+
+
+def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
+    """Return a tar.gz in base64 of files by their names in it. Raises FileError.
+
+    `origin` is what errors name as the code.
+    """
+    content, paths = io.BytesIO(), list(files.values())
     # The times are left out: the same files are the same bytes.
     with (
         gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for file in files:
-            _add(archive, file, file.relative_to(folder).as_posix())
+        for name, file in files.items():
+            _add(archive, file, name)
             # A data set in the folder is refused before all of it is packed.
-            _check_size(folder, content.tell() * 4 // 3, files)
+            _check_size(origin, content.tell() * 4 // 3, paths)
     text = base64.b64encode(content.getvalue()).decode()
-    _check_size(folder, len(text), files)
+    _check_size(origin, len(text), paths)
     return text
 
 

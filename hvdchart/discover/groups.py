@@ -18,12 +18,8 @@ _EQUAL_MEMORY = 0.97
 # Labels that identify a kind of node, in order of preference.
 _KIND_LABELS = (
     *GPU_PRODUCT,
-    INSTANCE_TYPE,
-    "karpenter.sh/nodepool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "nvidia.com/gpu.present",
+    *(INSTANCE_TYPE, "karpenter.sh/nodepool", "cloud.google.com/gke-nodepool"),
+    *("eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "nvidia.com/gpu.present"),
     "kubernetes.io/arch",
 )
 # Labels that do not identify a kind of node: of a single node, its zone, or that change over time.

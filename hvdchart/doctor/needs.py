@@ -33,15 +33,11 @@ class PodNeeds:
 
 def pod_needs(values: Values) -> list[PodNeeds]:
     """The pods of a run: each group of workers, and the master."""
-    workers = [
-        _needs(
-            str(group.get("name") or "worker"),
-            int(group.get("number") or 1) + int(group.get("spares") or 0),
-            group,
-        )
-        for group in merged_groups(values)
-    ]
-    return [*workers, _needs("master", 1, values.get("master") or {})]
+    pods = []
+    for group in merged_groups(values):
+        number = int(group.get("number") or 1) + int(group.get("spares") or 0)
+        pods.append(_needs(str(group.get("name") or "worker"), number, group))
+    return [*pods, _needs("master", 1, values.get("master") or {})]
 
 
 def claims(values: Values) -> dict[str, bool]:

@@ -82,17 +82,14 @@ def examine_claims(
 
 def examine_classes(classes: Sequence[Object]) -> Finding:
     """Which storage there is for claims."""
-    default = [
-        str(item["metadata"]["name"])
-        for item in classes
-        if (item["metadata"].get("annotations") or {}).get(
-            "storageclass.kubernetes.io/is-default-class"
-        )
-        == "true"
-    ]
-    names = [str(item["metadata"]["name"]) for item in classes]
+    mark = ("storageclass.kubernetes.io/is-default-class", "true")
+    notes = {
+        str(item["metadata"]["name"]): item["metadata"].get("annotations") or {} for item in classes
+    }
+    default = next((name for name, own in notes.items() if mark in own.items()), None)
+    names = list(notes)
     if default:
-        return Finding("storage", "ok", f"{join_names(names)}; default: {default[0]}")
+        return Finding("storage", "ok", f"{join_names(names)}; default: {default}")
     text = f"no default StorageClass among: {join_names(names) or 'none'}"
     return Finding("storage", "unknown", text, "name a class in each new claim")
 

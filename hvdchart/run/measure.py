@@ -1,4 +1,4 @@
-"""Runs that measure: installed for a while, and uninstalled however the measurement ends."""
+"""Runs for a while: installed, and uninstalled however the work with them ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hvdchart.run.cluster import Cluster
 from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm, release_chart, upgrade
 from hvdchart.run.helm_errors import BUSY
-from hvdchart.run.logs import LogLine, follow
+from hvdchart.run.logs import follow
 from hvdchart.run.trials import Outcome, parse_outcome
 from hvdchart.values.check import checked_values
 
@@ -32,8 +32,8 @@ def run_trials(
     RunFailedError when the run ends with fewer outcomes than `least`.
     """
     taken, last = 0, ""
-    with temporary_run(cluster, plan, helm) as lines:
-        for line in lines:
+    with installed(cluster, plan, helm):
+        for line in follow(cluster, plan.spec.name, warnings=True):
             outcome = parse_outcome(line.text, trials)
             if outcome is None:
                 last = f"{line.pod}: {line.text}"
@@ -49,8 +49,8 @@ def run_trials(
 
 
 @contextmanager
-def temporary_run(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[Iterator[LogLine]]:
-    """Install a plan, yield the lines of its log until its run ends, and uninstall it.
+def installed(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[None]:
+    """Install a plan, and uninstall it at the end of the `with` block.
 
     Raises ClusterError where a release has the name: it would be replaced and uninstalled.
     """
@@ -59,7 +59,7 @@ def temporary_run(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[Iterator
     cluster.release(name)
     if release_chart(name, cluster.namespace, helm):
         raise ClusterError(
-            f"{name} exists already in namespace {cluster.namespace}: another measurement runs, or "
+            f"{name} exists already in namespace {cluster.namespace}: another command runs it, or "
             "was interrupted; in that case remove it: "
             f"hvdchart undeploy {name} -n {cluster.namespace}"
         )
@@ -75,6 +75,6 @@ def temporary_run(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[Iterator
                 remove(cluster, name, helm)
         raise
     try:
-        yield follow(cluster, name, warnings=True)
+        yield
     finally:
         remove(cluster, name, helm)

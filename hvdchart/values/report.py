@@ -112,18 +112,10 @@ def _group_row(group: GroupPlan) -> list[str]:
     names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
     threads = "/".join(group.env.get(name, "-") for name in names)
     devices = [f"{count} {name}" for name, count in group.limits.items() if "/" in name]
-    return [
-        group.group.name,
-        f"{group.group.count}+{group.group.spares}"
-        if group.group.spares
-        else str(group.group.count),
-        str(group.slots),
-        str(group.ranks),
-        threads,
-        group.requests.get("cpu", "-"),
-        group.requests.get("memory", "-"),
-        ", ".join(devices) or "-",
-    ]
+    spares = f"+{group.group.spares}" if group.group.spares else ""
+    numbers = [f"{group.group.count}{spares}", str(group.slots), str(group.ranks), threads]
+    requests = [group.requests.get(name, "-") for name in ("cpu", "memory")]
+    return [group.group.name, *numbers, *requests, ", ".join(devices) or "-"]
 
 
 def reason_table(plan: Plan) -> Any:

@@ -273,12 +273,6 @@ def test_preload_overrides_what_the_image_names(
     assert worker(launch={"preload": preload}).get("HVD_PRELOAD") == expected
 
 
-def test_worker_env_overrides_the_chart() -> None:
-    """As docs/launch.md describes for Intel MPI's own pinning."""
-    environment = worker(variable("I_MPI_PIN", "1"), variable("I_MPI_PIN_DOMAIN", "socket"))
-    assert (environment["I_MPI_PIN"], environment["I_MPI_PIN_DOMAIN"]) == ("1", "socket")
-
-
 def test_last_entry_of_a_name_wins_in_every_container() -> None:
     """The entries of a group come after those of all workers."""
     twice = [variable("TWICE", "1"), variable("TWICE", "2")]

@@ -12,6 +12,47 @@ from tests.images.conftest import Sandboxes
 from tests.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
+# Three epochs of five batches, which begin anew after batch seven.
+FIT = """
+import gc, os, shutil
+os.environ.update(HVD_RUN_ID="one", HVD_KEEP="/tmp/memory")
+import keep
+import tensorflow as tf
+keras = tf.keras
+
+def train(ends_at=None):
+    gc.collect()
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+    for weight in model.trainable_variables:
+        weight.assign(tf.ones_like(weight) * 0.1)
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    rows = tf.reshape(tf.range(160.0), (40, 4)) / 160
+    data = tf.data.Dataset.from_tensor_slices((rows, rows[:, :1])).batch(8).repeat()
+    class End(keras.callbacks.Callback):
+        made = 0
+        def on_train_batch_end(self, batch, logs=None):
+            if logs:
+                End.made += 1
+                if End.made == ends_at:
+                    raise KeyboardInterrupt
+    try:
+        model.fit(data, steps_per_epoch=5, epochs=3, verbose=0, callbacks=[keep.Callback(), End()])
+    except KeyboardInterrupt:
+        pass
+    return End.made, [w.numpy().tolist() for w in model.trainable_variables]
+
+made, calm = train()
+assert made == 15
+keep.State._fitted.clear()
+shutil.rmtree("/tmp/memory")
+assert train(ends_at=7)[0] == 7
+made, resumed = train()
+assert (made, resumed) == (8, calm), (made, resumed, calm)
+try:
+    train()
+except ValueError as problem:
+    print("REFUSED", problem)
+"""
 
 
 @pytest.mark.parametrize(
@@ -48,3 +89,9 @@ def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
         # All weights are averaged: new random numbers of a new rank change them on both.
         for case, (_, digest) in ranks[0]["found"].items():
             assert digest == ranks[1]["found"][case][1], case
+
+
+@pytest.mark.parametrize("name", ["examples", "examples-2.15"])
+def test_fit_goes_on_after_the_last_batch(sandboxes: Sandboxes, name: str) -> None:
+    printed = sandboxes(name).succeed("python3", "-c", FIT, PYTHONPATH="/examples")
+    assert "REFUSED keep: a fit() has used the state 'main'" in printed

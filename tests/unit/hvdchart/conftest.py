@@ -9,4 +9,4 @@ from tests.fakes.fixtures import (  # noqa: F401
     kubeconfig_file,
     programs,
 )
-from tests.unit.hvdchart.runs import docker, finished, kubectl, spec  # noqa: F401
+from tests.unit.hvdchart.runs import docker, finished, kubectl, running, spec  # noqa: F401

@@ -182,6 +182,12 @@ def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
+def running(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run that goes on."""
+    return play(fake_cluster, job(), MASTER)
+
+
+@pytest.fixture
 def finished(fake_cluster: FakeCluster) -> FakeCluster:
     """A run that has finished; its workers' logs go on."""
     return play(fake_cluster, DONE, ENDED_MASTER)

@@ -18,12 +18,7 @@ TEXT = st.text(
     max_size=12,
 )
 SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.integers(10**30, 10**60),
-    st.floats(),
-    TEXT,
+    st.none(), st.booleans(), st.integers(), st.integers(10**30, 10**60), st.floats(), TEXT,
     st.sampled_from([
         "../../etc", "/a/../b", "/", "", "no", "010", "1e3", "~", "null", "=", "<<", "0x1F",
         "1_000", "16Gi", "500m", "-1", "a" * 300, "x\ty", "é", "\U0001f600", "10:30",
@@ -135,14 +130,9 @@ WRONG_VALUES = some_of(
 )
 # Options that each mode's launchers have, and that set nothing which the chart sets.
 OPTIONS = {
-    "mpirun": [["--mca", "pml", "ob1"], ["--tag-output"], ["-x", "A"], ["--oversubscribe"]],
-    "horovodrun": [
-        ["--gloo"],
-        ["--start-timeout", "60"],
-        ["--cycle-time-ms=2"],
-        ["--disable-cache"],
-    ],
-    "elastic": [["--reset-limit", "3"], ["--elastic-timeout", "60"], ["--log-level", "DEBUG"]],
+    "mpirun": ["--mca pml ob1", "--tag-output", "-x A", "--oversubscribe"],
+    "horovodrun": ["--gloo", "--start-timeout 60", "--cycle-time-ms=2", "--disable-cache"],
+    "elastic": ["--reset-limit 3", "--elastic-timeout 60", "--log-level DEBUG"],
 }
 
 
@@ -161,9 +151,9 @@ def launches(
     launch: dict[str, Any] = draw(some_of(hostsTimeoutSeconds=st.integers(1, 600)))
     if mode != "mpirun" or draw(st.booleans()):
         launch["mode"] = mode
-    choices = draw(st.lists(st.sampled_from(OPTIONS[mode]), unique_by=tuple))
+    choices = draw(st.lists(st.sampled_from(OPTIONS[mode]), unique=True))
     if choices:
-        launch["options"] = [argument for choice in choices for argument in choice]
+        launch["options"] = " ".join(choices).split()
     if mode == "elastic":
         total = sum(group["count"] * slots(group, everywhere) for group in nodes)
         limits = some_of(minRanks=st.integers(1, total), maxRanks=st.integers(total, 2 * total))
@@ -193,14 +183,9 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         "train": {"command": draw(st.lists(TEXT, min_size=1, max_size=4))},
     }
     spec |= {key: block for key, block in (("launch", launch), ("tuning", everywhere)) if block}
-    image: dict[str, Any] = {
-        "repository": "registry.example:5000/a/b",
-        "tag": "1.0",
-        "pullSecrets": ["x"],
-    }
-    if draw(st.booleans()):
-        image["digest"] = f"sha256:{'0a' * 32}"
-    spec["image"] = image
+    digest = draw(some_of(digest=st.just(f"sha256:{'0a' * 32}")))
+    image = {"repository": "registry.example:5000/a/b", "tag": "1.0", "pullSecrets": ["x"]}
+    spec["image"] = {**image, **digest}
     spec |= draw(some_of(
         volumes=volumes(names),
         horovod=some_of(

@@ -25,9 +25,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "memory"
 
 
-def train(*steps: int, weights: bytes = b"made", **more: Any) -> keep.State:
+def train(*steps: int, weights: bytes = b"made", **more: Any) -> Any:
     """A script that makes these steps from where it goes on; its weights are the last one's."""
-    state = keep.State(weights=weights, losses=[0.5, None, ("a", 1)], **more)
+    state: Any = keep.State(weights=weights, losses=[0.5, None, ("a", 1)], **more)
     state.restore()
     for step in steps:
         state.weights = b"after step %02d" % step
@@ -82,15 +82,13 @@ def test_a_damaged_or_interrupted_commit_costs_one_step(worker: Path, damage: Da
     assert resume() == (3, b"after step 03")
 
 
-def test_a_commit_replaces_the_older_one_and_forgets_what_was_not_gone_on_from(
-    worker: Path,
-) -> None:
-    train(1, 2)
+def test_a_commit_takes_the_place_of_the_older_one(worker: Path) -> None:
+    train(1, 2, 3)
     before = {path: path.read_bytes() for path in worker.glob("one/*")}
-    train(3)
+    train(4)
     changed = [path for path, content in before.items() if path.read_bytes() != content]
     assert len(changed) == 1
-    assert b"step 01" in before[changed[0]]
+    assert b"step 02" in before[changed[0]]
 
 
 @pytest.mark.parametrize("run", ["two", ""])

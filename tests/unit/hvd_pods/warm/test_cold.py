@@ -22,6 +22,13 @@ def run(worker: Worker, *command: str, **options: Any) -> str:
     return done.stdout.decode()
 
 
+@pytest.fixture
+def own_worker() -> Iterator[Worker]:
+    """A worker whose modules the test may change."""
+    with make_worker() as worker:
+        yield worker
+
+
 def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker) -> None:
     names = ["OMPI_MCA_btl", "PMIX_RANK", "HVD_ATTEMPT", "HOROVOD_RANK", "SSH_CLIENT", "PWD"]
     names += ["TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS"]
@@ -30,11 +37,10 @@ def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker) -> 
     assert output.endswith(f"forked\n{['/tmp'] * len(names)}\n")
 
 
-def test_threads_that_the_chart_chooses_are_those_of_the_import() -> None:
-    with make_worker() as worker:
-        environment = {k: v for k, v in worker.environment().items() if k not in THREADS}
-        with patch.object(Worker, "environment", lambda self: environment), warm(worker):
-            output = run(worker)
+def test_threads_that_the_chart_chooses_are_those_of_the_import(own_worker: Worker) -> None:
+    environment = {k: v for k, v in own_worker.environment().items() if k not in THREADS}
+    with patch.object(Worker, "environment", lambda self: environment), warm(own_worker):
+        output = run(own_worker)
     assert "OMP_NUM_THREADS=" in output
     assert output.endswith("forked\n")
 
@@ -66,13 +72,6 @@ def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> No
             output = run(worker, "python3", "-c", program)
             assert f"{site}/framework takes precedence over the imported module" in output
             assert output.endswith("new\nlate\n")
-
-
-@pytest.fixture
-def own_worker() -> Iterator[Worker]:
-    """A worker whose modules the test may change."""
-    with make_worker() as worker:
-        yield worker
 
 
 def test_changed_module_is_not_run_from_memory(own_worker: Worker) -> None:

@@ -17,7 +17,7 @@ from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, Outcome
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import MASTER, job, meanwhile, play
+from tests.unit.hvdchart.runs import meanwhile
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -38,11 +38,9 @@ COMMANDS = {
     "bench": ("bench", SPEC),
 }  # fmt: skip
 # The commands that call Helm for an existing run.
+CHANGING = ("stop", "restart", "scale", "debug", "deploy", "run", "bench")
 HELM_COMMANDS = {
-    **{
-        name: COMMANDS[name]
-        for name in ("stop", "restart", "scale", "debug", "deploy", "run", "bench")
-    },
+    **{name: COMMANDS[name] for name in CHANGING},
     "undeploy": ("undeploy", "hvd"),
     "dev": ("dev", SPEC, "--code", SPEC),
     "tune": ("tune", SPEC),
@@ -101,10 +99,9 @@ def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
     ],
 )
 def test_helm_that_cannot_be_used_is_named_with_the_remedy(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: tuple[str, ...],
     fault: str, says: str,
 ) -> None:  # fmt: skip
-    play(fake_cluster, job(), MASTER)
     unreachable = fault == "no cluster"
     for command in ("upgrade", "uninstall", "get", "template"):
         why = "Kubernetes cluster unreachable" if unreachable else "unknown flag"
@@ -145,7 +142,7 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     helm.answer("get", json.dumps({"name": "run", "chart": "horovod", "version": "1"}))
     done = hvdchart(command, SPEC)
     assert done.code == 7
-    assert f"-{command} exists already in namespace team: another measurement runs" in said(done)
+    assert f"-{command} exists already in namespace team: another command runs it" in said(done)
     assert not {"upgrade", "uninstall"} & {*helm.commands()}
 
 
@@ -189,14 +186,12 @@ def test_server_that_says_nothing_is_given_up(
     ],
 )
 def test_interrupted_watch_leaves_the_run(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
-    says: str,
-) -> None:  # fmt: skip
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: tuple[str, ...], says: str
+) -> None:
     """Ctrl-C while the command waits for the API server."""
-    play(fake_cluster, job(), MASTER)
 
     def interrupt() -> None:
-        fake_cluster.wait_for("pods", "watch")
+        running.wait_for("pods", "watch")
         # It ends what the main thread waits for.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -205,4 +200,4 @@ def test_interrupted_watch_leaves_the_run(
     assert done.code == 130
     assert "Traceback" not in done.errors
     assert says in done.errors
-    assert {request.method for request in fake_cluster.requests} == {"GET"}
+    assert {request.method for request in running.requests} == {"GET"}

@@ -26,7 +26,6 @@ from tests.unit.hvdchart.runs import (
     job,
     meanwhile,
     of_release,
-    play,
     pod,
     upgrades,
 )
@@ -35,12 +34,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
 PROBE += "0:horovod_images_per_second 16.25\n0:horovod_loss 0.5\n"
-
-
-@pytest.fixture
-def running(fake_cluster: FakeCluster) -> FakeCluster:
-    """A run that goes on, of a release with these values."""
-    return play(fake_cluster, job(), MASTER)
 
 
 def test_exec_runs_the_command_or_a_shell_in_the_pod_of_the_rank(

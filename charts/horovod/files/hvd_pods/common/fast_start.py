@@ -37,6 +37,9 @@ EPOCH = f"{GENERATED}/epoch"
 # The worker's main program and its own children, by their numbers (common/fence.py).
 WORKER = f"{GENERATED}/worker-processes"
 
+# What master/direct.py asks a worker's session for, and the session does without another Python.
+START_RANKS = f"exec python3 -I -S {PROGRAMS}/rank/host.py"
+
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -154,13 +154,8 @@ class Slots:
         return sorted(found, key=lambda record: -record.step)
 
     def keep(self, step: int) -> None:
-        """The record of this step is the newest from now on: later ones that were read go."""
-        for path, there in self._steps.items():
-            if there == step:
-                self._newest = path
-            elif there > step:
-                self._memory.pop(path, None)
-                path.unlink(missing_ok=True)
+        """The record of this step is the newest; the next one takes the place of the other."""
+        self._newest = next((path for path, is_ in self._steps.items() if is_ == step), None)
 
     def write(self, step: int, value: Any) -> None:
         """Write a record in place of the older one. Raises OSError where memory is full."""

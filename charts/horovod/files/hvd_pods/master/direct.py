@@ -23,10 +23,9 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices, streams
 from hvd_pods.common.errors import BAD_CONFIGURATION
-from hvd_pods.common.fast_start import PROGRAMS
+from hvd_pods.common.fast_start import START_RANKS
 from hvd_pods.master.gloo_store import GlooStore
 
-COMMAND = f"exec python3 -I -S {PROGRAMS}/rank/host.py"
 # Seconds in which hosts have to end their ranks.
 END_WITHIN = 5.0
 
@@ -80,7 +79,7 @@ def common_variables(address: str, port: int) -> dict[str, str]:
 def begin(host: str, given: dict[str, Any]) -> Session:
     """Start the ranks of a host."""
     pipe = subprocess.PIPE
-    client = subprocess.Popen(["ssh", host, COMMAND], stdin=pipe, stdout=pipe, stderr=pipe)
+    client = subprocess.Popen(["ssh", host, START_RANKS], stdin=pipe, stdout=pipe, stderr=pipe)
     assert client.stdin  # noqa: S101
     assert client.stdout  # noqa: S101
     assert client.stderr  # noqa: S101

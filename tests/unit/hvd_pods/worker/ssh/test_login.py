@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import socket
@@ -13,8 +14,9 @@ from subprocess import PIPE
 import pytest
 
 from hvd_pods.cluster.addresses import Endpoint
+from hvd_pods.common.fast_start import START_RANKS
 from hvd_pods.common.run import Host
-from hvd_pods.master import probing
+from hvd_pods.master import direct, probing
 from hvd_pods.rules import messages as m
 from hvd_pods.worker.sshd import GRACE_TIME, leave_out_unknown
 from tests.unit.hvd_pods.copies import replace_in
@@ -90,6 +92,27 @@ def test_session_has_the_containers_environment(
         *("SSH_CLIENT", "SSH_CONNECTION"),
     }
     assert not (ssh_pods.worker.generated / "rc-was-run").exists()
+
+
+@unprivileged
+def test_session_of_the_master_starts_the_ranks_of_its_host(ssh_pods: SshPods) -> None:
+    """Without another Python."""
+    (ranks,) = direct.place_ranks([(WORKER, 2)])
+    script = ["sh", "-c", "echo $RANK of $WORLD_SIZE; tr '\\0' ' ' </proc/$PPID/cmdline"]
+    given = {"directory": "/", "variables": {}, "arguments": ["2", *script], "ranks": ranks}
+    for one in ranks:
+        one["HVD_SLOTS"] = "2"
+    command = START_RANKS.replace("/horovod/", f"{ssh_pods.worker.root}/")
+    line = ssh_pods.master.ssh_command(WORKER, command)
+    with ssh_pods.master.start(*line, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # The ranks end with their input.
+        process.stdin.write(json.dumps(given).encode() + b"\n")
+        process.stdin.flush()
+        lines = process.stdout.read().decode().splitlines()
+    assert {"0 of 2", "1 of 2"} <= set(lines)
+    assert any("worker/session.py" in line for line in lines)
 
 
 @unprivileged

@@ -1,0 +1,226 @@
+"""A call as the caller sees it: what is sent to the call server, and what its ranks answer."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import Any
+
+import cloudpickle
+
+from hvd_pods.common.hostile import one_line
+from hvdchart.calls.in_pod import wire
+from hvdchart.errors import CallError, ClusterError, RunFailedError, TimeLimitError
+from hvdchart.text import join_names
+
+# Seconds that kubectl has to end when its input has ended.
+_CLOSE_WITHIN = 2.0
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - it is the cause of an error
+    """The cause of a function's exception: the traceback of the rank that raised it."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class RanksError(RunFailedError):
+    """Ranks have ended without a result."""
+
+
+class LostError(ClusterError):
+    """The connection to the call server has ended."""
+
+
+def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """A call, pickled. Raises CallError for one that cannot travel."""
+    name = getattr(function, "__qualname__", repr(function))
+    try:
+        content: bytes = cloudpickle.dumps((function, tuple(args), dict(kwargs)))
+    except Exception as error:
+        raise CallError(
+            f"{name} and its arguments cannot be pickled: {error}; open files, connections and "
+            "locks inside of the function, and pass what they are opened from"
+        ) from error
+    if len(content) > wire.LARGEST_CALL:
+        raise CallError(
+            f"{name} and its arguments are {len(content) / 1e6:.0f} MB pickled, and a call has at "
+            f"most {wire.LARGEST_CALL / 1e6:.0f} MB: put data onto a volume or into the image, and "
+            "pass its path"
+        )
+    return content
+
+
+class Connection:
+    """A connection with the call server, through a command such as `kubectl exec`.
+
+    Raises LostError when the server does not answer, and CallError when its Python is another one.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        # Whether the last call came to its end, so that another may follow.
+        self.is_reusable = False
+        self._errors = TemporaryFile()  # noqa: SIM115 - `close` closes it
+        pipe = subprocess.PIPE
+        # In a session of its own, Ctrl-C does not reach it.
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=self._errors, start_new_session=True
+        )
+        try:
+            hello = self._receive()
+            theirs, own = json.loads(hello.data)["python"], list(sys.version_info[:2])
+        except BaseException:
+            self.close()
+            raise
+        if theirs != own:
+            self.close()
+            there, here = (".".join(map(str, version)) for version in (theirs, own))
+            raise CallError(
+                f"the image has Python {there}, and this is Python {here}: pickled functions need "
+                "the same minor version; use that Python here, or an image with this one"
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next call may use this connection."""
+        return self._process.poll() is None
+
+    def end_server(self) -> None:
+        """Let the server fail because workers are lost: the next attempt waits for others."""
+        self.is_reusable = False
+        with suppress(LostError):
+            self._send(wire.Frame(wire.END, 0, b"").encode())
+
+    def close(self) -> None:
+        """End the connection, and a call that is being made."""
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                assert stream is not None  # noqa: S101
+                stream.close()
+        try:
+            self._process.wait(_CLOSE_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+    def call(
+        self,
+        content: bytes,
+        ranks: int,
+        seconds: float | None,
+        write: Callable[[str], object],
+    ) -> list[Any]:
+        """Make a call; the results by rank. The connection stays open if the call has ended.
+
+        Raises the exception of the first rank that fails, RanksError for ranks without a
+        result, TimeLimitError after `seconds`, and LostError.
+        """
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            self._process.kill()
+
+        timer = threading.Timer(seconds, end) if seconds is not None else None
+        if timer:
+            timer.daemon = True
+            timer.start()
+        try:
+            for frame in wire.frames(wire.CALL, content):
+                self._send(frame)
+            return self._results(ranks, write)
+        except LostError as error:
+            if is_late.is_set():
+                late = f"the function has not returned within {seconds:g} s; its ranks were ended"
+                raise TimeLimitError(late) from error
+            raise
+        finally:
+            if timer:
+                timer.cancel()
+
+    def _results(self, ranks: int, write: Callable[[str], object]) -> list[Any]:
+        """Read until the end of the call. The first failure is the cause of the others."""
+        self.is_reusable = False
+        decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(3)]
+        parts: dict[tuple[bytes, int], list[bytes]] = {}
+        failed: tuple[bytes, int] | None = None
+        while True:
+            frame = self._receive()
+            key = (frame.kind, frame.number)
+            if frame.kind == wire.END:
+                self.is_reusable = True
+                break
+            if frame.kind == wire.OUTPUT:
+                write(decoders[min(frame.number, 2)].decode(frame.data))
+                continue
+            parts.setdefault(key, []).append(frame.data)
+            if frame.kind in (wire.FAILURE, wire.GONE) and frame.is_last:
+                failed = failed or key
+        if failed:
+            _raise(failed, b"".join(parts[failed]))
+        results = [b"".join(parts.get((wire.RESULT, rank), ())) for rank in range(ranks)]
+        missing = [str(rank) for rank, result in enumerate(results) if not result]
+        if missing:
+            code, names = json.loads(frame.data)["code"], join_names(missing)
+            raise RanksError(
+                f"the launcher has ended with exit code {code}, and rank {names} without a result; "
+                "the output says why"
+            )
+        return [_load(rank, result) for rank, result in enumerate(results)]
+
+    def _receive(self) -> wire.Frame:
+        assert self._process.stdout is not None  # noqa: S101
+        with suppress(ValueError):
+            frame = wire.read_frame(self._process.stdout)
+            if frame:
+                return frame
+        raise LostError(f"the connection to the pods has ended: {self._reason()}")
+
+    def _send(self, frame: bytes) -> None:
+        assert self._process.stdin is not None  # noqa: S101
+        try:
+            self._process.stdin.write(frame)
+            self._process.stdin.flush()
+        except OSError as error:
+            raise LostError(f"the connection to the pods has ended: {self._reason()}") from error
+
+    def _reason(self) -> str:
+        self._errors.seek(0)
+        text = self._errors.read(1 << 16).decode(errors="replace").strip()
+        return one_line(text.rpartition("\n")[2]) or "the call server has gone"
+
+
+def _raise(failed: tuple[bytes, int], content: bytes) -> None:
+    """Raise what has failed on a rank."""
+    kind, rank = failed
+    if kind == wire.GONE:
+        raise RanksError(f"rank {rank} has ended without a result; its output may say why")
+    host, text, problem, pickled = pickle.loads(content)  # noqa: S301 - docs/security.md
+    where = f"rank {rank} on {host}"
+    if problem:
+        raise CallError(f"{where}: {problem}")
+    error = None
+    # The caller may not have the module of the class, and its constructor may want other arguments.
+    with suppress(Exception):
+        error = pickle.loads(pickled) if pickled else None  # noqa: S301
+    if isinstance(error, Exception):
+        raise error from RemoteTraceback(f"{where}:\n{text}")
+    raise RunFailedError(f"{where} has failed:\n{text}")
+
+
+def _load(rank: int, content: bytes) -> Any:
+    try:
+        return pickle.loads(content)  # noqa: S301
+    except Exception as error:
+        raise CallError(
+            f"the result of rank {rank} cannot be read here: {error!r}; return plain data or "
+            "arrays, or install here what the image has"
+        ) from error

@@ -1,0 +1,1 @@
+"""What runs in the pods of `hvdchart.launch`: it travels as code, with cloudpickle beside it."""

@@ -1,0 +1,128 @@
+"""Makes a call on one rank: fetches the function from the call server, and answers with its result.
+
+Arguments: the version of cloudpickle with which the caller pickles; the server's port, and the
+number of the call. The server's host and the run's secret are those of the notices.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import pickle
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).absolute().parents[3]
+sys.path[:0] = [str(ROOT), "/horovod/bin"]
+from hvd_pods.common import notices
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+from hvdchart.calls.in_pod import wire
+
+# Seconds to reach the server, and to be ended by the launcher after a failure.
+CONNECT_WITHIN, END_WITHIN = 30.0, 10.0
+
+
+def find_rank() -> int:
+    """This rank's number, as its launcher says it."""
+    for names in LAUNCHER_OPTIONS["rankVariables"].values():
+        if all(name in os.environ for name in names):
+            return int(os.environ[names[0]])
+    raise SystemExit("no known launcher has started this rank")
+
+
+def load_cloudpickle(version: str) -> Any:
+    """The caller's cloudpickle: the image's own where it is the same, else the one sent along."""
+    with suppress(ImportError):
+        own = importlib.import_module("cloudpickle")
+        if own.__version__ == version:
+            return own
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cloudpickle"]:
+        del sys.modules[name]
+    sys.path.insert(0, str(ROOT / "site"))
+    try:
+        return importlib.import_module("cloudpickle")
+    finally:
+        sys.path.pop(0)
+
+
+def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
+    """Call the function; the kind and the content of the answer."""
+    try:
+        function, arguments, keywords = pickle.loads(content)  # noqa: S301 - the caller's own
+    except Exception as error:  # noqa: BLE001 - whatever a module raises that it imports
+        hint = "give the folder of your own modules with code=, packages belong into the image"
+        return describe(cloudpickle, error, f"the function cannot be loaded: {error!r}; {hint}")
+    try:
+        result = function(*arguments, **keywords)
+    except BaseException as error:  # noqa: BLE001 - whatever a function raises
+        return describe(cloudpickle, error)
+    try:
+        data = cloudpickle.dumps(result)
+    except Exception as error:  # noqa: BLE001 - whatever the result's own methods raise
+        what = f"the result, of {type(result)}, cannot be pickled: {error!r}"
+        return describe(cloudpickle, error, f"{what}; return plain data or arrays")
+    if len(data) > wire.LARGEST_RESULT:
+        what = f"the result has {len(data)} bytes, and a call returns {wire.LARGEST_RESULT}"
+        return describe(cloudpickle, None, f"{what}; write it to a volume and return its path")
+    return wire.RESULT, data
+
+
+def describe(
+    cloudpickle: Any, error: BaseException | None, problem: str = ""
+) -> tuple[bytes, bytes]:
+    """A failure: the host, the traceback, the problem if it is not the function's own, and the
+    exception, empty unless the caller is to raise it.
+    """
+    text, pickled = "", b""
+    if error is not None:
+        # Without the frame of make_call.
+        inner = error.__traceback__.tb_next if error.__traceback__ else None
+        text = "".join(traceback.format_exception(type(error), error, inner))
+    if isinstance(error, Exception) and not problem:
+        with suppress(Exception):
+            pickled = cloudpickle.dumps(error)
+    return wire.FAILURE, pickle.dumps((socket.gethostname(), text, problem, pickled))
+
+
+def answer(connection: socket.socket, stream: IO[bytes], version: str) -> bool:
+    """Fetch the call, make it, and send the answer; whether it is a result."""
+    message = wire.read_message(stream, wire.LARGEST_CALL)
+    if message is None:
+        raise SystemExit("the call has ended")
+    kind, data = make_call(load_cloudpickle(version), message.data)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for frame in wire.frames(kind, data):
+        connection.sendall(frame)
+    # The server has all of it when it closes the connection.
+    connection.settimeout(END_WITHIN)
+    with suppress(OSError):
+        connection.recv(1)
+    return kind == wire.RESULT
+
+
+def main() -> int:
+    """Make the call; 1 when it has failed."""
+    version, port, number = sys.argv[1:]
+    # Whole lines, so that those of several ranks do not mix.
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(line_buffering=True)
+    # As if the function's script were in the folder of the code.
+    sys.path[:3] = [str(Path.cwd())]
+    host, _, rest = os.environ[notices.ADDRESS].partition(",")
+    secret = rest.partition(",")[2]
+    with socket.create_connection((host, int(port)), CONNECT_WITHIN) as connection:
+        connection.settimeout(None)
+        connection.sendall(f"{secret} {number} {find_rank()}\n".encode())
+        with connection.makefile("rb") as stream:
+            return 0 if answer(connection, stream, version) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""Takes calls in the master and starts the ranks of each, one call after the other.
+
+`server.py SECONDS LINE...` is the run's launcher. LINE starts the ranks; it ends when there was no
+call for so many seconds. `server.py connect` joins its standard streams with the server's socket,
+for a caller that starts it with `kubectl exec`. A call ends when its caller goes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
+from hvd_pods.common import fast_start, notices
+from hvd_pods.common.connections import ConnectionServer, Limits
+from hvd_pods.common.hostile import parse_count
+from hvdchart.calls.in_pod import wire
+
+SOCKET = os.environ.get("HVD_CALLS", f"{fast_start.GENERATED}/calls.sock")
+# Seconds in which the server of an attempt listens, and a rank says who it is.
+LISTEN_WITHIN, SPEAK_WITHIN = 10.0, 10.0
+# Seconds that the launcher has to end by itself after a rank has failed, and when it is asked to.
+FAIL_WITHIN, END_WITHIN = 0.5, 3.0
+LOOK_EVERY = 0.1
+MOST_RANKS = 1_000_000
+
+
+class Call:
+    """A call that is being made: what its ranks answer goes to the caller."""
+
+    def __init__(self, number: int, content: bytes, caller: socket.socket) -> None:
+        self.number, self._content = number, content
+        # When a rank failed or the caller went.
+        self.failed_at = 0.0
+        self._caller, self._lock, self._is_over = caller, threading.Lock(), False
+        self._threads: list[threading.Thread] = []
+
+    def send(self, kind: bytes, data: bytes, number: int = 0) -> None:
+        """Send the caller one frame; nothing after the end."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = kind == wire.END
+            try:
+                self._caller.sendall(wire.Frame(kind, number, data).encode())
+            except OSError:
+                self.fail()
+
+    def end(self, code: int) -> None:
+        """Tell the caller that the launcher has ended, after what its ranks have sent."""
+        until = time.monotonic() + FAIL_WITHIN
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        self.send(wire.END, json.dumps({"code": code}).encode())
+
+    def fail(self) -> None:
+        """Let the ranks be ended."""
+        self.failed_at = self.failed_at or time.monotonic()
+
+    def take(self, rank: int, connection: socket.socket) -> None:
+        """Serve a rank in a thread of its own."""
+        thread = threading.Thread(target=self._serve, args=(rank, connection), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _serve(self, rank: int, connection: socket.socket) -> None:
+        """Give a rank the call, and pass on its answer."""
+        kind, is_complete = b"", False
+        with connection, suppress(OSError, ValueError), connection.makefile("rb") as stream:
+            for encoded in wire.frames(wire.CALL, self._content):
+                connection.sendall(encoded)
+            while not is_complete:
+                frame = wire.read_frame(stream)
+                if frame is None or frame.kind not in (wire.RESULT, wire.FAILURE):
+                    break
+                kind, is_complete = frame.kind, frame.is_last
+                self.send(kind, frame.data, rank)
+            if kind == wire.FAILURE:
+                self.fail()
+                # Its own end would be another failure, of which the launcher and the master know.
+                connection.settimeout(FAIL_WITHIN + END_WITHIN)
+                connection.recv(1)
+        if not is_complete:
+            self.send(wire.GONE, b"", rank)
+            self.fail()
+
+
+class CallServer:
+    """Starts the ranks with `line`; they connect to a port at `address`, and show the secret."""
+
+    def __init__(self, line: list[str], address: str, secret: str) -> None:
+        self._line, self._secret = line, secret.encode()
+        self._call: Call | None = None
+        self._number = 0
+        limits = Limits(SPEAK_WITHIN, 256, 4096)
+        self._ranks = ConnectionServer(address, 0, b"\n", self._take, limits)
+        threading.Thread(target=self._ranks.serve, daemon=True).start()
+
+    def _take(self, line: bytes, connection: socket.socket) -> bytes | None:
+        """Take a rank that knows the secret and belongs to the present call."""
+        secret, _, rest = line.partition(b" ")
+        number, _, rank = rest.decode("ascii", "replace").partition(" ")
+        call, place = self._call, parse_count(rank, MOST_RANKS)
+        if not hmac.compare_digest(secret, self._secret) or call is None or place is None:
+            return b""
+        if number != str(call.number):
+            return b""
+        call.take(place, connection)
+        return None
+
+    def attend(self, caller: socket.socket, idle: float) -> int | None:
+        """Make the calls of one caller until it goes; else the exit code with which to end."""
+        with caller.makefile("rb") as stream:
+            try:
+                hello = json.dumps({"python": list(sys.version_info[:2])})
+                caller.sendall(wire.Frame(wire.HELLO, 0, hello.encode()).encode())
+                while select.select([caller], [], [], idle)[0]:
+                    message = wire.read_message(stream, wire.LARGEST_CALL)
+                    if message is None:
+                        return None
+                    if message.kind == wire.END:
+                        print("[hvd] error: the caller misses a worker", file=sys.stderr)
+                        return 1
+                    self._make(message.data, caller)
+            except (ConnectionError, ValueError):
+                return None
+        return 0
+
+    def _make(self, content: bytes, caller: socket.socket) -> None:
+        self._number += 1
+        self._call = Call(self._number, content, caller)
+        self._call.end(self._run(self._call, caller))
+        self._call = None
+
+    def _run(self, call: Call, caller: socket.socket) -> int:
+        """Start the ranks and wait for the end of all; the launcher's exit code."""
+        line = [*self._line, str(self._ranks.port), str(call.number)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        ends = [
+            (FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)
+        ]  # fmt: skip
+        with selectors.DefaultSelector() as selector, process:
+            for number, stream in enumerate((caller, process.stdout, process.stderr)):
+                assert stream is not None  # noqa: S101
+                selector.register(stream, selectors.EVENT_READ, number)
+            while process.poll() is None or len(selector.get_map()) > 1:
+                for key, _ in selector.select(LOOK_EVERY):
+                    if not self._pass_on(call, key.data, key.fd):
+                        selector.unregister(key.fileobj)
+                waited = time.monotonic() - call.failed_at if call.failed_at else 0.0
+                if process.poll() is not None:
+                    end_children()
+                elif ends and waited > ends[0][0]:
+                    process.send_signal(ends.pop(0)[1])
+        return process.returncode
+
+    def _pass_on(self, call: Call, number: int, descriptor: int) -> bool:
+        """Pass on output, to the log of the pod, too; whether more may follow."""
+        data = os.read(descriptor, 1 << 16)
+        if number == 0:
+            # Nothing but its end comes from a caller that waits.
+            call.fail()
+            return False
+        if data:
+            call.send(wire.OUTPUT, data, number)
+            while data:
+                data = data[os.write(number, data) :]
+            return True
+        return False
+
+
+def end_children() -> None:
+    """Kill what the launcher has left: it would run beside the next call."""
+    own = os.getpid()
+    for pid, _, _, session in fast_start.processes():
+        # The master starts this program in a session of its own.
+        if session == own != pid:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def serve(idle: float, line: list[str]) -> int:
+    """Take calls until there are none; the exit code."""
+    address, _, rest = os.environ.get(notices.ADDRESS, "").partition(",")
+    secret = rest.partition(",")[2]
+    if not secret:
+        print("[hvd] error: the pod has no address for its workers", file=sys.stderr)
+        return fast_start.BAD_CONFIGURATION
+    server = CallServer(line, address, secret)
+    with suppress(FileNotFoundError):
+        Path(SOCKET).unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(SOCKET)
+        Path(SOCKET).chmod(0o600)
+        listener.listen()
+        while select.select([listener], [], [], idle)[0]:
+            caller, _ = listener.accept()
+            with caller:
+                code = server.attend(caller, idle)
+            if code is not None:
+                return code
+    return 0
+
+
+def connect() -> int:
+    """Join the standard streams with the server's socket, until one of both ends."""
+    until = time.monotonic() + LISTEN_WITHIN
+    connection = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            connection.connect(SOCKET)
+            break
+        except (FileNotFoundError, ConnectionRefusedError) as problem:
+            if time.monotonic() > until:
+                raise SystemExit(f"the call server does not listen: {problem}") from problem
+            time.sleep(LOOK_EVERY)
+
+    def pass_in() -> None:
+        with suppress(OSError):
+            while True:
+                data = os.read(0, 1 << 16)
+                if not data:
+                    break
+                connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=pass_in, daemon=True).start()
+    while True:
+        data = connection.recv(1 << 16)
+        if not data:
+            return 0
+        while data:
+            data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    sys.exit(connect() if sys.argv[1] == "connect" else serve(float(sys.argv[1]), sys.argv[2:]))

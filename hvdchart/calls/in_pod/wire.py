@@ -1,0 +1,77 @@
+"""The messages between the caller, the call server and the ranks: kind, number and bytes.
+
+A message is sent in frames of CHUNK bytes; its last frame is shorter, and may be empty. So the
+server passes on the frames of a result without keeping them. The image's own Python, 3.8 or newer,
+reads this: standard library only.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import IO, Iterator, NamedTuple
+
+# What the server says first, JSON; a pickled call; and the end of a call, JSON. Of the caller, END
+# says that workers are lost: the server fails, so that the next attempt waits for them.
+HELLO, CALL, END = b"H", b"C", b"E"
+# What the ranks print; the number is that of the stream, 1 or 2.
+OUTPUT = b"O"
+# A rank's pickled result; a pickled Failure; and that a rank has gone without either. The number is
+# the rank's.
+RESULT, FAILURE, GONE = b"R", b"F", b"G"
+CHUNK = 1 << 20
+# Bytes of a pickled call, which the master keeps in memory, and of a pickled result.
+LARGEST_CALL, LARGEST_RESULT = 64 << 20, 1 << 30
+_HEADER = struct.Struct("!cIQ")
+
+
+class Frame(NamedTuple):
+    """A part of a message."""
+
+    kind: bytes
+    number: int
+    data: bytes
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this frame completes its message."""
+        return len(self.data) < CHUNK
+
+    def encode(self) -> bytes:
+        """The bytes of the frame."""
+        return _HEADER.pack(self.kind, self.number, len(self.data)) + self.data
+
+
+def frames(kind: bytes, data: bytes, number: int = 0) -> Iterator[bytes]:
+    """The frames of a message, encoded."""
+    for start in range(0, len(data) + 1, CHUNK):
+        yield Frame(kind, number, data[start : start + CHUNK]).encode()
+
+
+def read_frame(stream: IO[bytes]) -> Frame | None:
+    """The next frame; None at the end of the stream. Raises ValueError for anything else."""
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    kind, number, size = _HEADER.unpack(header)
+    if size > CHUNK:
+        raise ValueError("this is not a frame")
+    data = stream.read(size)
+    return Frame(kind, number, data) if len(data) == size else None
+
+
+def read_message(stream: IO[bytes], most: int) -> Frame | None:
+    """The next message, as one frame of any size; None at the end of the stream.
+
+    Raises ValueError for one of more than `most` bytes.
+    """
+    parts, size = [], 0
+    while True:
+        frame = read_frame(stream)
+        if frame is None:
+            return None
+        parts.append(frame.data)
+        size += len(frame.data)
+        if size > most:
+            raise ValueError(f"the message has more than {most} bytes")
+        if frame.is_last:
+            return Frame(frame.kind, frame.number, b"".join(parts))

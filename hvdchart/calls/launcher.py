@@ -1,0 +1,280 @@
+"""Functions of Python that run on the ranks of a release, which stays for the next call."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+import cloudpickle
+
+from hvd_pods.common.hostile import one_line, printable
+from hvdchart.calls.connection import Connection, LostError, RanksError, pack
+from hvdchart.code.archive import list_files, pack_files
+from hvdchart.errors import ClusterError, NoRunError, RunFailedError, SpecError
+from hvdchart.plan.measuring import command_plan
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.project.templates import script_spec
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.helm import Helm
+from hvdchart.run.kubectl import IN_CODE, Kubectl
+from hvdchart.run.measure import installed
+from hvdchart.run.output import running_pod
+from hvdchart.run.phases import DONE, TRAINING, phase_of
+from hvdchart.run.release import Release, component_of
+from hvdchart.run.report import status_report
+from hvdchart.run.status import run_status
+from hvdchart.run.watch import watch_release
+from hvdchart.spec.launchers import LAUNCH
+from hvdchart.spec.load import load_spec
+from hvdchart.spec.model import Spec
+from hvdchart.text import join_names
+
+# Where the programs are in the code of the pods, and the package that they are in.
+_FOLDER = ".hvdchart"
+_IN_POD = Path(__file__).parent / "in_pod"
+_PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
+# How often workers may be lost.
+_RETRIES = 1000
+# Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
+_MISS_WITHIN, _RECORD_WITHIN = 2.0, 30.0
+
+
+class Launcher:
+    """Calls functions on the ranks of a run of its own: `launcher(function, args, kwargs)`.
+
+    The first call installs the release, with `workers` workers (and their `gpus`) of an `image`, or
+    as a `spec` (a path or a Spec) says, whose command is not used. Later calls use the same pods.
+    They are removed by `close`, at the end of a `with` block, or of this program; without a call,
+    the workers end after `idle` seconds, and the next call starts others. `code` is a folder of
+    modules for the functions. The ranks' output goes to `output`, sys.stdout by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        gpus: int = 0,
+        image: str = "",
+        spec: str | Path | Spec | None = None,
+        code: str | Path | None = None,
+        name: str = "",
+        namespace: str | None = None,
+        context: str | None = None,
+        helm: str = "helm",
+        idle: float = 600.0,
+        output: TextIO | None = None,
+    ) -> None:
+        name = name or ("" if spec else f"launch-{secrets.token_hex(3)}")
+        if spec is None:
+            spec = script_spec(["python3"], name, image, workers=workers, gpus=gpus)
+        self._plan = _plan(spec, name, None if code is None else Path(code), idle)
+        self._namespace, self._helm = namespace, Helm(helm, context)
+        self._idle, self._output = idle, output
+        # Ends what was begun last first: the connection, the release.
+        self._stack = ExitStack()
+        self._cluster: Cluster | None = None
+        self._connection: Connection | None = None
+        # When the connection was made.
+        self._changed: tuple[str, str] = ("", "")
+        self._workers: dict[str, tuple[str, int]] = {}
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __call__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[Any]:
+        """What the function returns on each rank, by rank.
+
+        Raises CallError for what cannot be pickled, before anything else is done; the exception of
+        the first rank that fails, with the rank's traceback as its cause; RunFailedError when ranks
+        are lost; TimeLimitError after `timeout` seconds, counted from when the workers are ready;
+        and the errors of Helm and the cluster. Whatever it raises, the ranks have been ended.
+        """
+        content = pack(function, args, kwargs or {})
+        with self._lock:
+            connection = self._connect()
+            try:
+                return connection.call(content, self._plan.ranks, timeout, self._write)
+            except (LostError, RanksError) as error:
+                reason = self._explain(error, connection)
+                if not reason:
+                    raise
+                raise RunFailedError(
+                    f"the call has ended: {reason}; it is not repeated, because the function may "
+                    "have done a part of its work, and the next call waits for the workers"
+                ) from error
+            finally:
+                if not connection.is_reusable:
+                    # Also after Ctrl-C: the server ends the ranks of a caller that goes.
+                    self._disconnect()
+
+    def close(self) -> None:
+        """End a call, the run and its workers, and remove the release."""
+        self._disconnect()
+        # Somebody else may have removed it.
+        with suppress(NoRunError):
+            self._stack.close()
+        atexit.unregister(self.close)
+        self._cluster = None
+
+    def _disconnect(self) -> None:
+        if self._connection:
+            self._connection.close()
+        self._connection = None
+
+    def _connect(self) -> Connection:
+        """The connection of the last call, or another one; deploys what is not there."""
+        if self._connection and self._connection.is_open:
+            return self._connection
+        self._disconnect()
+        if self._cluster is None:
+            self._deploy()
+        assert self._cluster  # noqa: S101
+        began, last, problem = time.monotonic(), "", ""
+        for release in watch_release(self._cluster, self._plan.spec.name):
+            phase, status = phase_of(release), run_status(release)
+            if phase.name == DONE and status.state == "finished":
+                self._say(f"the workers have ended after {self._idle:g} s without a call")
+                break
+            if phase.name == DONE or status.state == "not found":
+                lines = "\n".join(status_report(status, self._cluster.namespace))
+                raise RunFailedError(f"the run has ended:\n{lines}")
+            if phase.name == TRAINING:
+                try:
+                    pod = running_pod(release, "master")["metadata"]["name"]
+                    self._connection = Connection(self._command(pod))
+                except ClusterError as error:
+                    # The next attempt may be about to begin.
+                    problem = f"; {error}"
+                else:
+                    now = self._cluster.release(self._plan.spec.name)
+                    self._changed, self._workers = _last_change(now), _workers(now)
+                    return self._connection
+            shown = f"{phase}{problem}"
+            if shown != last:
+                self._say(f"{time.monotonic() - began:5.1f} s  {shown}")
+            last = shown
+        self.close()
+        return self._connect()
+
+    def _deploy(self) -> None:
+        cluster = Cluster.connect(self._helm.context, self._namespace)
+        name = self._plan.spec.name
+        self._say(f"installing release {name} in namespace {cluster.namespace}")
+        self._stack.enter_context(installed(cluster, self._plan, self._helm))
+        self._cluster = cluster
+        atexit.register(self.close)
+
+    def _command(self, pod: str) -> list[str]:
+        assert self._cluster  # noqa: S101
+        kubectl = Kubectl(self._cluster.namespace, self._helm.context)
+        program = ("python3", f"{_PROGRAMS}/server.py", "connect")
+        return kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
+
+    def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
+        """Which worker was lost, or why the master has ended the server, as it records that.
+
+        Empty for ranks that have ended by themselves.
+        """
+        assert self._cluster  # noqa: S101
+        is_lost = isinstance(error, LostError)
+        within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
+        for release in watch_release(self._cluster, self._plan.spec.name, within):
+            status, workers = run_status(release), _workers(release)
+            if status.over or _last_change(release) != self._changed:
+                return one_line(release.record.get("reason") or status.reason or str(error))
+            gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
+            if gone and not is_lost:
+                # It knows sooner than the master, which may wait for an answer of its host.
+                connection.end_server()
+                return f"lost {join_names(gone)}: its pod has ended, or was replaced"
+        return str(error) if is_lost else ""
+
+    def _write(self, text: str) -> None:
+        output = self._output or sys.stdout
+        output.write(text)
+        output.flush()
+
+    def _say(self, text: str) -> None:
+        self._write(f"hvdchart: {printable(text)}\n")
+
+
+def _last_change(release: Release) -> tuple[str, str]:
+    """Which attempt the record speaks of, and since when."""
+    return release.record.get("attempts", ""), release.record.get("time", "")
+
+
+def _workers(release: Release) -> dict[str, tuple[str, int]]:
+    """The running workers by name: the pod's UID, and how often it was started again."""
+    restarts = {pod.name: pod.restarts for pod in run_status(release).pods}
+    return {
+        pod["metadata"]["name"]: (pod["metadata"]["uid"], restarts[pod["metadata"]["name"]])
+        for pod in release.pods
+        if component_of(pod) == "worker" and pod["status"].get("phase") == "Running"
+    }
+
+
+def _plan(spec: str | Path | Spec, name: str, code: Path | None, idle: float) -> Plan:
+    """The plan of the run that takes the calls. Raises SpecError and FileError."""
+    spec = spec if isinstance(spec, Spec) else load_spec(spec)
+    if spec.launch.mode != "mpirun":
+        raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
+    # `--code` of the command line is `code` here.
+    files = {}
+    if code:
+        files = {file.relative_to(code).as_posix(): file for file in list_files(code)}
+    # The package of the programs, and cloudpickle, for an image without the same version.
+    packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
+    files |= {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
+    files |= {f"{_PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
+    pickle = Path(cloudpickle.__file__).parent
+    files |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
+    command = (
+        *("python3", f"{_PROGRAMS}/server.py", f"{idle:g}", LAUNCH),
+        *("python3", f"{_PROGRAMS}/rank.py", cloudpickle.__version__),
+    )
+    values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
+    changed = dataclasses.replace(spec, name=name or spec.name, values=values)
+    return command_plan(make_plan(changed), command, _RETRIES)
+
+
+# The launchers of `launch`, by their settings.
+_launchers: dict[str, Launcher] = {}
+
+
+def launch(
+    function: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    timeout: float | None = None,
+    **settings: Any,
+) -> list[Any]:
+    """Call a function on each rank of a few pods; what it returns, by rank.
+
+    `settings` are those of a Launcher, which is kept for the next call with the same settings, and
+    closed at the end of this program. Raises what a Launcher raises.
+    """
+    key = repr(sorted(settings.items()))
+    if key not in _launchers:
+        _launchers[key] = Launcher(**settings)
+    return _launchers[key](function, args, kwargs, timeout=timeout)

@@ -1,0 +1,321 @@
+"""A call of a function on ranks: the call server and the ranks are processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from hvdchart.calls.connection import Connection, RemoteTraceback, pack
+from hvdchart.calls.in_pod import rank, server, wire
+from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+# These functions travel by value, as those of a notebook do: the ranks do not have this module.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+SECRET = "0123456789abcdef"
+# Starts two ranks as mpirun does: it ends all when one fails, and with them at SIGTERM.
+MPIRUN = """\
+import os, signal, subprocess, sys, time
+ranks = []
+for number in range(2):
+    place = dict(RANK=number, SIZE=2, LOCAL_RANK=number, LOCAL_SIZE=2)
+    own = {f"OMPI_COMM_WORLD_{name}": str(value) for name, value in place.items()}
+    ranks.append(subprocess.Popen(sys.argv[1:], env={**os.environ, **own}))
+def end(*_):
+    for rank in ranks:
+        rank.kill()
+signal.signal(signal.SIGTERM, end)
+while any(rank.poll() is None for rank in ranks):
+    if any(rank.poll() for rank in ranks):
+        end()
+    time.sleep(0.01)
+sys.exit(max(abs(rank.returncode) for rank in ranks))
+"""
+
+
+class Pod:
+    """The master's pod: the server's process, and the connections to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._environment = {
+            **os.environ,
+            "HVD_CALLS": str(folder / "calls.sock"),
+            "HVD_NOTICES": f"127.0.0.1,1,{SECRET}",
+        }
+        self.folder, self.log = folder, folder / "log"
+        (folder / "mpirun.py").write_text(MPIRUN)
+
+    def start(self, idle: float = 60.0) -> subprocess.Popen[bytes]:
+        """Start the call server."""
+        start = [sys.executable, rank.__file__, cloudpickle.__version__]
+        line = [sys.executable, str(self.folder / "mpirun.py"), *start]
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, server.__file__, str(idle), *line],
+                env=self._environment, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def connect(self) -> Connection:
+        """Connect as `kubectl exec` does."""
+        program = [sys.executable, server.__file__, "connect"]
+        variables = [f"{name}={self._environment[name]}" for name in ("HVD_CALLS",)]
+        return Connection(["env", *variables, *program])
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    made = Pod(tmp_path_factory.mktemp("pod"))
+    process = made.start()
+    yield made
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def connection(pod: Pod) -> Iterator[Connection]:
+    with closing(pod.connect()) as made:
+        yield made
+
+
+def call(
+    connection: Connection, function: Callable[..., Any], *args: Any, seconds: float | None = None
+) -> tuple[list[Any], str]:
+    """The results of a call, and the output of its ranks."""
+    output: list[str] = []
+    results = connection.call(pack(function, args, {}), 2, seconds, output.append)
+    return results, "".join(output)
+
+
+def own_rank() -> int:
+    return int(os.environ["OMPI_COMM_WORLD_RANK"])
+
+
+def test_results_are_in_the_order_of_ranks_and_calls_follow_one_another(
+    connection: Connection, pod: Pod
+) -> None:
+    def add(offset: int) -> int:
+        print(f"I am rank {own_rank()}", file=sys.stderr if own_rank() else sys.stdout)
+        return own_rank() + offset
+
+    results, output = call(connection, add, 10)
+    assert results == [10, 11]
+    assert sorted(output.splitlines()) == ["I am rank 0", "I am rank 1"]
+    # The log of the pod has the output, too, and no secret.
+    assert "I am rank 1" in pod.log.read_text()
+    assert SECRET not in pod.log.read_text()
+    assert call(connection, add, 20)[0] == [20, 21]
+
+
+def test_large_results_and_much_output_arrive_complete(connection: Connection) -> None:
+    def much(size: int) -> bytes:
+        print("line\n" * 200_000, end="")
+        return bytes([own_rank()]) * size
+
+    results, output = call(connection, much, 3 * wire.CHUNK)
+    assert results == [bytes([number]) * 3 * wire.CHUNK for number in range(2)]
+    assert output.count("line\n") == 400_000
+
+
+class OwnError(Exception):
+    """Of the caller's module."""
+
+
+class ManyArgumentsError(Exception):
+    """Cannot be unpickled: its constructor wants more than its message."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"{text} {number}")
+
+
+def test_exception_of_the_first_rank_that_fails_is_raised_with_its_traceback(
+    connection: Connection,
+) -> None:
+    def fail() -> None:
+        if own_rank() == 1:
+            raise OwnError("too warm")
+        time.sleep(60)
+
+    with pytest.raises(OwnError, match="too warm") as caught:
+        call(connection, fail)
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert f"rank 1 on {socket.gethostname()}" in str(caught.value.__cause__)
+    assert "in fail\nhvdchart" not in str(caught.value.__cause__)
+    assert ", in fail" in str(caught.value.__cause__)
+
+
+def unloadable() -> None:
+    raise ManyArgumentsError(3, "unlike")
+
+
+def leave() -> None:
+    raise SystemExit("enough")
+
+
+def end_hard() -> None:
+    os._exit(3)
+
+
+def end_in_silence() -> None:
+    if own_rank() == 0:
+        os._exit(0)
+    time.sleep(60)
+
+
+def return_a_lock() -> object:
+    return threading.Lock()
+
+
+def return_what_only_ranks_have() -> object:
+    class Only:
+        def __reduce__(self) -> Any:
+            return exec, ("raise OSError('not here')",)
+
+    return Only()
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        (unloadable, RunFailedError, "ManyArgumentsError: unlike 3"),
+        (leave, RunFailedError, "SystemExit: enough"),
+        (end_hard, RunFailedError, "has ended without a result"),
+        (end_in_silence, RunFailedError, "rank 0 has ended without a result"),
+        (return_a_lock, CallError, "cannot be pickled.*return plain data"),
+        (return_what_only_ranks_have, CallError, "result of rank 0 cannot be read here"),
+    ],
+)
+def test_a_rank_that_gives_no_result_is_named_and_the_next_call_succeeds(
+    connection: Connection, function: Callable[[], object], error: type[HvdchartError], says: str
+) -> None:
+    with pytest.raises(error, match=f"(?s){says}"):
+        call(connection, function)
+    assert call(connection, own_rank)[0] == [0, 1]
+
+
+def test_module_that_the_image_lacks_is_named_with_the_way_out(connection: Connection) -> None:
+    class Foreign:
+        def __reduce__(self) -> Any:
+            return __import__, ("no_such_module",)
+
+    with pytest.raises(CallError, match=r"No module named 'no_such_module'.*code="):
+        call(connection, own_rank, Foreign())
+
+
+def write_pid_and_wait(folder: str) -> None:
+    Path(folder, str(own_rank())).write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def test_function_that_does_not_return_in_time_is_ended(pod: Pod, tmp_path: Path) -> None:
+    with closing(pod.connect()) as connection, pytest.raises(TimeLimitError, match="within 1 s"):
+        call(connection, write_pid_and_wait, str(tmp_path), seconds=1)
+    assert_ended(tmp_path)
+
+
+def test_ctrl_c_ends_the_ranks(pod: Pod, tmp_path: Path) -> None:
+    def interrupt() -> None:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 30, "both ranks run")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with closing(pod.connect()) as connection, pytest.raises(KeyboardInterrupt):
+        call(connection, write_pid_and_wait, str(tmp_path))
+    assert_ended(tmp_path)
+    with closing(pod.connect()) as connection:
+        assert call(connection, own_rank)[0] == [0, 1]
+
+
+def assert_ended(folder: Path) -> None:
+    """Wait until the ranks that have written their process IDs are gone."""
+    pids = [file.read_text() for file in folder.iterdir()]
+    assert len(pids) == 2
+    wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids), 20, "the ranks end")
+
+
+def test_a_rank_without_the_secret_gets_nothing(connection: Connection, tmp_path: Path) -> None:
+    def knock() -> bytes:
+        port, number = sys.argv[2:]
+        with socket.create_connection(("127.0.0.1", int(port))) as stranger:
+            stranger.sendall(f"{'f' * 16} {number} 0\n".encode())
+            return stranger.recv(100)
+
+    assert call(connection, knock)[0] == [b"", b""]
+
+
+def test_server_ends_when_no_call_comes(tmp_path: Path) -> None:
+    pod = Pod(tmp_path)
+    process = pod.start(idle=1.0)
+    with closing(pod.connect()) as connection:
+        assert call(connection, own_rank)[0] == [0, 1]
+        assert process.wait(20) == 0
+        wait_until(lambda: not connection.is_open, 20, "the connection ends")
+
+
+def test_server_fails_when_its_caller_misses_a_worker(tmp_path: Path) -> None:
+    pod = Pod(tmp_path)
+    process = pod.start()
+    with closing(pod.connect()) as connection:
+        connection.end_server()
+        assert process.wait(20) == 1
+
+
+def test_another_cloudpickle_in_the_image_is_replaced_by_the_callers(tmp_path: Path) -> None:
+    own = Path(cloudpickle.__file__).parent
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "cloudpickle").symlink_to(own)
+    program = textwrap.dedent(
+        """
+        import sys, types
+        sys.modules["cloudpickle"] = types.ModuleType("cloudpickle")
+        sys.modules["cloudpickle"].__version__ = "0.1"
+        from pathlib import Path
+        from hvdchart.calls.in_pod import rank
+        rank.ROOT = Path(sys.argv[1])
+        print(rank.load_cloudpickle(sys.argv[2]).__version__, sys.modules["cloudpickle"].__file__)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), cloudpickle.__version__],
+        check=True, capture_output=True, text=True, cwd=Path(__file__).parents[4],
+    )  # fmt: skip
+    assert done.stdout.split() == [cloudpickle.__version__, f"{site}/cloudpickle/__init__.py"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        (threading.Lock(), "cannot be pickled.*inside of the function"),
+        (bytes(wire.LARGEST_CALL), "67 MB pickled.*at most 67 MB.*onto a volume"),
+    ],
+)
+def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> None:
+    with pytest.raises(CallError, match=f"(?s)own_rank and its arguments.*{says}"):
+        pack(own_rank, [argument], {})
+
+
+def test_another_python_in_the_image_is_named() -> None:
+    hello = wire.Frame(wire.HELLO, 0, b'{"python": [3, 99]}').encode()
+    says = [sys.executable, "-c", f"import sys; sys.stdout.buffer.write({hello!r})"]
+    with pytest.raises(CallError, match=r"the image has Python 3\.99, and this is Python 3\.\d+"):
+        Connection(says)
+
+
+def test_server_that_cannot_be_reached_is_told_with_the_reason() -> None:
+    with pytest.raises(ClusterError, match=r"has ended: pods .* is forbidden"):
+        Connection([sys.executable, "-c", "import sys; sys.exit('pods \"m\" is forbidden')"])
