@@ -18,17 +18,16 @@ import json
 import statistics
 import sys
 import time
+from array import array
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 # Student's t for an interval of 95 % of so many rounds.
 ROUNDS, T95 = 10, 2.262
 KIB, MIB = 1 << 10, 1 << 20
 # Takes an array, and returns what sums it in place over all ranks.
-Prepare = Callable[[np.ndarray], Callable[[], Any]]
+Prepare = Callable[[array], Callable[[], Any]]
 
 
 def join_torch() -> tuple[int, int, Prepare, Callable[[], None]]:
@@ -41,8 +40,8 @@ def join_torch() -> tuple[int, int, Prepare, Callable[[], None]]:
     # the same moment, for ever (pytorch#154976).
     kept = []
 
-    def prepare(array: np.ndarray) -> Callable[[], Any]:
-        kept.append(torch.from_numpy(array))
+    def prepare(numbers: array) -> Callable[[], Any]:
+        kept.append(torch.frombuffer(numbers, dtype=torch.float32))
         return partial(dist.all_reduce, kept[-1])
 
     return dist.get_rank(), dist.get_world_size(), prepare, dist.destroy_process_group
@@ -54,8 +53,8 @@ def join_mpi() -> tuple[int, int, Prepare, Callable[[], None]]:
 
     world = MPI.COMM_WORLD
 
-    def prepare(array: np.ndarray) -> Callable[[], Any]:
-        return partial(world.Allreduce, MPI.IN_PLACE, array)
+    def prepare(numbers: array) -> Callable[[], Any]:
+        return partial(world.Allreduce, MPI.IN_PLACE, numbers)
 
     return world.Get_rank(), world.Get_size(), prepare, lambda: None
 
@@ -67,12 +66,13 @@ def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
     """Seconds of an allreduce of `size` bytes, for each round. Raises ArithmeticError if a sum is
     wrong.
     """
-    array = np.ones(size // 4, np.float32)
-    reduce = prepare(array)
+    numbers = array("f", [1.0]) * (size // 4)
+    reduce = prepare(numbers)
     reduce()
-    if not (array == ranks).all():
+    if numbers.count(ranks) != len(numbers):
         raise ArithmeticError(f"the sum of {size} bytes is wrong")
-    array[:] = 0
+    # So that no sum overflows.
+    memoryview(numbers).cast("B")[:] = bytes(size)
     repeats = max(2, min(200, (16 * MIB) // size))
     seconds = []
     for _ in range(ROUNDS):
