@@ -206,13 +206,15 @@ def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh
 
 
 def test_command_of_the_users_own_finds_the_packages_in_the_master(
-    mounted: Path, monkeypatch: pytest.MonkeyPatch
+    mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "mpirun").touch(0o755)
+    path = {"PATH": str(tmp_path)}
     monkeypatch.setattr(packages, "install", lambda code: f"for {code.name}")
     code = unpacked(mounted, install_within=60.0)
-    assert "PYTHONPATH" not in code.prepare_launcher("mpirun", {"PATH": "/bin"})
-    assert "PYTHONPATH" in code.prepare_launcher("custom", {"PATH": "/bin"})
-    own = code.prepare_launcher("mpirun", {"PATH": "/bin", "PYTHONPATH": "/data"})
+    assert "PYTHONPATH" not in code.prepare_launcher("mpirun", path)
+    assert "PYTHONPATH" in code.prepare_launcher("custom", path)
+    own = code.prepare_launcher("mpirun", {**path, "PYTHONPATH": "/data"})
     assert own["PYTHONPATH"].endswith("/site:/data"), "Hydra gives it to the ranks"
 
 
