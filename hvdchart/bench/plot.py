@@ -19,7 +19,7 @@ def plot(title: str, about: str, rows: Sequence[Object]) -> str:
     per_rank = rows[0]["imagesPerSecond"] / rows[0]["ranks"]
     ideal = [(row["workers"], per_rank * row["ranks"]) for row in rows]
     speeds = [row["imagesPerSecond"] + row["interval"] for row in rows]
-    highest = 1.05 * max(*speeds, *(speed for _, speed in ideal))
+    highest: float = 1.05 * max(*speeds, *(speed for _, speed in ideal))
 
     def x(workers: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * workers / most

@@ -236,7 +236,7 @@ def _workers(release: Release) -> dict[str, tuple[str, int]]:
 def _plan(spec: str | Path | Spec, name: str, code: Path | None, idle: float) -> Plan:
     """The plan of the run that takes the calls. Raises SpecError and FileError."""
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
-    if spec.launch.mode != "mpirun":
+    if spec.launch.mode not in (None, "mpirun"):
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
     # `--code` of the command line is `code` here.
     files = {}

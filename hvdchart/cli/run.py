@@ -47,6 +47,14 @@ def run(
             help="Image of the pods (default: horovod-cpu, or horovod-cuda-next with --gpus).",
         ),
     ] = "",
+    ssh_image: Annotated[
+        str,
+        typer.Option(
+            envvar="HVDCHART_SSH_IMAGE",
+            metavar="IMAGE",
+            help="Image with OpenSSH, for an image of the pods that has none.",
+        ),
+    ] = "",
     name: Annotated[
         str,
         typer.Option(
@@ -69,7 +77,7 @@ def run(
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.status import run_status
 
-    plan = _plan(script, arguments or (), code, name, image, workers, gpus)
+    plan = _plan(script, arguments or (), code, name, image, ssh_image, workers, gpus)
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)
     # Many scripts have the same name, and the present run may be of somebody else's.
@@ -90,6 +98,7 @@ def _plan(
     code: Path | None,
     name: str,
     image: str,
+    ssh_image: str,
     workers: int,
     gpus: int,
 ) -> "Plan":
@@ -110,7 +119,8 @@ def _plan(
     else:
         raise typer.BadParameter(f"--code {code}: does not contain {script}")
     name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
-    spec = script_spec(["python", shown, *arguments], name, image, workers=workers, gpus=gpus)
+    command = ["python", shown, *arguments]
+    spec = script_spec(command, name, image, ssh_image=ssh_image, workers=workers, gpus=gpus)
     plan = make_plan(replace(spec, values={"code": pack_code(code or script)}))
     if not image and plan.framework.name in ("torch", "jax"):
         why = plan.framework.reasons["framework"].because

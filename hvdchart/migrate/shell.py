@@ -222,13 +222,8 @@ def expand(words: Sequence[Word], variables: Variables) -> list[Text]:
 
 def names_in(words: Sequence[Word]) -> set[str]:
     """The names of the variables in some words."""
-    return {
-        name
-        for word in words
-        for piece in word.pieces
-        if piece.kind != "text"
-        for name in NAME.findall(piece.text)
-    }
+    pieces = (piece for word in words for piece in word.pieces if piece.kind != "text")
+    return {name for piece in pieces for name in NAME.findall(piece.text)}
 
 
 def _expand_word(word: Word, variables: Variables) -> Iterator[Text]:

@@ -152,14 +152,24 @@ def make_project(
 
 
 def script_spec(
-    command: Sequence[str], name: str, image: str = "", *, workers: int = 2, gpus: int = 0
+    command: Sequence[str],
+    name: str,
+    image: str = "",
+    *,
+    ssh_image: str = "",
+    workers: int = 2,
+    gpus: int = 0,
 ) -> Spec:
-    """The spec of a command; `gpus` are those of a worker. Raises SpecError for a wrong name."""
+    """The spec of a command; `gpus` are those of a worker, and OpenSSH may come from `ssh_image`.
+
+    Raises SpecError for a wrong name.
+    """
     image = image or f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
     words = ", ".join(json.dumps(word, ensure_ascii=False) for word in command)
     text = _SPEC.format(name=_quoted(name), image=_image(image), command=words)
     group = f"nodes.0={{name: worker, count: {workers}, gpus: {gpus}}}"
     settings = [group] if gpus else [f"nodes.0.count={workers}"]
+    settings += [f"image.ssh={json.dumps(ssh_image)}"] if ssh_image else []
     return parse_spec(text, f"the spec of {name}", settings=settings)
 
 

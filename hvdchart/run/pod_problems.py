@@ -83,6 +83,9 @@ def _container_problem(container: Object) -> Problem | None:
     waiting = state.get("waiting") or {}
     if ended.get("reason") == "OOMKilled":
         return Problem("killed for memory (OOMKilled)", "raise memory in its resources")
+    told = str(ended.get("message") or "")
+    if told and (known := find_known_problem("exit", told)):
+        return Problem(f"container {container['name']} cannot run: {_short(told)}", known["remedy"])
     reason = str(waiting.get("reason", ""))
     known = find_known_problem("container", reason)
     if known is None:

@@ -375,6 +375,10 @@ DIGEST = String(
     "an image digest: sha256: and 64 of 0-9 a-f, or sha512: and 128",
     r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", 135,
 )  # fmt: skip
+IMAGE_REFERENCE = String(
+    "an image with its tag or digest",
+    rf"{IMAGE.pattern}(:{TAG.pattern}(@({DIGEST.pattern}))?|@({DIGEST.pattern}))", 512,
+)  # fmt: skip
 NODE_SELECTOR = MapOf(LABEL_KEY, LABEL_VALUE)
 
 

@@ -21,6 +21,7 @@ from hvdchart.spec.fields import (
     GROUP_NAME,
     HOST,
     IMAGE,
+    IMAGE_REFERENCE,
     INTERFACE,
     LABEL_KEY,
     LABEL_VALUE,
@@ -53,7 +54,7 @@ VOLUME_SOURCES = {
 # What ranks may reduce with. The last three need no Horovod, and torch and jax no MPI either.
 FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
 # Names of volumes and mount paths that the chart uses itself.
-CHARTS_VOLUMES = ("generated", "ssh", "tmp", "shm")
+CHARTS_VOLUMES = ("generated", "openssh", "ssh", "tmp", "shm")
 CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/etc/passwd", "/proc", "/sys")  # noqa: S108
 
 
@@ -253,6 +254,9 @@ class Image:
     )
     pull_secrets: tuple[str, ...] = key(
         ListOf(OBJECT_NAME, longest=20), "names of Secrets for the image registry", ()
+    )
+    ssh: str | None = optional(
+        IMAGE_REFERENCE, "image with OpenSSH, where the image itself has none (default: none)"
     )
 
 

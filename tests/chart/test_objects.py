@@ -178,6 +178,7 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
     }
     assert mounted == {
         "master": {"cluster", "common", "master", "rules"},
+        "openssh": set(),
         "passwd": {"common"},
         "results": {"master"},
         "staging": {"worker"},

@@ -84,6 +84,7 @@ def test_images_of_groups_and_of_staging_override_that_of_the_workers() -> None:
     values: Values = {
         **EVERY_POD,
         "podSecurityContext": {},
+        "ssh": {},
         "image": {"repository": "x"},
         "worker": {"image": {"tag": "1", "digest": DIGEST}},
         "workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}],
@@ -92,6 +93,29 @@ def test_images_of_groups_and_of_staging_override_that_of_the_workers() -> None:
     specs = [pod_spec(workload) for workload in of_kind(render(values), "StatefulSet")]
     assert [spec["containers"][0]["image"] for spec in specs] == [f"x:1@{DIGEST}", "x:2"]
     assert [spec["initContainers"][0]["image"] for spec in specs] == ["rclone:1", "rclone:2"]
+
+
+@pytest.mark.parametrize(
+    ("of_ssh", "reference"),
+    [
+        ({"repository": "team/ssh", "tag": "10.0"}, "team/ssh:10.0"),
+        ({"repository": "team/ssh", "digest": DIGEST}, f"team/ssh@{DIGEST}"),
+    ],
+)
+def test_openssh_comes_from_an_image_of_its_own(of_ssh: Values, reference: str) -> None:
+    """A tag or a digest of the pods' own image are not those of ssh.image."""
+    image = {"repository": "app", "tag": "1", "digest": DIGEST, "pullPolicy": "Never"}
+    manifests = render({"image": image, "ssh": {"image": of_ssh}})
+    for kind in BOTH:
+        spec = pod_spec(one(manifests, kind))
+        (brings,) = spec["initContainers"]
+        assert (brings["image"], brings["imagePullPolicy"]) == (reference, "Never")
+        (target,) = brings["volumeMounts"]
+        assert brings["command"] == ["/copy", target["mountPath"]]
+        assert {**target, "readOnly": True} in spec["containers"][0]["volumeMounts"]
+        assert {"name": target["name"], "emptyDir": {}} in spec["volumes"]
+    rules = one(manifests, "Job")["spec"]["podFailurePolicy"]["rules"]
+    assert [rule["onExitCodes"]["containerName"] for rule in rules[1:]] == ["openssh", "master"]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +208,13 @@ def test_containers_of_the_user_pass_pod_security_and_run_before_staging() -> No
     own = {"securityContext": {"runAsUser": 5}}
     worker = {"initContainers": [{**NATIVE, **own}], "extraContainers": [CONTAINER]}
     spec = pod_spec(one(render({**EVERY_POD, "worker": worker}), "StatefulSet"))
-    assert [item["name"] for item in spec["initContainers"]] == ["passwd", "proxy", "staging"]
-    assert spec["initContainers"][1]["securityContext"] == own["securityContext"]
+    assert [item["name"] for item in spec["initContainers"]] == [
+        "openssh",
+        "passwd",
+        "proxy",
+        "staging",
+    ]
+    assert spec["initContainers"][2]["securityContext"] == own["securityContext"]
     main, shipper = spec["containers"]
     assert shipper["securityContext"] == main["securityContext"]
     assert shipper["securityContext"]["allowPrivilegeEscalation"] is False

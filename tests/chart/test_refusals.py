@@ -99,6 +99,8 @@ image: {repository: ""}
   image.repository is empty (group "worker") | --set image.repository= | docs/images.md
 {image: {repository: ""}, worker: {image: {repository: a}}}
   image.repository is empty (master)
+ssh: {image: {repository: team/ssh}}
+  ssh.image.repository is team/ssh, without a version | ssh.image.tag
 worker: {podSpec: {nodeSelector: {}}}
   worker.podSpec has nodeSelector | use worker.nodeSelector
 workerGroups: [{name: a, podSpec: {containers: []}}]

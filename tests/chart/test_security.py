@@ -29,6 +29,7 @@ from tests.chart.render import (
 # Values with which the chart renders every pod and every container that it has.
 EVERY_POD: Values = {
     "podSecurityContext": {"runAsUser": None},
+    "ssh": {"image": {"repository": "team/ssh", "tag": "10.0"}},
     "tensorboard": {"enabled": True, "logDir": "/data/logs"},
     "staging": {"command": ["true"], "path": "/data/set"},
     "results": {"command": ["true"], "path": "/data"},
@@ -65,6 +66,7 @@ def test_containers_have_no_capability_and_write_to_volumes_only() -> None:
         writable[container["name"]] = {m["mountPath"] for m in mounts if not m.get("readOnly")}
     assert writable == {
         "master": {"/tmp", "/horovod/generated", "/data"},
+        "openssh": {"/horovod/openssh"},
         "passwd": {"/horovod/generated"},
         # Its directory of what the master has in /horovod/generated.
         "results": {"/tmp", "/horovod/results", "/data"},

@@ -66,7 +66,7 @@ MARKED: Values = {
         "binding": {"to": "core", "coresPerRank": 752, "ranksPerSocket": 753},
     },
     "network": {"interface": "zz31"},
-    "ssh": {"port": 7032, "existingSecret": "zz33"},
+    "ssh": {"port": 7032, "existingSecret": "zz33", "image": {"repository": "zz85", "tag": "zz87"}},
     "priorityClassName": "zz34", "schedulerName": "zz35", "queueName": "zz36",
     "horovod": {"fusionThresholdMiB": 7037, "cycleTimeMs": 70.38},
     "tensorboard": {

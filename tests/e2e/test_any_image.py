@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hvdchart.run.pod_problems import problem_of
 from tests.conftest import in_cluster
 from tests.e2e.cluster import Namespace, Values
 from tests.e2e.mpis import LOCKS, wheels
@@ -54,3 +55,22 @@ def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
         namespace.train("hvd", values(wheels_image, ssh_image, code={"files": files}))
     output = [line for line in namespace.log("hvd").splitlines() if line.startswith("SUM ")]
     assert sorted(output) == [f"SUM 3 UID {UID} ON hvd-worker-{number}" for number in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "told"),
+    [("python", "use an image with Python 3"), ("ssh", "has no ssh-keygen: set ssh.image")],
+)
+def test_what_an_image_lacks_is_named_and_nothing_waits(
+    namespace: Namespace, wheels_image: str, ssh_image: dict[str, str], lacks: str, told: str
+) -> None:
+    """The image with OpenSSH has no Python."""
+    image = ":".join(ssh_image.values()) if lacks == "python" else wheels_image
+    brought = {} if lacks == "ssh" else ssh_image
+    of_run = values(image, brought, volumes=[], volumeMounts=[])
+    namespace.install("hvd", of_run)
+    assert namespace.wait_for_end("hvd", 60) == "Failed", namespace.describe("hvd")
+    (attempt,) = namespace.attempts("hvd")
+    ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
+    problem = problem_of(attempt, [])
+    assert told in (problem.advice if problem else ended["message"]), ended

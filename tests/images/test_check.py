@@ -43,11 +43,11 @@ def test_our_own_image_meets_all_requirements(cpu: Sandbox) -> None:
 
 
 def test_image_without_programs_is_refused_with_remedies(cpu: Sandbox, tmp_path: Path) -> None:
-    with changed(cpu, tmp_path, "rm /usr/sbin/sshd /usr/bin/mpirun"):
-        done = check(CHANGED)
+    with changed(cpu, tmp_path, "rm /usr/sbin/sshd /usr/local/bin/horovodrun"):
+        done = check(CHANGED, "--mode", "horovodrun")
     assert done.returncode == 9, done.stdout + done.stderr
-    assert "install openssh-server" in done.stdout
-    assert "cannot be used with launch.mode mpirun; missing: sshd, mpirun" in done.stderr
+    assert "set image.ssh" in done.stdout
+    assert "cannot be used with launch.mode horovodrun; missing: horovodrun" in done.stderr
 
 
 def test_update_of_an_old_package_is_listed(cpu: Sandbox, tmp_path: Path) -> None:

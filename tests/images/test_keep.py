@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.trials.sandbox import TWO_RANKS, output_of
+from devtools.trials.sandbox import TWO_RANKS, make_open_folder, output_of
 from tests.images.conftest import Sandboxes
 from tests.results import result
 
@@ -63,8 +63,7 @@ def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
     sandboxes: Sandboxes, name: str, framework: str
 ) -> None:
     sandbox = sandboxes(name)
-    (sandbox.folder / "kept").mkdir()
-    (sandbox.folder / "kept").chmod(0o777)
+    make_open_folder(sandbox.folder / "kept")
     shutil.copy(SCRIPT, sandbox.folder)
     done = sandbox.run(
         *TWO_RANKS, "python3", f"/output/{SCRIPT.name}", framework, "/output/kept",

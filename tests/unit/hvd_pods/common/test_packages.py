@@ -214,6 +214,19 @@ def test_exec_finds_what_a_rank_finds(
     assert shown.stdout == f"{[str(version), expected['PYTHONPATH'], expected['PATH']]}\n"
 
 
+@pytest.mark.parametrize("has_mpi", [False, True])
+def test_libraries_of_an_mpi_are_found_where_the_image_has_none(
+    tmp_path: Path, has_mpi: bool
+) -> None:
+    """The mpirun of an image that has one would start ranks with its own libraries' rivals."""
+    if has_mpi:
+        (tmp_path / "mpirun").touch(0o755)
+    before = {"PATH": str(tmp_path), "LD_LIBRARY_PATH": "/opt/lib"}
+    after = packages.add_to(before)["LD_LIBRARY_PATH"]
+    expected = "/opt/lib" if has_mpi else f"/opt/lib:{packages.FOLDER}/current/lib"
+    assert after == expected
+
+
 @pytest.mark.parametrize(
     ("output", "begins"),
     [

@@ -84,6 +84,9 @@ def test_pods_and_library_judge_each_known_reason_alike(
             about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
             events.append(about)
             pod["status"] = statuses(waiting("ContainerCreating"))
+        elif section == "exit":
+            ended = {"exitCode": 128, "reason": "StartError", "message": f"x: {sign}: unknown"}
+            pod["status"] = statuses(waiting("CrashLoopBackOff"), terminated=ended)
         else:
             pod["status"] = statuses(waiting(sign))
         diagnosis = pod_problems.diagnose(pod)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -96,6 +97,17 @@ def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
         assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL)
         while ranks_in(tmp_path):
             time.sleep(0.05)
+
+
+def test_host_whose_ranks_were_ended_with_their_input_has_not_finished() -> None:
+    (ranks,) = direct.place_ranks([("hvd-0", 1)])
+    given = {"directory": "/", "variables": {"HVD_SLOTS": "1"}, "ranks": ranks}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", host.__file__],
+        input=json.dumps({**given, "arguments": ["1", "sleep", "600"]}) + "\n",
+        env={"PATH": os.environ["PATH"]}, text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 143, done.stderr
 
 
 def ranks_in(folder: Path) -> list[int]:

@@ -206,13 +206,18 @@ def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh
 
 
 def test_command_of_the_users_own_finds_the_packages_in_the_master(
-    mounted: Path, monkeypatch: pytest.MonkeyPatch
+    mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """So does the launcher of an image without an mpirun, which the packages may have."""
     monkeypatch.setattr(packages, "install", lambda code: f"for {code.name}")
     code = unpacked(mounted, install_within=60.0)
-    assert "PYTHONPATH" not in code.prepare_launcher("mpirun", {"PATH": "/bin"})
-    assert "PYTHONPATH" in code.prepare_launcher("custom", {"PATH": "/bin"})
-    own = code.prepare_launcher("mpirun", {"PATH": "/bin", "PYTHONPATH": "/data"})
+    image = {"PATH": str(tmp_path)}
+    bare = code.prepare_launcher("mpirun", image)
+    assert bare["PATH"] == f"{tmp_path}:{packages.FOLDER}/current/bin"
+    (tmp_path / "mpirun").touch(0o755)
+    assert code.prepare_launcher("mpirun", image) == image
+    assert "PYTHONPATH" in code.prepare_launcher("custom", image)
+    own = code.prepare_launcher("mpirun", {**image, "PYTHONPATH": "/data"})
     assert own["PYTHONPATH"].endswith("/site:/data"), "Hydra gives it to the ranks"
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+import hvdchart
 from hvdchart.calls.connection import Connection, RemoteTraceback, pack
 from hvdchart.calls.in_pod import rank, server, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
@@ -128,7 +129,7 @@ def test_large_results_and_much_output_arrive_complete(connection: Connection) -
 
     results, output = call(connection, much, 3 * wire.CHUNK)
     assert results == [bytes([number]) * 3 * wire.CHUNK for number in range(2)]
-    assert output.count("line\n") == 400_000
+    assert output.count("\n") == 400_000
 
 
 class OwnError(Exception):
@@ -319,3 +320,22 @@ def test_another_python_in_the_image_is_named() -> None:
 def test_server_that_cannot_be_reached_is_told_with_the_reason() -> None:
     with pytest.raises(ClusterError, match=r"has ended: pods .* is forbidden"):
         Connection([sys.executable, "-c", "import sys; sys.exit('pods \"m\" is forbidden')"])
+
+
+def test_launcher_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with hvdchart.Launcher() as launcher, pytest.raises(CallError, match="cannot be pickled"):
+        launcher(own_rank, [threading.Lock()])
+
+
+def test_spec_whose_launcher_takes_no_calls_is_refused() -> None:
+    spec = hvdchart.parse_spec(
+        "{apiVersion: hvdchart/v1, name: a, image: {repository: i, tag: t}, "
+        "nodes: [{name: n, count: 2, coresPerSocket: 4, memory: 8Gi}], "
+        "train: {command: [a]}, launch: {mode: horovodrun}}"
+    )
+    with pytest.raises(hvdchart.SpecError, match=r"launch\.mode: 'horovodrun' takes no calls"):
+        hvdchart.Launcher(spec=spec)

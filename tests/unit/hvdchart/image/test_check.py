@@ -46,8 +46,6 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
     [
         *(({}, mode, None, "") for mode in ("mpirun", "horovodrun", "elastic")),
         ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
-        ({"programs": {"sshd": None}}, "mpirun", "sshd", "openssh-server"),
-        ({"programs": {"mpirun": None}}, "mpirun", "mpirun", "before Horovod is compiled"),
         ({"programs": {"mpirun": None}}, "horovodrun", None, ""),
         ({"programs": {"mpirun": None, "horovodrun": None}, "horovod": False}, "direct", None, ""),
         ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
@@ -70,6 +68,21 @@ def test_missing_requirement_is_named_with_its_remedy(
     assert head == "team/train:1"
     assert remedy in "\n".join(lines)
     assert any(line.startswith("  --  ") for line in lines) == (lacking is not None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"programs": {**GOOD["programs"], "sshd": None}}, "image.ssh"),
+        ({"programs": {**GOOD["programs"], "mpirun": None}}, "requirements.txt"),
+    ],
+)
+def test_what_a_run_can_bring_to_an_image_is_no_reason_to_refuse_it(
+    changes: dict[str, Any], remedy: str
+) -> None:
+    findings = check_requirements({**GOOD, **changes}, "mpirun")
+    assert missing(findings) == []
+    assert remedy in "\n".join(check_report("team/train:1", findings))
 
 
 @pytest.mark.parametrize(

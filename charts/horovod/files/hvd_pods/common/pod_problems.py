@@ -3,7 +3,8 @@
 The known reasons are in pod_problems.json. Its sections are a container's waiting reason
 (`container`), a part of the kubelet's message about an image that it cannot pull (`image`), a part
 of the scheduler's message (`scheduling`), a part of the API server's message about a pod that it
-refuses (`refusal`), and the reason of an event about a pod (`event`). `permanent` means that
+refuses (`refusal`), a part of what a container that has ended says (`exit`), and the reason of an
+event about a pod (`event`). `permanent` means that
 another attempt cannot help. `waitSeconds` is for how many seconds the master waits for the problem
 to pass; without it, until launch.hostsTimeoutSeconds.
 """
@@ -128,7 +129,7 @@ def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
     if ended["exitCode"] == BAD_CONFIGURATION:
         # The chart's own program says so, and its message says what to correct.
         return Diagnosis(reason, permanent=True, wait_seconds=BAD_CONFIGURATION_WAIT_SECONDS)
-    return Diagnosis(reason)
+    return _look_up("exit", detail, reason)
 
 
 def _look_up(section: str, text: str, reason: str) -> Diagnosis:

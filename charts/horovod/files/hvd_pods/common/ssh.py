@@ -97,8 +97,8 @@ def find_program(name: str) -> str:
     path = shutil.which(name, path=f"{search_path}:{OPENSSH}")
     if path is None:
         raise ConfigurationError(
-            f"the image has no {name}: set ssh.image to an image with OpenSSH, which needs no change "
-            "of this one, or install openssh-server and openssh-client in it"
+            f"the image has no {name}: set ssh.image to an image with OpenSSH, "
+            "or install openssh-server and openssh-client in this one"
         )
     return path
 

@@ -32,6 +32,7 @@ import time
 import weakref
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
@@ -48,12 +49,6 @@ PIECE = 1 << 24
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
 Parts = List[memoryview]
-
-
-class Outline(NamedTuple):
-    """An array that is not read."""
-
-    shape: tuple[int, ...]
 
 
 class Record(NamedTuple):
@@ -83,7 +78,7 @@ class Record(NamedTuple):
         """The same with the shapes of arrays in place of them."""
 
         def shape(node: Mapping[str, Any]) -> Any:
-            return b"" if node["array"] == "bytes" else Outline(tuple(node["shape"]))
+            return b"" if node["array"] == "bytes" else SimpleNamespace(shape=tuple(node["shape"]))
 
         return _build(self.tree, shape)
 
@@ -305,8 +300,7 @@ def _array(kind: str, shape: list[int], data: memoryview) -> Any:
         dtype = getattr(torch, kind.partition(".")[2])
         empty = torch.empty(shape, dtype=dtype)
         return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else empty
-    numpy = _numpy()
-    return numpy.frombuffer(data, numpy.dtype(kind)).reshape(shape)
+    return _numpy().frombuffer(data, kind).reshape(shape)
 
 
 class Ranks:

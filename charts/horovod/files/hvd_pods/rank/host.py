@@ -115,7 +115,10 @@ class HostRanks:
             del self._streams[source]
         if 0 in ready and not os.read(0, 1):
             self._poll.unregister(0)
-            self._end()
+            if self._running:
+                # What is ended has not finished, whoever reads the exit code.
+                self._code = self._code or 128 + signal.SIGTERM
+                self._end()
 
     def _take_end(self, rank: Rank) -> None:
         # What the rank has written comes before what is said of its end.

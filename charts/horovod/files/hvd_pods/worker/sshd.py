@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Mapping, Sequence
@@ -22,8 +23,8 @@ GRACE_TIME = 120
 # starts at once; and how many such addresses there may be, beside one connection of each host,
 # which a program in mode custom may start at once. Each connection takes 1.3 MiB.
 BASE_CONNECTIONS, SOURCES = 16, 4
-# Options of OpenSSH 8.5 and 9.8.
-NEWER = ("PerSourceMaxStartups", "PerSourcePenalties")
+# Options of OpenSSH 8.5 and 9.8, and one of an OpenSSH that was compiled with PAM.
+OPTIONAL = ("PerSourceMaxStartups", "PerSourcePenalties", "UsePAM")
 
 
 def prepare(port: int, revision: str, python: str, slots: int, hosts: int) -> list[str]:
@@ -54,13 +55,14 @@ def prepare(port: int, revision: str, python: str, slots: int, hosts: int) -> li
 
 
 def leave_out_unknown(config: str, test: Sequence[str]) -> str:
-    """Leave out the options that this version of sshd does not know, with which it would not start.
+    """Leave out the options that this sshd does not know: with one of them it would not start.
 
     `test` is the command that checks the configuration. It may find other faults as well, which
     sshd tells when it is started.
     """
     done = subprocess.run(test, capture_output=True, text=True, errors="replace", check=False)
-    unknown = [name for name in NEWER if f"Bad configuration option: {name}\n" in done.stderr]
+    told = re.compile(r"(?:Bad configuration|Unsupported) option:? (\w+)$", re.M)
+    unknown = set(told.findall(done.stderr)).intersection(OPTIONAL)
     lines = config.splitlines(keepends=True)
     return "".join(line for line in lines if line.partition(" ")[0] not in unknown)
 

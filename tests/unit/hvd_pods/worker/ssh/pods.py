@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ ENTER_NAMESPACE = (
     'mount --bind "$0" /etc/passwd && mount -t tmpfs tmpfs /run && mkdir -m 777 /run/sshd'
     ' && exec "$@"'
 )
+# As whom an sshd of root runs what has not logged in: Debian's, that of ssh.image.
+OF_SSHD = {100: "sshd", 65534: "nobody"}
 # OpenSSH 9.8 and newer refuse an address for some time after it failed to log in. So each login
 # comes from another loopback address.
 SOURCES = itertools.count(1)
@@ -78,12 +80,16 @@ def make_key(passphrase: str = "") -> bytes:
 
 @dataclass(frozen=True)
 class User:
-    """The user that pods run as, and the command that makes a process that user's."""
+    """The user that pods run as, and the command that makes a process that user's.
+
+    openssh: the programs of ssh.image, of pods whose image has none.
+    """
 
     name: str
     uid: int
     prefix: tuple[str, ...] = ()
     home: Path | None = None
+    openssh: Path | None = None
 
 
 def make_user(
@@ -102,7 +108,8 @@ def make_user(
     name = "root" if uid == 0 else "horovod"
     entries = [f"{name}:x:{uid}:{uid}::{home}:/bin/sh", f"other:x:4322:4322::{home}:/bin/sh"]
     entries += ["root:x:0:0::/root:/bin/sh"] if uid else []
-    passwd.write_text("\n".join([*entries, "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"]))
+    entries += [f"{of}:x:{uid}:65534::/run/sshd:/bin/false" for uid, of in OF_SSHD.items()]
+    passwd.write_text("\n".join([*entries, ""]))
     capabilities = f"-all,{root_capabilities}" if uid == 0 else "-all"
     rights = ["--no-new-privs", f"--bounding-set={capabilities}", "--inh-caps=-all"]
     rights += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
@@ -116,6 +123,10 @@ class Pod:
     def __init__(self, root: Path, user: User, keys: Mapping[str, bytes]) -> None:
         self.root, self.user = root, user
         self.files, self.generated = copy_files(root, PYTHON), root / "generated"
+        if user.openssh:
+            (root / "openssh").symlink_to(user.openssh)
+            program = self.files / "hvd_pods/common/ssh.py"
+            replace_in(program, 'f"{search_path}:{OPENSSH}"', "str(OPENSSH)", 1)
         for folder in (root / "ssh", root / "code", root / "code-source", self.generated):
             folder.mkdir()
         replace_in(self.files / "hvd_pods/common/reporting.py", '"/dev/', f'"{self.generated}/', 1)
@@ -260,11 +271,14 @@ class SshPods:
 
 
 @contextmanager
-def start_ssh_pods(uid: int, **variables: str) -> Iterator[SshPods]:
-    """Run a worker as a user, with these variables, and prepare a master."""
+def start_ssh_pods(uid: int, openssh: Path | None = None, **variables: str) -> Iterator[SshPods]:
+    """Run a worker as a user, with these variables, and prepare a master.
+
+    openssh: the programs of ssh.image; without, OpenSSH is this machine's.
+    """
     with tempfile.TemporaryDirectory(prefix="ssh-pods-") as name:
         folder = Path(name)
-        user = make_user(uid, folder)
+        user = replace(make_user(uid, folder), openssh=openssh)
         keys = {key: make_key() for key in KEYS}
         worker = Worker(folder / "worker", user, keys)
         master = Master(folder / "master", user, keys)

@@ -190,7 +190,8 @@ def test_sftp_is_refused(ssh_pods: SshPods) -> None:
 def test_sshd_runs_with_every_restriction(ssh_pods: SshPods) -> None:
     """Two settings forbid most things, so no login shows that one of them is missing."""
     config = str(ssh_pods.worker.generated / "sshd_config")
-    sshd = ssh.find_program("sshd", "openssh-server")
+    brought = ssh_pods.worker.user.openssh
+    sshd = str(brought / "sshd") if brought else ssh.find_program("sshd")
     printed = ssh_pods.worker.run(sshd, "-T", "-f", config).stdout.decode()
     settings = dict(line.split(" ", 1) for line in printed.splitlines())
     is_root = ssh_pods.worker.user.name == "root"
