@@ -118,6 +118,7 @@ CHANGED: dict[str, Any] = {
     "hostPID": True,
     "networkPolicy.enabled": False,
     "podDisruptionBudget.enabled": True,
+    "launch.framework": "jax",
     "serviceMesh": "Hold",
     "gang": "Volcano",
     "horovod.timeline": True,
