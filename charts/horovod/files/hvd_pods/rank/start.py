@@ -149,9 +149,7 @@ def main() -> int:
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
     os.environ.update(rank_variables.choose(place, os.environ, is_elastic=arguments.ranks == 0))
-    if place.rank == 0 and os.environ.get("NODE_RANK", "0") != "0":
-        print("[hvd] rank 0 is not on the first host, whose address MASTER_ADDR is", flush=True)
-    elif place.rank == 0 and arguments.ranks:
+    if place.rank == 0 and arguments.ranks:
         try:
             rank_variables.check_meeting(os.environ)
         except rank_variables.MeetingError as error:
@@ -159,7 +157,7 @@ def main() -> int:
             from hvd_pods.rank import exception_notice
 
             exception_notice.notify(os.environ, place.rank, error)
-            return fail(error, os.EX_TEMPFAIL)
+            return fail(error, error.code)
     introduce(os.environ)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
