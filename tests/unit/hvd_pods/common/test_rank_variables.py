@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from hvd_pods.common import rank_variables
+from hvd_pods.common.errors import RunError
 from hvd_pods.common.rank_variables import FIRST_PORT, LAUNCHES
 from hvd_pods.master.launch import describe_meeting
 from tests.unit.hvd_pods.runs import make_run
@@ -111,3 +112,9 @@ def check_meeting(port: int, changes: dict[str, str], found: str) -> None:
     with pytest.raises(rank_variables.MeetingError, match=found) as raised:
         rank_variables.check_meeting(given)
     assert raised.value.code == (os.EX_TEMPFAIL if found == "port" else os.EX_CONFIG)
+
+
+def test_launch_without_a_host_fails() -> None:
+    """The only host may go while it gets the code; a launcher of no ranks would succeed."""
+    with pytest.raises(RunError, match="no host is left"):
+        describe_meeting(make_run(), {}, 1)
