@@ -121,14 +121,6 @@ def begin_cold(rank: int, program: str, pid: int) -> None:
     ranks.register(rank, pid)
 
 
-def forget_kept() -> None:
-    """Remove what library/keep.py has kept of a training that has finished."""
-    if os.path.isdir(fast_start.KEPT):
-        import shutil
-
-        shutil.rmtree(fast_start.KEPT, ignore_errors=True)
-
-
 def fail(problem: object, code: int) -> int:
     """Print why the script does not start, and return the exit code."""
     print(f"[hvd] error: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
@@ -165,8 +157,6 @@ def main() -> int:
     status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    if status == 0 and place.local_rank == 0:
-        forget_kept()
     return rank_end.finish(rank_end.report(place.rank, status, is_elastic=arguments.ranks == 0))
 
 
