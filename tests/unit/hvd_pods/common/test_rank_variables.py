@@ -32,16 +32,15 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_elastic", "expected"),
+    ("changes", "expected"),
     [
-        ({}, False, {**NODE, **MEETING}),
-        ({"HVD_POD": "b-7"}, False, {**MEETING, "NODE_RANK": "4", "GROUP_RANK": "4"}),
-        ({"HVD_POD": "elsewhere-0"}, False, MEETING),
+        ({}, {**NODE, **MEETING}),
+        ({"HVD_POD": "b-7"}, {**MEETING, "NODE_RANK": "4", "GROUP_RANK": "4"}),
+        ({"HVD_POD": "elsewhere-0"}, MEETING),
         # What worker.env says is meant; what a launcher says of a single rank is not.
-        ({"MASTER_PORT": "1", "RANK": "9"}, False, {**NODE, **MEETING, "MASTER_PORT": "1"}),
+        ({"MASTER_PORT": "1", "RANK": "9"}, {**NODE, **MEETING, "MASTER_PORT": "1"}),
         (
             {"HVD_MEETING": "fd00::7 61004 b:4"},
-            False,
             {
                 **MEETING,
                 "MASTER_ADDR": "fd00::7",
@@ -50,21 +49,24 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
                 "GROUP_RANK": "0",
             },
         ),
-        ({"HVD_FRAMEWORK": "jax"}, False, {**NODE, **MEETING, **OPEN_MPI}),
-        ({"HVD_MEETING": ""}, False, {}),
-        ({"HVD_MEETING": "10.0.0.7"}, False, {}),
-        ({}, True, {}),
+        ({"HVD_FRAMEWORK": "jax"}, {**NODE, **MEETING, **OPEN_MPI}),
+        ({"HVD_MEETING": ""}, {}),
+        ({"HVD_MEETING": "10.0.0.7"}, {}),
     ],
     ids=[
         *("all", "later ordinal", "other pod", "own port", "IPv6", "JAX"),
-        *("older master", "cut", "elastic"),
+        *("older master", "cut"),
     ],
 )
 def test_rank_gets_the_variables_of_torchrun_and_jax(
-    changes: dict[str, str], is_elastic: bool, expected: dict[str, str]
+    changes: dict[str, str], expected: dict[str, str]
 ) -> None:
-    chosen = rank_variables.choose((5, 8, 1, 2), {**GIVEN, **changes}, is_elastic)
+    chosen = rank_variables.choose((5, 8, 1, 2), {**GIVEN, **changes}, is_elastic=False)
     assert chosen == {**PLACE, **JAX, **expected}
+
+
+def test_elastic_rank_gets_no_number_that_a_reset_would_make_wrong() -> None:
+    assert rank_variables.choose((5, 8, 1, 2), GIVEN, is_elastic=True) == {}
 
 
 def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:

@@ -44,8 +44,10 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
     """A rank's variables. `place`: rank, size, local rank and local size; `given`: what it has.
 
     MASTER_ADDR, MASTER_PORT, JAX_COORDINATOR_ADDRESS and TORCHELASTIC_RUN_ID that are given, as by
-    worker.env, stay. Ranks of an elastic run do not get them: rank 0 may move to another host.
+    worker.env, stay. Ranks of an elastic run get none: all numbers may change while they run.
     """
+    if is_elastic:
+        return {}
     rank, size, local_rank, local_size = map(str, place)
     chosen = {
         "RANK": rank,
@@ -56,7 +58,7 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
         "JAX_NUM_PROCESSES": size,
     }
     address, port, hosts = split(given)
-    if not port.isdecimal() or is_elastic:
+    if not port.isdecimal():
         return chosen
     pods = list(list_pods(hosts))
     if given.get(POD) in pods:
