@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
 
 from hvd_pods.common import rank_variables
+from hvd_pods.common.errors import RunError
 from hvd_pods.common.rank_variables import FIRST_PORT, LAUNCHES
 from hvd_pods.master.launch import describe_meeting
 from tests.unit.hvd_pods.runs import make_run
@@ -30,16 +32,15 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_elastic", "expected"),
+    ("changes", "expected"),
     [
-        ({}, False, {**NODE, **MEETING}),
-        ({"HVD_POD": "b-7"}, False, {**MEETING, "NODE_RANK": "4", "GROUP_RANK": "4"}),
-        ({"HVD_POD": "elsewhere-0"}, False, MEETING),
+        ({}, {**NODE, **MEETING}),
+        ({"HVD_POD": "b-7"}, {**MEETING, "NODE_RANK": "4", "GROUP_RANK": "4"}),
+        ({"HVD_POD": "elsewhere-0"}, MEETING),
         # What worker.env says is meant; what a launcher says of a single rank is not.
-        ({"MASTER_PORT": "1", "RANK": "9"}, False, {**NODE, **MEETING, "MASTER_PORT": "1"}),
+        ({"MASTER_PORT": "1", "RANK": "9"}, {**NODE, **MEETING, "MASTER_PORT": "1"}),
         (
             {"HVD_MEETING": "fd00::7 61004 b:4"},
-            False,
             {
                 **MEETING,
                 "MASTER_ADDR": "fd00::7",
@@ -48,21 +49,24 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
                 "GROUP_RANK": "0",
             },
         ),
-        ({"HVD_FRAMEWORK": "jax"}, False, {**NODE, **MEETING, **OPEN_MPI}),
-        ({"HVD_MEETING": ""}, False, {}),
-        ({"HVD_MEETING": "10.0.0.7"}, False, {}),
-        ({}, True, {}),
+        ({"HVD_FRAMEWORK": "jax"}, {**NODE, **MEETING, **OPEN_MPI}),
+        ({"HVD_MEETING": ""}, {}),
+        ({"HVD_MEETING": "10.0.0.7"}, {}),
     ],
     ids=[
         *("all", "later ordinal", "other pod", "own port", "IPv6", "JAX"),
-        *("older master", "cut", "elastic"),
+        *("older master", "cut"),
     ],
 )
 def test_rank_gets_the_variables_of_torchrun_and_jax(
-    changes: dict[str, str], is_elastic: bool, expected: dict[str, str]
+    changes: dict[str, str], expected: dict[str, str]
 ) -> None:
-    chosen = rank_variables.choose((5, 8, 1, 2), {**GIVEN, **changes}, is_elastic)
+    chosen = rank_variables.choose((5, 8, 1, 2), {**GIVEN, **changes}, is_elastic=False)
     assert chosen == {**PLACE, **JAX, **expected}
+
+
+def test_elastic_rank_gets_no_number_that_a_reset_would_make_wrong() -> None:
+    assert rank_variables.choose((5, 8, 1, 2), GIVEN, is_elastic=True) == {}
 
 
 def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
@@ -77,11 +81,42 @@ def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
     assert (chosen["MASTER_ADDR"], chosen["NODE_RANK"]) == ("10.0.0.0", "1")
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["PyTorch's", "JAX's"])
-def test_port_of_another_program_is_found_before_the_ranks_wait_for_it(which: int) -> None:
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"HVD_FRAMEWORK": "torch"}, "port"),
+        ({"HVD_FRAMEWORK": "torch", "NODE_RANK": "1"}, "first host"),
+        ({"HVD_FRAMEWORK": "torch", "MASTER_ADDR": "10.0.0.9"}, ""),
+        ({"HVD_FRAMEWORK": "jax"}, ""),
+        ({"HVD_FRAMEWORK": "horovod", "NODE_RANK": "1"}, ""),
+        ({}, ""),
+        ({"HVD_MEETING": ""}, ""),
+    ],
+)
+def test_ranks_that_cannot_meet_are_found_before_they_wait(
+    changes: dict[str, str], found: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        given = {"HVD_MEETING": f"127.0.0.1 {port - which} a:0"}
-        with pytest.raises(rank_variables.MeetingError, match=f"port {port} .*already in use"):
-            rank_variables.check_meeting(given)
-    rank_variables.check_meeting({"HVD_MEETING": ""})
+        check_meeting(other.getsockname()[1], changes, found)
+
+
+def test_port_of_another_program_is_found_where_jax_meets() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        check_meeting(other.getsockname()[1] - 1, {"HVD_FRAMEWORK": "jax"}, "port")
+
+
+def check_meeting(port: int, changes: dict[str, str], found: str) -> None:
+    given = {"HVD_MEETING": f"127.0.0.1 {port} a:0", **changes}
+    given.update(rank_variables.choose((0, 2, 0, 1), given, is_elastic=False))
+    if not found:
+        rank_variables.check_meeting(given)
+        return
+    with pytest.raises(rank_variables.MeetingError, match=found) as raised:
+        rank_variables.check_meeting(given)
+    assert raised.value.code == (os.EX_TEMPFAIL if found == "port" else os.EX_CONFIG)
+
+
+def test_launch_without_a_host_fails() -> None:
+    """The only host may go while it gets the code; a launcher of no ranks would succeed."""
+    with pytest.raises(RunError, match="no host is left"):
+        describe_meeting(make_run(), {}, 1)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import fast_start
 from hvd_pods.common.binding import Binding, read_topology
 from hvd_pods.rank import child_rank, ranks, start
 
@@ -144,25 +143,6 @@ def test_elastic_rank_that_was_asked_to_leave_does_not_end_the_training_of_the_o
     monkeypatch.setenv("HVD_NOTICES", "")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert start.main() == reported
-
-
-@pytest.mark.parametrize(
-    ("local_rank", "status", "is_left"), [("0", 0, False), ("1", 0, True), ("0", 1, True)]
-)
-@pytest.mark.usefixtures("worker")
-def test_a_training_that_has_finished_leaves_no_state_in_memory(
-    local_rank: str, status: int, is_left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = tmp_path / "kept"
-    (kept / "run").mkdir(parents=True)
-    monkeypatch.setattr(fast_start, "KEPT", str(kept))
-    monkeypatch.setattr(child_rank, "run", lambda *_: status)
-    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
-    monkeypatch.setattr(sys, "argv", ["start.py", "8", "true"])
-    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", local_rank)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert start.main() == status
-    assert kept.exists() == is_left
 
 
 @pytest.mark.parametrize(

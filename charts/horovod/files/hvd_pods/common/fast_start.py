@@ -27,8 +27,7 @@ GENERATED = "/horovod/generated"
 CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
 # The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
 PACKAGES = f"{CODE}/.packages"
-# What keep.py of library/ keeps in the worker's memory, and the modules for scripts.
-KEPT = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
+# The modules for scripts.
 LIBRARY = f"{PROGRAMS}/library"
 # The container's environment for its SSH sessions: each entry ended by a NUL.
 ENVIRONMENT = f"{GENERATED}/environment"

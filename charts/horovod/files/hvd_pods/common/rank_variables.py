@@ -7,7 +7,10 @@ address is that of the first host, which has rank 0.
 
 from __future__ import annotations
 
+import os
 import socket
+
+from hvd_pods.common.fast_start import BAD_CONFIGURATION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +25,11 @@ FIRST_PORT, LAUNCHES = 61000, 2000
 
 
 class MeetingError(Exception):
-    """The ranks cannot meet at rank 0's host, because another program has a port."""
+    """The ranks cannot meet at rank 0's host; `code` is the rank's exit code."""
+
+    def __init__(self, problem: str, code: int) -> None:
+        super().__init__(problem)
+        self.code = code
 
 
 def choose_port(seed: int, attempt: int) -> int:
@@ -37,8 +44,10 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
     """A rank's variables. `place`: rank, size, local rank and local size; `given`: what it has.
 
     MASTER_ADDR, MASTER_PORT, JAX_COORDINATOR_ADDRESS and TORCHELASTIC_RUN_ID that are given, as by
-    worker.env, stay. Ranks of an elastic run do not get them: rank 0 may move to another host.
+    worker.env, stay. Ranks of an elastic run get none: all numbers may change while they run.
     """
+    if is_elastic:
+        return {}
     rank, size, local_rank, local_size = map(str, place)
     chosen = {
         "RANK": rank,
@@ -49,7 +58,7 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
         "JAX_NUM_PROCESSES": size,
     }
     address, port, hosts = split(given)
-    if not port.isdecimal() or is_elastic:
+    if not port.isdecimal():
         return chosen
     pods = list(list_pods(hosts))
     if given.get(POD) in pods:
@@ -90,18 +99,36 @@ def list_pods(hosts: str) -> Iterator[str]:
 
 
 def check_meeting(given: Mapping[str, str]) -> None:
-    """Whether the ranks can meet at this host, which has rank 0. Raises MeetingError."""
+    """Whether the ranks can meet at this host, which has rank 0. Raises MeetingError.
+
+    Only ranks of PyTorch and JAX meet there, each at a port of its own, and not where worker.env
+    names another place.
+    """
     address, port, _ = split(given)
-    if not port.isdecimal():
+    framework = given.get("HVD_FRAMEWORK")
+    if not port.isdecimal() or framework not in ("torch", "jax"):
         return
-    for number in int(port), int(port) + 1:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as trial:
-            # Connections of a program that has ended may be left, and do no harm.
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                trial.bind(("", number))
-            except OSError as problem:
-                raise MeetingError(
-                    f"the ranks cannot meet at port {number} of this host: {problem.strerror}; "
-                    "the next attempt uses another port"
-                ) from problem
+    own, number = {"HVD_FRAMEWORK": framework, MEETING: given[MEETING]}, int(port)
+    names = ["MASTER_ADDR", "MASTER_PORT"]
+    if framework == "jax":
+        names, number = ["JAX_COORDINATOR_ADDRESS"], number + 1
+    chosen = choose((0, 1, 0, 1), own, is_elastic=False)
+    if any(given.get(name) != chosen[name] for name in names):
+        return
+    if given.get("NODE_RANK", "0") != "0":
+        raise MeetingError(
+            "rank 0 is not on the first host, where the other ranks look for it: remove what moves "
+            "it from launch.options",
+            BAD_CONFIGURATION,
+        )
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as trial:
+        # Connections of a program that has ended may be left, and do no harm.
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("", number))
+        except OSError as problem:
+            raise MeetingError(
+                f"the ranks cannot meet at port {number} of this host: {problem.strerror}; "
+                "the next attempt uses another port",
+                os.EX_TEMPFAIL,
+            ) from problem

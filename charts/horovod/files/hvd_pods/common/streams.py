@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
 CHUNK = 1 << 16
 # Bytes without an end of a line that are kept for it.
 LONGEST = 1 << 20
 
 
 class Stream:
-    """The output of one process, which is passed on to a file of this process."""
+    """The output of one process, which is passed on to a file of this process.
 
-    def __init__(self, source: int, target: int) -> None:
+    `look` is called with the lines that are passed on.
+    """
+
+    def __init__(
+        self, source: int, target: int, look: Callable[[bytes], None] = lambda _: None
+    ) -> None:
         os.set_blocking(source, False)
-        self.source, self._target = source, target
+        self.source, self._target, self._look = source, target, look
         self._rest = b""
         self.is_open = True
 
@@ -32,9 +41,16 @@ class Stream:
             rest += b"\n" if rest else b""
         if not data or len(rest) - end > LONGEST:
             end = len(rest)
+        self._look(rest[:end])
         write(self._target, rest[:end])
         self._rest = rest[end:]
         return bool(data)
+
+    def give_up(self) -> None:
+        """Pass on what has come of a line whose end is not awaited any more."""
+        if self._rest:
+            write(self._target, self._rest + b"\n")
+            self._rest = b""
 
 
 def write(target: int, content: bytes) -> None:

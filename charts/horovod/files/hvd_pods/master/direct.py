@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
@@ -28,6 +29,8 @@ from hvd_pods.master.gloo_store import GlooStore
 
 # Seconds in which hosts have to end their ranks.
 END_WITHIN = 5.0
+# What rank/host.py says of the first rank that failed on its host, before it ends the others.
+ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
 
 
 class Session(NamedTuple):
@@ -76,8 +79,8 @@ def common_variables(address: str, port: int) -> dict[str, str]:
     }
 
 
-def begin(host: str, given: dict[str, Any]) -> Session:
-    """Start the ranks of a host."""
+def begin(host: str, given: dict[str, Any], look: Callable[[bytes], None]) -> Session:
+    """Start the ranks of a host; `look` is called with the lines of its standard error."""
     pipe = subprocess.PIPE
     client = subprocess.Popen(["ssh", host, START_RANKS], stdin=pipe, stdout=pipe, stderr=pipe)
     assert client.stdin  # noqa: S101
@@ -87,14 +90,33 @@ def begin(host: str, given: dict[str, Any]) -> Session:
         # Not closed: the ranks end with it.
         client.stdin.write(json.dumps(given).encode() + b"\n")
         client.stdin.flush()
-    output = (client.stdout.fileno(), 1), (client.stderr.fileno(), 2)
-    return Session(host, client, [streams.Stream(*one) for one in output])
+    output = streams.Stream(client.stdout.fileno(), 1)
+    return Session(host, client, [output, streams.Stream(client.stderr.fileno(), 2, look)])
+
+
+class FirstFailure:
+    """The exit code of the rank that failed first; 0 as long as no host has told of one.
+
+    The session of its host may end after those of hosts whose ranks failed because of it.
+    """
+
+    def __init__(self) -> None:
+        self.code = 0
+
+    def look(self, lines: bytes) -> None:
+        """Find what a host tells in these lines."""
+        found = None if self.code else ENDED.search(lines)
+        if found:
+            code = int(found[2]) + (128 if found[1] == b"by signal" else 0)
+            # Ranks may write such a line themselves, with any number.
+            self.code = code if code < 256 else 0
 
 
 class Launch:
     """The sessions, until all have ended."""
 
-    def __init__(self, sessions: Sequence[Session]) -> None:
+    def __init__(self, sessions: Sequence[Session], first: FirstFailure) -> None:
+        self._first = first
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
         for session in sessions:
@@ -107,7 +129,7 @@ class Launch:
         self._code, self._kill_at = 0, float("inf")
 
     def follow(self) -> int:
-        """Pass on the output; the exit code of the first session that failed."""
+        """Pass on the output; the exit code of the first rank or session that failed."""
         while self._sessions:
             left = self._kill_at - time.monotonic()
             for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
@@ -120,7 +142,7 @@ class Launch:
                 self._sessions.remove(session)
                 code = session.client.wait()
                 if code:
-                    self._end(128 - code if code < 0 else code)
+                    self._end(self._first.code or (128 - code if code < 0 else code))
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 for session in self._sessions:
@@ -153,8 +175,10 @@ def main() -> int:
         "arguments": sys.argv[2:],
         "variables": common_variables(address, store.port),
     }
+    first = FirstFailure()
     placed = zip(hosts, place_ranks(hosts))
-    return Launch([begin(host, {**given, "ranks": own}) for (host, _), own in placed]).follow()
+    sessions = [begin(host, {**given, "ranks": own}, first.look) for (host, _), own in placed]
+    return Launch(sessions, first).follow()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.rank_variables import choose_port
 from hvd_pods.common.reporting import log
@@ -44,7 +44,12 @@ def write_live_hosts(hosts: Sequence[Host]) -> None:
 
 
 def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> str:
-    """Where the ranks of a launch meet, and its hosts: as common/rank_variables.py reads it."""
+    """Where the ranks of a launch meet, and its hosts: as common/rank_variables.py reads it.
+
+    Raises RunError without a host: the only one may go while it gets the code.
+    """
+    if not addresses:
+        raise RunError("no host is left to start the ranks on")
     groups = groupby(addresses, key=lambda host: host.stateful_set)
     hosts = [f"{name}:{','.join(format_ordinals(same))}" for name, same in groups]
     port = choose_port(zlib.crc32(run.service.encode()), attempt)

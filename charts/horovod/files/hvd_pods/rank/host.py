@@ -101,6 +101,8 @@ class HostRanks:
         until = time.monotonic() + DRAIN_WITHIN
         while self._streams and time.monotonic() < until:
             self._look(until)
+        for stream in self._streams.values():
+            stream.give_up()
         return self._code
 
     def _look(self, until: float) -> None:

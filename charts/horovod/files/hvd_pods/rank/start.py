@@ -121,14 +121,6 @@ def begin_cold(rank: int, program: str, pid: int) -> None:
     ranks.register(rank, pid)
 
 
-def forget_kept() -> None:
-    """Remove what library/keep.py has kept of a training that has finished."""
-    if os.path.isdir(fast_start.KEPT):
-        import shutil
-
-        shutil.rmtree(fast_start.KEPT, ignore_errors=True)
-
-
 def fail(problem: object, code: int) -> int:
     """Print why the script does not start, and return the exit code."""
     print(f"[hvd] error: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
@@ -149,9 +141,7 @@ def main() -> int:
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
     os.environ.update(rank_variables.choose(place, os.environ, is_elastic=arguments.ranks == 0))
-    if place.rank == 0 and os.environ.get("NODE_RANK", "0") != "0":
-        print("[hvd] rank 0 is not on the first host, whose address MASTER_ADDR is", flush=True)
-    elif place.rank == 0 and arguments.ranks:
+    if place.rank == 0 and arguments.ranks:
         try:
             rank_variables.check_meeting(os.environ)
         except rank_variables.MeetingError as error:
@@ -159,7 +149,7 @@ def main() -> int:
             from hvd_pods.rank import exception_notice
 
             exception_notice.notify(os.environ, place.rank, error)
-            return fail(error, os.EX_TEMPFAIL)
+            return fail(error, error.code)
     introduce(os.environ)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
@@ -167,8 +157,6 @@ def main() -> int:
     status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    if status == 0 and place.local_rank == 0:
-        forget_kept()
     return rank_end.finish(rank_end.report(place.rank, status, is_elastic=arguments.ranks == 0))
 
 

@@ -19,6 +19,9 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 # Seconds in which a client must have logged in. master/probing.py renews its connection before.
 GRACE_TIME = 120
+# A session whose master has not answered so many times, after so many seconds each, ends: of a
+# network that was cut, TCP alone would tell after hours, and the ranks would run on.
+ALIVE_EVERY, ALIVE_MISSED = 15, 4
 # Connections of one address that have not logged in, beside one for each rank, which horovodrun
 # starts at once; and how many such addresses there may be, beside one connection of each host,
 # which a program in mode custom may start at once. Each connection takes 1.3 MiB.
@@ -100,6 +103,8 @@ AllowTcpForwarding no
 PermitTunnel no
 X11Forwarding no
 LoginGraceTime {GRACE_TIME}
+ClientAliveInterval {ALIVE_EVERY}
+ClientAliveCountMax {ALIVE_MISSED}
 MaxStartups {SOURCES * per_source + hosts}
 PerSourceMaxStartups {per_source}
 PerSourcePenalties no
