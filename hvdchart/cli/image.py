@@ -32,6 +32,12 @@ def check(
         str,
         typer.Option(metavar="NAME", help="What the script uses: horovod, torch, jax or mpi."),
     ] = "horovod",
+    with_ssh: Annotated[
+        bool, typer.Option("--with-ssh", help="Runs have an image.ssh: OpenSSH may be missing.")
+    ] = False,
+    with_mpi: Annotated[
+        bool, typer.Option("--with-mpi", help="The requirements.txt has an MPI: it may be missing.")
+    ] = False,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +82,8 @@ def check(
     else:
         done = run_in(image, probe_command(), UNKNOWN_USER, engine)
         output, errors = done.stdout, done.stderr
-    findings = check_requirements(read_probe(image, output, errors), mode, framework)
+    brought = [name for name, given in (("ssh", with_ssh), ("mpi", with_mpi)) if given]
+    findings = check_requirements(read_probe(image, output, errors), mode, framework, brought)
     show(*check_report(image, findings))
     unmet = missing(findings)
     if unmet:

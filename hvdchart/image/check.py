@@ -29,7 +29,7 @@ MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 class Finding:
     """The result for one requirement; `remedy` is what to do when it is not `met`.
 
-    optional: a run can bring it to an image that lacks it, or some scripts do not need it.
+    optional: a run brings it to an image that lacks it.
     """
 
     requirement: str
@@ -97,23 +97,28 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
 
 
 def check_requirements(
-    probe: Mapping[str, Any], mode: str, framework: str = "horovod"
+    probe: Mapping[str, Any], mode: str, framework: str = "horovod", brought: Sequence[str] = ()
 ) -> list[Finding]:
-    """Check each documented requirement, for one of the launch modes and train.framework."""
+    """Check each documented requirement, for one of the launch modes and train.framework.
+
+    brought: what a run brings to the image, of "ssh" (image.ssh) and "mpi" (requirements.txt).
+    """
     version, wanted = str(probe["python"]), ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
     findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
     for name in _OPENSSH:
         path = probe["programs"][name]
         remedy = "set image.ssh in the spec, or ssh.image in values, to an image with OpenSSH"
-        findings.append(Finding(name, path is not None, path or "missing", remedy, optional=True))
+        findings.append(
+            Finding(name, path is not None, path or "missing", remedy, "ssh" in brought)
+        )
     if framework in NEEDED:
         met, remedy = framework in probe["modules"], f"pip install {framework}"
         findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
     if mode == "direct":
         # The master starts any program.
         return findings
-    findings.append(_launcher(probe, mode))
+    findings.append(_launcher(probe, mode, "mpi" in brought))
     return [*findings, *_frameworks(probe, mode)] if framework == "horovod" else findings
 
 
@@ -135,7 +140,7 @@ def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def _launcher(probe: Mapping[str, Any], mode: str) -> Finding:
+def _launcher(probe: Mapping[str, Any], mode: str, has_pip_mpi: bool) -> Finding:
     program, version = "horovodrun", ""
     remedy = "install Horovod; horovodrun is a part of it"
     if mode == "mpirun":
@@ -145,7 +150,7 @@ def _launcher(probe: Mapping[str, Any], mode: str) -> Finding:
         )
     path = probe["programs"][program]
     details = f"{path}{version}" if path else "missing"
-    return Finding(program, path is not None, details, remedy, optional=mode == "mpirun")
+    return Finding(program, path is not None, details, remedy, mode == "mpirun" and has_pip_mpi)
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:

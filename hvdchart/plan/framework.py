@@ -9,6 +9,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.spec.model import Spec
@@ -21,6 +22,10 @@ _SIGNS = {
     "jax": ("jax.distributed", "keras.distribution"),
     "mpi": ("mpi4py",),
 }
+# A module that prefers MPI to Gloo on CPUs, where PyTorch was compiled with it.
+_MPI_ON_CPUS = "accelerate"
+# The key of a line that tells PyTorch or JAX to reduce with MPI.
+_BACKEND = "backend mpi"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
 # The code of a run has less; an archive that becomes more is not read.
@@ -39,37 +44,58 @@ class Framework:
 
 def plan_framework(spec: Spec) -> Framework:
     """The framework of a spec, and the launch mode and imports in advance that follow from it."""
+    code = spec.values.get("code")
+    sources = _sources(code) if isinstance(code, Mapping) else {}
+    used = _find(sources, spec.train.command)
     name, reason = spec.train.framework, override_reason("train.framework")
     if name is None:
-        name, because = _find(spec)
+        name, because = _choose(sources, used)
         reason = Reason(because, "hvdchart")
     mode, reasons = spec.launch.mode, {"framework": reason, "preload": reason}
     if mode is None:
         # Options are for mpirun.
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
         reasons["mode"] = reason
+        # Where PyTorch was compiled with MPI, each rank that mpirun has not started trains alone.
+        on_cpus = None if all(group.gpus for group in spec.nodes) else used.get(_MPI_ON_CPUS)
+        with_mpi = used.get(_BACKEND) or on_cpus
+        if mode == "direct" and with_mpi:
+            mode, reasons["mode"] = "mpirun", Reason(f"{with_mpi}, which may use MPI", "hvdchart")
     has_gpus = any(group.gpus for group in spec.nodes)
     preload = () if has_gpus or name is None else _PRELOAD.get(name, ())
     return Framework(name, mode, preload, reasons)
 
 
-def _find(spec: Spec) -> tuple[str | None, str]:
-    """The framework that the program uses, and where; None without code or where it uses more.
-
-    Horovod counts before the others: its scripts use parts of those.
-    """
-    code = spec.values.get("code")
-    sources = _sources(code) if isinstance(code, Mapping) else {}
+def _find(sources: Mapping[str, bytes], command: Sequence[str]) -> dict[str, str]:
+    """Where the program first uses each framework, _MPI_ON_CPUS, and _BACKEND."""
     used: dict[str, str] = {}
-    for file, tree in _program(sources, spec.train.command):
+    for file, tree in _program(sources, command):
         for line, module in _modules(tree):
-            for name, signs in _SIGNS.items():
+            for name, signs in (*_SIGNS.items(), (_MPI_ON_CPUS, (_MPI_ON_CPUS,))):
                 if any(f"{module}.".startswith(f"{sign}.") for sign in signs):
                     used.setdefault(name, f"{file}:{line} uses {module}")
-    if "horovod" in used or len(used) == 1:
-        name = "horovod" if "horovod" in used else next(iter(used))
-        return name, used[name]
-    return None, "the code does not say it"
+        for line in _mpi_backends(tree):
+            used.setdefault(_BACKEND, f"{file}:{line} names the backend mpi")
+    return used
+
+
+def _choose(sources: Mapping[str, bytes], used: Mapping[str, str]) -> tuple[str | None, str]:
+    """The framework of a program that uses these, and why; None where nothing is sure.
+
+    Horovod counts before the others, because its scripts use parts of those. Only a program whose
+    code has no text about Horovod starts without MPI: a module may be imported by its name.
+    """
+    frameworks = [name for name in _SIGNS if name in used]
+    if "horovod" in used:
+        return "horovod", used["horovod"]
+    if frameworks and _BACKEND in used:
+        return "mpi", used[_BACKEND]
+    if len(frameworks) != 1:
+        return None, "the code does not say it"
+    name = frameworks[0]
+    mentions = (file for file, text in sources.items() if b"horovod" in text.lower())
+    file = next(mentions, None) if name in _PRELOAD else None
+    return (None, f"{file} mentions Horovod") if file else (name, used[name])
 
 
 def _sources(code: Mapping[str, Plain]) -> dict[str, bytes]:
@@ -100,8 +126,9 @@ def _program(
     modules = {name.removesuffix("/__init__.py").removesuffix(".py"): name for name in sources}
     words = [word.removeprefix("./") for word in command]
     waiting = [word for word in words if word in sources][:1]
+    folder = PurePosixPath(waiting[0]).parent if waiting else PurePosixPath()
     if not waiting and "-m" in words[:-1]:
-        waiting = [modules.get(words[words.index("-m") + 1].replace(".", "/"), "")]
+        waiting = _files_of(words[words.index("-m") + 1], [folder], modules)
     seen = {""}
     while waiting:
         file = waiting.pop()
@@ -114,17 +141,56 @@ def _program(
             # The ranks will say it.
             continue
         yield file, tree
-        named = (module.replace(".", "/") for _, module in _modules(tree))
-        waiting += [modules[name] for name in named if name in modules]
+        for _, module in _modules(tree):
+            own = PurePosixPath(file).parent
+            # Also what another folder on Python's path would have.
+            waiting += _files_of(module, [PurePosixPath(), folder, own], modules)
+
+
+def _files_of(
+    module: str, folders: Sequence[PurePosixPath], modules: Mapping[str, str]
+) -> list[str]:
+    """The files of the code that run when a module is imported: its own and its packages'.
+
+    A module that begins with dots is relative to the last of the folders.
+    """
+    name = module.lstrip(".")
+    level = len(module) - len(name)
+    if level:
+        last = folders[-1]
+        folders = [last, *last.parents][level - 1 : level]
+    found: list[str] = []
+    for folder in folders:
+        path = folder / name.replace(".", "/")
+        found += [modules[str(one)] for one in (path, *path.parents) if str(one) in modules]
+    return found
 
 
 def _modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of all that a program imports or uses as an attribute of a module."""
+    """Line and dotted name of all that a program imports or uses as an attribute of a module.
+
+    The name of a relative import begins with its dots.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.lineno, node.module
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = "." * node.level + (node.module or "")
+            yield node.lineno, package
+            joint = "." if node.module else ""
+            yield from ((node.lineno, f"{package}{joint}{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.lineno, f"{node.value.id}.{node.attr}"
+
+
+def _mpi_backends(tree: ast.Module) -> Iterator[int]:
+    """The lines where a program gives a function or a variable the text of the backend mpi."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments):
+            for given in ast.iter_child_nodes(node):
+                if not isinstance(given, ast.Constant):
+                    continue
+                text = given.value
+                # As in "cpu:mpi,cuda:nccl".
+                if isinstance(text, str) and "mpi" in text.lower().replace(":", ",").split(","):
+                    yield given.lineno

@@ -195,6 +195,9 @@ def _run(spec: Spec) -> Iterator[Finding]:
     if has_launch and not is_custom:
         expected = "launch.mode: custom, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without launch.mode custom", expected
+    if spec.train.framework == "mpi" and spec.launch.mode == "direct":
+        problem = "train.framework is mpi: each rank would train alone"
+        yield ("launch", "mode"), problem, "mpirun, or another train.framework"
     if spec.launch.options and spec.launch.mode == "direct":
         problem = "launch.mode direct takes no options"
         yield ("launch", "options"), problem, "no options, or another launch.mode"

@@ -115,6 +115,8 @@ worker: {extraContainers: [{name: worker}]}
   two containers named "worker" | rename yours
 master: {initContainers: [{name: results}]}
   two containers named "results" | rename yours
+worker: {initContainers: [{name: openssh}]}
+  two containers named "openssh" | rename yours
 podLabels: {app.kubernetes.io/component: x}
   podLabels has app.kubernetes.io/component | selectors
 {worker: {serviceAccount: {create: true}}, \
@@ -126,6 +128,10 @@ volumes: [{name: programs-common, emptyDir: {}}]
   volumes | "programs-common" | rename yours
 volumeMounts: [{name: x, mountPath: /horovod/bin/hvd_pods/rank}]
   volumeMounts | /horovod/bin/hvd_pods/rank | another path
+volumes: [{name: openssh, emptyDir: {}}]
+  volumes | "openssh" | rename yours
+volumeMounts: [{name: x, mountPath: /horovod/openssh}]
+  volumeMounts | /horovod/openssh | another path
 volumeMounts: [{name: x, mountPath: /horovod/}]
   volumeMounts | /horovod/ | another path
 worker: {env: [{name: HVD_SLOTS, value: "4"}]}

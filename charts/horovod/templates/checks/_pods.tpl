@@ -117,7 +117,7 @@ volumeMounts: volumeMounts
 {{- range $field, $value := .values.container -}}
 {{- include "horovod.refuseOwned" (dict "of" $of "in" "container" "field" $field "owned" $owned) -}}
 {{- end -}}
-{{- $names := list "master" "worker" "passwd" "staging" "results" -}}
+{{- $names := list "master" "worker" "passwd" "openssh" "staging" "results" -}}
 {{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
 {{- if has .name $names -}}
 {{- fail (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}

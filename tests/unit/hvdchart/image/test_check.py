@@ -47,6 +47,8 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
         *(({}, mode, None, "") for mode in ("mpirun", "horovodrun", "elastic")),
         ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
         ({"programs": {"mpirun": None}}, "horovodrun", None, ""),
+        ({"programs": {"mpirun": None}}, "mpirun", "mpirun", "requirements.txt"),
+        ({"programs": {"sshd": None}}, "direct", "sshd", "image.ssh"),
         ({"programs": {"mpirun": None, "horovodrun": None}, "horovod": False}, "direct", None, ""),
         ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
         ({"horovod": False, "frameworks": {}}, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
@@ -71,16 +73,16 @@ def test_missing_requirement_is_named_with_its_remedy(
 
 
 @pytest.mark.parametrize(
-    ("changes", "remedy"),
+    ("changes", "brought", "remedy"),
     [
-        ({"programs": {**GOOD["programs"], "sshd": None}}, "image.ssh"),
-        ({"programs": {**GOOD["programs"], "mpirun": None}}, "requirements.txt"),
+        ({"programs": {**GOOD["programs"], "sshd": None}}, "ssh", "image.ssh"),
+        ({"programs": {**GOOD["programs"], "mpirun": None}}, "mpi", "requirements.txt"),
     ],
 )
-def test_what_a_run_can_bring_to_an_image_is_no_reason_to_refuse_it(
-    changes: dict[str, Any], remedy: str
+def test_what_a_run_brings_to_an_image_is_no_reason_to_refuse_it(
+    changes: dict[str, Any], brought: str, remedy: str
 ) -> None:
-    findings = check_requirements({**GOOD, **changes}, "mpirun")
+    findings = check_requirements({**GOOD, **changes}, "mpirun", brought=[brought])
     assert missing(findings) == []
     assert remedy in "\n".join(check_report("team/train:1", findings))
 

@@ -60,11 +60,33 @@ def plan_jax(node: str) -> Plan:
             "python train.py",
             "horovod",
         ),
-        ({"train.py": f"{DDP}from a import b", "a/b.py": "import mpi4py"}, "python train.py", None),
+        (
+            {"train.py": f"{DDP}from a import b", "a/b.py": "import mpi4py"},
+            "python train.py",
+            None,
+        ),
         ({"train.py": "", "other.py": DDP}, "python train.py", None),
         ({"a/train.py": DDP}, "python -m a.train", "torch"),
         ({"train.py": f"{DDP})"}, "python train.py", None),
         ({"train.py": DDP}, "bash run.sh", None),
+        # Modules beside a script in a folder, and relative imports.
+        (
+            {"src/train.py": f"{DDP}import common", "src/common.py": "import horovod"},
+            "python src/train.py",
+            "horovod",
+        ),
+        (
+            {"a/b/train.py": f"{DDP}from ..c import d", "a/c/d.py": "import horovod"},
+            "python -m a.b.train",
+            "horovod",
+        ),
+        ({"a/train.py": "from . import b", "a/b.py": DDP}, "python -m a.train", "torch"),
+        ({"a/train.py": DDP, "a/__init__.py": "import horovod"}, "python -m a.train", "horovod"),
+        ({"train.py": f"{DDP}import_module('horovod.torch')"}, "python train.py", None),
+        # MPI reduces in PyTorch.
+        ({"train.py": DDP.replace("gloo", "mpi")}, "python train.py", "mpi"),
+        ({"train.py": DDP.replace("'gloo'", "backend='cpu:mpi'")}, "python train.py", "mpi"),
+        ({"train.py": f"{DDP}BACKENDS = ['gloo', 'mpi']"}, "python train.py", "torch"),
     ],
 )
 def test_framework_is_that_of_the_script(
@@ -88,6 +110,19 @@ def test_torch_needs_no_mpi_unless_the_spec_says_otherwise(
     given = values["launch"]
     assert isinstance(given, dict)
     assert {key: given[key] for key in ("mode", "preload") if key in given} == launch
+
+
+@pytest.mark.parametrize(
+    ("node", "mode"), [(NODE, "mpirun"), ("{name: x, count: 2, gpus: 2}", "direct")]
+)
+def test_accelerate_starts_with_mpi_on_cpus(node: str, mode: str) -> None:
+    """It prefers MPI there: each rank that mpirun has not started would train alone."""
+    spec = read(node)
+    for framework in ("torch", None):
+        train = dataclasses.replace(spec.train, command=("python", "a.py"), framework=framework)
+        code = {"code": {"files": {"a.py": "import torch.distributed\nimport accelerate"}}}
+        found = make_plan(dataclasses.replace(spec, train=train, values=code)).framework
+        assert (found.name, found.mode) == ("torch", mode)
 
 
 def test_plan_says_which_line_made_it_choose() -> None:
