@@ -68,6 +68,8 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     # A step processes the batches of all ranks, so the learning rate is scaled by their number.
     rate = options.learning_rate * hvd.size()
     optimizer = torch.optim.Adam(model.parameters(), rate)
+    # Horovod: the optimizer averages the gradients of all ranks before it applies them.
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     # All ranks go on with the newest state, or start with that of rank 0.
     state = keep.State(model=model, optimizer=optimizer, output=options.output)
     state.restore()
@@ -76,8 +78,6 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     say(f"resumed after epoch {done}" if done else "training from the start")
     # The checkpoint may come from a run with another number of ranks.
     optimizer.param_groups[0]["lr"] = rate
-    # Horovod: the optimizer averages the gradients of all ranks before it applies them.
-    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
 
     losses = []
     for epoch in range(done, options.epochs):

@@ -75,7 +75,11 @@ def layer_sizes(instance: Instance, store: ImageStore) -> dict[str, int]:
     """Digest -> size in bytes of every layer that an image of the store uses."""
     sizes = {}
     for digest in set(store.manifests.values()):
-        manifest = json.loads(ctr(instance, "content", "get", digest))
+        try:
+            manifest = json.loads(ctr(instance, "content", "get", digest))
+        except LocalkubeError:
+            # Another process has removed the image since the store was read.
+            continue
         sizes.update({layer["digest"]: layer["size"] for layer in manifest.get("layers", ())})
     return sizes
 

@@ -221,3 +221,28 @@ def test_ranks_agree_on_the_newest_step(
     answers: list[dict[str, Any]], chosen: tuple[int, int]
 ) -> None:
     assert keep.choose(answers) == chosen
+
+
+def test_ranks_that_have_not_found_each_other_are_refused(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="one of 2 ranks"):
+        train()
+
+
+def test_a_model_without_variables_is_refused(worker: Path) -> None:
+    class Model:
+        built, variables, trainable_variables = False, (), ()
+
+    with pytest.raises(ValueError, match="model has no variables yet"):
+        keep.State(model=Model())
+
+
+def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(
+    worker: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(1, 2)
+    worker.with_name("keep-main.state").write_bytes(b"damaged")
+    assert resume()[0] == 2
+    assert "keep-main.state is too short" in capfd.readouterr().err

@@ -369,7 +369,7 @@ class TorchRanks(Ranks):
 
 
 def find_ranks() -> Ranks:
-    """The ranks that this process is one of."""
+    """The ranks that this process is one of. Raises RuntimeError for those that are not known."""
     for name in ("tensorflow", "torch"):
         hvd: Any = sys.modules.get(f"horovod.{name}")
         if hvd is not None and hvd.is_initialized():
@@ -381,6 +381,13 @@ def find_ranks() -> Ranks:
         and torch.distributed.is_initialized()
     ):
         return TorchRanks(torch)
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        # Each would take itself for the only one, and write what the others write.
+        raise RuntimeError(
+            f"keep: this is one of {os.environ['WORLD_SIZE']} ranks, but neither Horovod, with "
+            "TensorFlow or PyTorch, nor torch.distributed has begun: call hvd.init() or "
+            "init_process_group() first; keep does not know the ranks of other libraries"
+        )
     return Ranks()
 
 
@@ -450,7 +457,12 @@ class State:
         run = os.environ.get("HVD_RUN_ID", "")
         # Without the run's identity, a state could be that of another training.
         self._folder = Path(os.environ.get("HVD_KEEP", FOLDER), Path(run).name) if run else None
-        for part in parts.values():
+        for part_name, part in parts.items():
+            if hasattr(part, "trainable_variables") and not getattr(part, "built", True):
+                raise ValueError(
+                    f"keep: {part_name} has no variables yet, so that nothing of it would be kept: "
+                    "build the model first, as with model.build(input_shape)"
+                )
             self._build_optimizer(part)
         State._all[name] = self
 
@@ -495,16 +507,21 @@ class State:
         ranks = find_ranks()
         records = self._records()
         own = {record.step: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
+        has_memory = bool(records)
         checkpoint, problem = self._read_checkpoint() if ranks.rank == 0 else (None, "")
         if checkpoint is not None:
             records.setdefault(checkpoint.step, checkpoint)
         sizes = {step: len(record.raw) for step, record in records.items()}
         if ranks.rank == 0:
             sizes.setdefault(self.step, _describe(self._values())[2])
-        told = {"steps": sizes, "own": [*own], "problem": problem}
+        told = {"steps": sizes, "own": [*own], "problem": problem, "has memory": has_memory}
         answers = ranks.gather(told)
+        if problem:
+            say(problem)
         if wrong := next((answer["problem"] for answer in answers if answer["problem"]), ""):
-            raise ValueError(wrong)
+            # What is in memory is newer, and the next checkpoint replaces this one.
+            if not any(answer["has memory"] for answer in answers):
+                raise ValueError(wrong)
         step, root = choose(answers)
         is_fresh = ranks.rank == root == 0 and step not in records
         lacking = [rank for rank, answer in enumerate(answers) if step not in answer["steps"]]
@@ -596,7 +613,7 @@ class State:
         except (OSError, ValueError) as problem:
             return None, f"keep: {problem}"
         remedy = "remove it, or set another OUTPUT_PATH"
-        return record, f"keep: {wrong}: {remedy}" if wrong else ""
+        return (None, f"keep: {wrong}: {remedy}") if wrong else (record, "")
 
     def _find_difference(self, record: Record) -> str:
         """Why a record is not the state of this script, or an empty text."""
