@@ -518,10 +518,10 @@ class State:
         answers = ranks.gather(told)
         if problem:
             say(problem)
-        if wrong := next((answer["problem"] for answer in answers if answer["problem"]), ""):
-            # What is in memory is newer, and the next checkpoint replaces this one.
-            if not any(answer["has memory"] for answer in answers):
-                raise ValueError(wrong)
+        wrong = next((answer["problem"] for answer in answers if answer["problem"]), "")
+        # What is in memory is newer, and the next checkpoint replaces a wrong one.
+        if wrong and not any(answer["has memory"] for answer in answers):
+            raise ValueError(wrong)
         step, root = choose(answers)
         is_fresh = ranks.rank == root == 0 and step not in records
         lacking = [rank for rank, answer in enumerate(answers) if step not in answer["steps"]]
