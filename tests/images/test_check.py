@@ -47,7 +47,7 @@ def test_image_without_programs_is_refused_with_remedies(cpu: Sandbox, tmp_path:
         done = check(CHANGED, "--mode", "horovodrun")
     assert done.returncode == 9, done.stdout + done.stderr
     assert "set image.ssh" in done.stdout
-    assert "cannot be used with launch.mode horovodrun; missing: horovodrun" in done.stderr
+    assert "cannot be used with launch.mode horovodrun; missing: sshd, horovodrun" in done.stderr
 
 
 def test_update_of_an_old_package_is_listed(cpu: Sandbox, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_results_are_in_the_order_of_ranks_and_calls_follow_one_another(
     assert results == [10, 11]
     assert sorted(output.splitlines()) == ["I am rank 0", "I am rank 1"]
     # The log of the pod has the output, too, and no secret.
-    assert "I am rank 1" in pod.log.read_text()
+    wait_until(lambda: "I am rank 1" in pod.log.read_text(), 30, "the log has the output")
     assert SECRET not in pod.log.read_text()
     assert call(connection, add, 20)[0] == [20, 21]
 
