@@ -68,7 +68,7 @@ print(json.dumps([[*before, last], modes, attempt]))
         "logins.keep({HOST: OTHER})",
         "logins.end([HOST])",
         "logins.write_config({HOST: '127.0.0.2'})",
-        "logins.keep({HOST: Pod('127.0.0.1')})",
+        "logins.keep({HOST: Pod('127.0.0.1')})\nbefore = ask()",
     ],
     ids=["another pod", "lost", "another address", "a pod without a UID"],
 )
