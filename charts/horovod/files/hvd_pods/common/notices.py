@@ -28,13 +28,19 @@ STOPPED, LEAVING = "stopped", "leaving"
 SEND_WITHIN = 3.0
 
 
+def parse_address(text: str) -> tuple[str, str, str]:
+    """The host, the port and the secret of HOST,PORT,SECRET; empty where it has none."""
+    host, _, rest = text.partition(",")
+    port, _, secret = rest.partition(",")
+    return host, port, secret
+
+
 def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
     """Send a notice to the master of an epoch, which must answer within `answer_within` seconds.
 
     Raises OSError, or ValueError for the address.
     """
-    host, _, rest = address.partition(",")
-    port, _, secret = rest.partition(",")
+    host, port, secret = parse_address(address)
     line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
     with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
         connection.sendall(line.encode())

@@ -162,8 +162,7 @@ class Launch:
 
 def main() -> int:
     """Run the ranks; the exit code is that of the first one that fails."""
-    address, _, rest = os.environ.get(notices.ADDRESS, "").partition(",")
-    secret = rest.rpartition(",")[2]
+    address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     if not secret:
         print("[hvd] error: launch.mode direct: the master takes no notices", file=sys.stderr)
         return BAD_CONFIGURATION

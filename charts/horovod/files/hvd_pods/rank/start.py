@@ -100,7 +100,7 @@ def introduce(variables: Mapping[str, str]) -> None:
     To a server without the guard, the line is a request with an unknown method.
     """
     address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
-    secret = variables.get(notices.ADDRESS, "").rpartition(",")[2]
+    secret = notices.parse_address(variables.get(notices.ADDRESS, ""))[2]
     if not address or not secret:
         return
     port = int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"])
