@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
-from hvd_pods.cluster.kube import Object
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
