@@ -128,6 +128,8 @@ class Launched:
     raised: tuple[Mapping[str, Any], ...] = ()
     failed: tuple[Mapping[str, Any], ...] = ()
     stalls: Stalls = field(default_factory=Stalls)
+    # The last notice of each rank that uses no CPU.
+    idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     # Hosts that were lost, while their pods are being listed to say why.
     lost: tuple[str, ...] = ()
     code: int = 0
