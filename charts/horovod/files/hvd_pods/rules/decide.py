@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
     InterruptedRunError,
     LostHostError,

@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
-from hvd_pods.cluster.kube import Object
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
@@ -129,6 +128,8 @@ class Launched:
     raised: tuple[Mapping[str, Any], ...] = ()
     failed: tuple[Mapping[str, Any], ...] = ()
     stalls: Stalls = field(default_factory=Stalls)
+    # The last notice of each rank that uses no CPU.
+    idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     # Hosts that were lost, while their pods are being listed to say why.
     lost: tuple[str, ...] = ()
     code: int = 0
