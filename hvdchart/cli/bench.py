@@ -16,8 +16,8 @@ EPILOG = """\b
 Examples:
   hvdchart bench run.spec.yaml
   hvdchart bench run.spec.yaml --workers 1,2,4,8,16 --model inception3 --batch-size 64 -w i3.json
-  hvdchart bench run.spec.yaml --arguments "--dtype bfloat16" --plot scaling.svg
-  hvdchart bench --read i3.json --plot i3.svg
+  hvdchart bench run.spec.yaml --arguments "--dtype bfloat16"
+  hvdchart bench --read i3.json
 
 Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read, or results
 of different sessions are compared; 6 Helm failed; 7 the cluster cannot be used; 8 a measurement
@@ -46,7 +46,6 @@ Read = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="Print results that --write has written; can be repeated."),
 ]
-Picture = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot (SVG).")]
 
 
 def bench(
@@ -63,7 +62,6 @@ def bench(
     arguments: Arguments = "--warmup 5 --rounds 5 --steps 5",
     command: Command = "",
     read: Read = None,
-    picture: Picture = None,
     written: options.Output = None,
     output: options.Format = "text",
 ) -> None:
@@ -72,8 +70,7 @@ def bench(
     All numbers of workers are measured in turns in one temporary run, with the same image and on
     the same pods. Results of different sessions are not compared.
     """
-    from hvdchart.bench.plot import plot
-    from hvdchart.bench.result import check_comparable, machine_text, read_document
+    from hvdchart.bench.result import check_comparable, read_document
 
     options.check_format(output)
     if read:
@@ -93,9 +90,6 @@ def bench(
         import json
 
         options.write_output(written, json.dumps(result, indent=1) + "\n")
-    if picture is not None:
-        title = f"{result['name']}: {' '.join(result['command'][1:])}"
-        options.write_output(picture, plot(title, machine_text(result), result["rows"]))
     if output != "text":
         options.print_document(result, output)
     else:
