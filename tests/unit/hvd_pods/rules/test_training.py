@@ -214,6 +214,24 @@ def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
     assert training().state.news()["progress"] == ""
 
 
+def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -> None:
+    world = training()
+    report(world, 10)
+    report(world, 20)
+    began = world.now
+    world.end_launcher(1, seconds=90.0)
+    world.effects.clear()
+    world.settle(until=m.Launch)
+    for step in (10, 20):
+        report(world, step)
+        assert world.state.progress.lost == 0, "these steps were made before"
+    report(world, 21)
+    lost = world.now - began
+    assert lost > 3
+    report(world, 22)
+    assert world.state.progress.lost == lost
+
+
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) -> None:
     world = training(failOnNaN=is_wanted)

@@ -167,12 +167,15 @@ class Attempt:
 class Progress:
     """What was reported last (common/metrics.py), and when which step was seen.
 
-    `history`: seconds by time.monotonic(), and steps. `time`: of the last step.
+    `history`: seconds by time.monotonic(), and steps. `time`: of the last step. `furthest`: of all
+    attempts, as in the history. `lost`: seconds in which no attempt was further than one before.
     """
 
     reported: Mapping[str, Any] = field(default_factory=dict)
     time: str = ""
     history: tuple[tuple[float, int], ...] = ()
+    furthest: tuple[float, int] = (0.0, 0)
+    lost: float = 0.0
 
     @property
     def step(self) -> int:
@@ -192,7 +195,16 @@ class Progress:
             history = ()
         if history and step == history[-1][1]:
             return replace(self, reported=reported)
-        return Progress(reported, time, (*history, (now, step))[-WINDOW:])
+        furthest, lost = self.furthest, self.lost
+        if step > furthest[1]:
+            if furthest[1] and furthest not in history:
+                lost += now - furthest[0]
+            furthest = (now, step)
+        return Progress(reported, time, (*history, (now, step))[-WINDOW:], furthest, lost)
+
+    def forget(self) -> Progress:
+        """What is kept of it when another attempt begins."""
+        return Progress(furthest=self.furthest, lost=self.lost)
 
     def entry(self) -> str:
         """The progress for the record, in JSON; empty while nothing was reported."""
