@@ -115,8 +115,7 @@ def main() -> int:
             output.reconfigure(line_buffering=True)
     # As if the function's script were in the folder of the code.
     sys.path[:3] = [str(Path.cwd())]
-    host, _, rest = os.environ[notices.ADDRESS].partition(",")
-    secret = rest.partition(",")[2]
+    host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])
     with socket.create_connection((host, int(port)), CONNECT_WITHIN) as connection:
         connection.settimeout(None)
         connection.sendall(f"{secret} {number} {find_rank()}\n".encode())

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
-from hvd_pods.common import fast_start, notices
+from hvd_pods.common import fast_start, notices, streams
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.hostile import parse_count
 from hvdchart.calls.in_pod import wire
@@ -175,8 +175,7 @@ class CallServer:
             return False
         if data:
             call.send(wire.OUTPUT, data, number)
-            while data:
-                data = data[os.write(number, data) :]
+            streams.write(number, data)
             return True
         return False
 
@@ -193,8 +192,7 @@ def end_children() -> None:
 
 def serve(idle: float, line: list[str]) -> int:
     """Take calls until there are none; the exit code."""
-    address, _, rest = os.environ.get(notices.ADDRESS, "").partition(",")
-    secret = rest.partition(",")[2]
+    address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     if not secret:
         print("[hvd] error: the pod has no address for its workers", file=sys.stderr)
         return fast_start.BAD_CONFIGURATION
@@ -241,8 +239,7 @@ def connect() -> int:
         data = connection.recv(1 << 16)
         if not data:
             return 0
-        while data:
-            data = data[os.write(1, data) :]
+        streams.write(1, data)
 
 
 if __name__ == "__main__":

@@ -254,7 +254,7 @@ def test_a_cluster_without_problems_exits_with_0(hvdchart: Command, cluster: Fak
     done = hvdchart("doctor")
     assert (done.code, done.errors) == (0, ""), done.output
     lines = done.output.splitlines()
-    assert lines[0] == "ok       Helm                    helm is version 3.19.0"
+    assert lines[0] == "ok       Helm                    helm is version 4.3.1"
     assert "ok       cluster                 Kubernetes v1.34.4" in lines
     assert "ok       image builder           buildah" in lines
     assert "PROBLEM" not in done.output
