@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,9 +19,8 @@ Examples:
   hvdchart bench run.spec.yaml --arguments "--dtype bfloat16"
   hvdchart bench --read i3.json
 
-Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read, or results
-of different sessions are compared; 6 Helm failed; 7 the cluster cannot be used; 8 a measurement
-failed."""
+Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read; 6 Helm
+failed; 7 the cluster cannot be used; 8 a measurement failed."""
 Workers = Annotated[
     str,
     typer.Option(
@@ -43,8 +42,7 @@ Command = Annotated[
     ),
 ]
 Read = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE", help="Print results that --write has written; can be repeated."),
+    Path | None, typer.Option(metavar="FILE", help="Print the result that --write has written.")
 ]
 
 
@@ -68,15 +66,16 @@ def bench(
     """Measure how the speed grows with the number of workers, on your nodes.
 
     All numbers of workers are measured in turns in one temporary run, with the same image and on
-    the same pods. Results of different sessions are not compared.
+    the same pods.
     """
-    from hvdchart.bench.result import check_comparable, read_document
+    from hvdchart.bench.result import document, read_document
+    from hvdchart.bench.run import measure
+    from hvdchart.bench.scaling import bench_plan, sizes, turns_of
+    from hvdchart.run.helm import Helm as Program
 
     options.check_format(output)
     if read:
-        results = [read_document(file) for file in read]
-        check_comparable(read, results)
-        result = results[0]
+        result = read_document(read)
     else:
         chosen = options.parse_numbers("workers", workers)
         words = options.split_words("command", command) or [
@@ -85,7 +84,15 @@ def bench(
         ]
         _, plan = options.plan_specs(specs, files, settings)
         options.print_warnings(plan)
-        result = _measure(plan, chosen, turns, words, namespace, context, helm)
+        tried = sizes(plan.workers, chosen)
+        trials = turns_of(tried, turns)
+        made = bench_plan(plan, trials, words)
+        cluster = options.connect(context, namespace)
+        say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        measured, machines = measure(cluster, made, trials, turns, say, Program(helm, context))
+        about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
+        result = document(measured, machines, about)
     if written is not None:
         import json
 
@@ -94,31 +101,6 @@ def bench(
         options.print_document(result, output)
     else:
         _print_table(result)
-
-
-def _measure(
-    plan: Any,
-    chosen: tuple[int, ...],
-    turns: int,
-    words: list[str],
-    namespace: str | None,
-    context: str | None,
-    helm: str,
-) -> "Object":
-    from hvdchart.bench.result import document
-    from hvdchart.bench.run import measure
-    from hvdchart.bench.scaling import bench_plan, sizes, turns_of
-    from hvdchart.run.helm import Helm as Program
-
-    tried = sizes(plan.workers, chosen)
-    trials = turns_of(tried, turns)
-    made = bench_plan(plan, trials, words)
-    cluster = options.connect(context, namespace)
-    say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
-    began = datetime.now(UTC).isoformat(timespec="seconds")
-    measured, machines = measure(cluster, made, trials, turns, say, Program(helm, context))
-    about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
-    return document(measured, machines, about)
 
 
 def _print_table(result: "Object") -> None:

@@ -76,7 +76,9 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
     ImageError with the builder's last lines.
     """
     reference = source.reference()
-    if _succeeds([engine, "inspect", "--type=image", reference]):
+    inspect = [engine, "inspect", "--type=image", reference]
+    done = subprocess.run(inspect, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode == 0:
         report(f"{reference} is built already")
         return reference
     report(f"building {reference} with {engine}")
@@ -147,8 +149,3 @@ def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str
             process.terminate()
             raise
     return process.returncode, [line for line in last if line]
-
-
-def _succeeds(command: Sequence[str]) -> bool:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return done.returncode == 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hvdchart.errors import ClusterError
+from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.api import Api, unless_refused
 from hvdchart.run.pod_problems import problem_of
 from hvdchart.run.release import (
@@ -18,7 +18,6 @@ from hvdchart.run.release import (
     event_order,
     is_about,
     lacks_image,
-    record_name,
     selector,
 )
 
@@ -34,7 +33,6 @@ _GROUPS = {
     "poddisruptionbudgets": "apis/policy/v1",
 }  # fmt: skip
 _CLUSTER_WIDE = {"nodes": "api/v1", "storageclasses": "apis/storage.k8s.io/v1"}
-_AUTHORIZATION = "apis/authorization.k8s.io/v1"
 
 
 class Cluster:
@@ -80,6 +78,13 @@ class Cluster:
         )
         return Release(name, jobs, sets, pods, self.events(name), self._record(name))
 
+    def present_release(self, name: str) -> Release:
+        """As `release`; raises NoRunError when it has no objects."""
+        release = self.release(name)
+        if not release.exists:
+            raise NoRunError(name, self.namespace)
+        return release
+
     def releases(self, *, everywhere: bool = False) -> list[tuple[str, Release]]:
         """The releases of the chart in the namespace, or in all, each with its namespace."""
         by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
@@ -100,8 +105,7 @@ class Cluster:
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
-        missing: Object = {}
-        record = unless_refused(lambda: self.config_map(record_name(release)), missing, [404])
+        record = unless_refused(lambda: self.config_map(f"{release}-run"), Object(), [404])
         return record.get("data") or {}
 
     def config_map(self, name: str) -> Object:
@@ -229,9 +233,8 @@ class Cluster:
     def namespace_object(self) -> Object | None:
         """The namespace; an empty map if it does not exist, None without the right to read it."""
         path = f"api/v1/namespaces/{self.namespace}"
-        missing: Object = {}
         read = partial(self._api.get, f"read namespace {self.namespace}", path)
-        return unless_refused(lambda: unless_refused(read, missing, [404]), None)
+        return unless_refused(lambda: unless_refused(read, Object(), [404]), None)
 
     def rules(self) -> tuple[list[Object], bool]:
         """The rules of what this user may do in the namespace, and whether these are all."""
@@ -263,16 +266,17 @@ class Cluster:
         """How many servers of the cluster's DNS are ready; None where none can be seen."""
         path = "apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
         what = "list endpointslices of kube-system"
-        nothing: list[Object] = []
-        slices = unless_refused(lambda: self._api.list(what, path, "k8s-app=kube-dns"), nothing)
+        slices = unless_refused(
+            lambda: self._api.list(what, path, "k8s-app=kube-dns"), list[Object]()
+        )
         endpoints = [each for item in slices for each in item.get("endpoints") or []]
         ready = [each for each in endpoints if (each.get("conditions") or {}).get("ready", True)]
         return len(ready) if slices else None
 
     def _review(self, kind: str, spec: Object) -> Object:
         what = f"read your rights in namespace {self.namespace}"
-        body = {"spec": spec}
-        status: Object = self._api.create(what, f"{_AUTHORIZATION}/{kind}", body)["status"]
+        path = f"apis/authorization.k8s.io/v1/{kind}"
+        status: Object = self._api.create(what, path, {"spec": spec})["status"]
         return status
 
     def _path(self, kind: str, name: str = "") -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from hvdchart.errors import ClusterError, RunFailedError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.control import present_release, remove
+from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm, release_values, upgrade
 from hvdchart.run.phases import TRAINING, phase_of
 from hvdchart.run.ranks import run_of
@@ -44,7 +44,7 @@ def debug_pods(
     Calls `report` with what is waited for. Raises ClusterError without such a run, and
     RunFailedError when the pods do not come up.
     """
-    present_release(cluster, name)
+    cluster.present_release(name)
     copy = f"{name}-debug"
     if cluster.release(copy).exists:
         raise ClusterError(

@@ -91,10 +91,8 @@ def _timeline_path(stateful_set: Object) -> str | None:
             str(entry["name"]): str(entry.get("value", "")) for entry in container.get("env") or []
         }
         if values.get(_TIMELINE):
-            return _expand(values[_TIMELINE], values)
+            # Kubernetes replaces references such as $(OUTPUT_PATH).
+            parts = _REFERENCE.split(values[_TIMELINE])
+            parts[1::2] = [values.get(name, f"$({name})") for name in parts[1::2]]
+            return "".join(parts)
     return None
-
-
-def _expand(text: str, values: dict[str, str]) -> str:
-    """Replace references such as $(OUTPUT_PATH), as Kubernetes does."""
-    return _REFERENCE.sub(lambda match: values.get(match[1], match[0]), text)

@@ -31,7 +31,19 @@ def document(plan: Plan) -> dict[str, Plain]:
         "launchMode": plan.framework.mode,
         "launchOptions": list(plan.spec.launch.options),
         "shm": memory_text(plan.shm),
-        "groups": [_group_document(group) for group in plan.groups],
+        "groups": [
+            {
+                "name": group.group.name,
+                "nodes": group.group.count,
+                "spares": group.group.spares,
+                "slots": group.slots,
+                "ranks": group.ranks,
+                "env": dict(group.env),
+                "requests": dict(group.requests),
+                "limits": dict(group.limits),
+            }
+            for group in plan.groups
+        ],
         "volumes": {
             name: {"mountPath": mount_path(name, volume), "source": volume.sources[0]}
             for name, volume in plan.spec.volumes.items()
@@ -41,19 +53,6 @@ def document(plan: Plan) -> dict[str, Plain]:
             {"value": name, "is": is_, "because": because, "source": source}
             for name, is_, because, source in reasons(plan)
         ],
-    }
-
-
-def _group_document(group: GroupPlan) -> dict[str, Plain]:
-    return {
-        "name": group.group.name,
-        "nodes": group.group.count,
-        "spares": group.group.spares,
-        "slots": group.slots,
-        "ranks": group.ranks,
-        "env": dict(group.env),
-        "requests": dict(group.requests),
-        "limits": dict(group.limits),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.bench.result import check_comparable, document, read_document
+from hvdchart.bench.result import document, read_document
 from hvdchart.bench.scaling import (
     Measurement,
     Pod,
@@ -110,16 +110,6 @@ def result(pods: tuple[Pod, ...] = PODS) -> dict[str, Any]:
 
 
 ROW = result()["rows"][0]
-
-
-def test_results_of_other_sessions_are_not_compared(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.json", tmp_path / "two.json"
-    one.write_text(json.dumps(result()))
-    two.write_text(json.dumps(result((replace(PODS[0], uid="other"), PODS[1]))))
-    files = [one, two]
-    with pytest.raises(FileError, match=r"of different sessions.*one\.json .*<1>.*two"):
-        check_comparable(files, [read_document(file) for file in files])
-    check_comparable([one, one], [read_document(one)] * 2)
 
 
 @pytest.mark.parametrize(
