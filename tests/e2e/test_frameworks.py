@@ -158,7 +158,7 @@ def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
     assert "rank 1 on hvd-worker-1: ValueError: out of luck" in causes[1]
     # Which of the two keeps the other waiting is in their stacks.
     assert "rank 1 on hvd-worker-1 uses no CPU for" in log
-    assert 'train.py", line 15 in <module>' in log
+    assert 'train.py", line 14 in <module>' in log
     assert "longer than launch.stallTimeoutSeconds=10" in log
     assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
 
