@@ -79,7 +79,7 @@ class Status:
 def run_status(release: Release) -> Status:
     """The status of a release's newest run."""
     job = newest_job(release)
-    pods = [pod for pod in release.pods if job is None or not _belongs_to_other_job(pod, job)]
+    pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
     failed = int((job or {}).get("status", {}).get("failed", 0))
@@ -266,7 +266,8 @@ def _pod_status(pod: Object, release: Release) -> PodStatus:
     )
 
 
-def _belongs_to_other_job(pod: Object, job: Object) -> bool:
+def belongs_to_other_job(pod: Object, job: Object) -> bool:
+    """Whether a pod is the master of another run than the Job's."""
     labels = pod["metadata"].get("labels") or {}
     owner = labels.get("batch.kubernetes.io/job-name")
     return owner is not None and owner != job["metadata"]["name"]
