@@ -249,7 +249,7 @@ def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> Non
     }
     values = {
         "tensorboard": {"enabled": True}, "podDisruptionBudget": {"enabled": True},
-        "metrics": {"podMonitor": True},
+        "metrics": {"podMonitor": True, "rules": True},
     }  # fmt: skip
     resources = {right.resource for right in needed_rights("rights to deploy", values)}
     plurals = {
