@@ -181,10 +181,7 @@ def plan_specs(
     values: Mapping[str, Plain] | None = None,
     code: Path | None = None,
 ) -> tuple[list[Path], Plan]:
-    """The spec files in order, and the plan of the spec that they and the settings merge to.
-
-    `values` are merged last into the spec's own `values`. `code` is the path of --code.
-    """
+    """The spec files in order, and the plan of what they, the settings and `values` merge to."""
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_specs, read_spec
 

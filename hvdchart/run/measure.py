@@ -50,9 +50,8 @@ def run_trials(
 
 @contextmanager
 def installed(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[None]:
-    """Install a plan, and uninstall it at the end of the `with` block.
-
-    Raises ClusterError where a release has the name: it would be replaced and uninstalled.
+    """Install a plan, and uninstall it at the end of the block. Raises ClusterError for a release
+    of the name, which would be replaced and uninstalled.
     """
     name = plan.spec.name
     # Refused requests end here: Helm would explain them less well.
