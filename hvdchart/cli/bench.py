@@ -73,7 +73,6 @@ def bench(
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
     from hvdchart.run.helm import Helm as Program
 
-    options.check_format(output)
     if read:
         result = read_document(read)
     else:

@@ -54,10 +54,7 @@ def pack_code(path: Path) -> dict[str, Plain]:
 
 
 def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
-    """Return a tar.gz in base64 of files by their names in it. Raises FileError.
-
-    `origin` is what errors name as the code.
-    """
+    """Return a tar.gz in base64 of files by their names in it; a FileError names `origin`."""
     content, paths = io.BytesIO(), list(files.values())
     # The times are left out: the same files are the same bytes.
     with (

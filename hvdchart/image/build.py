@@ -94,7 +94,15 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
         steps.add(step)
         report(f"{step} (after {time.monotonic() - began:.0f} s)")
 
-    code, lines = stream(_build_command(source, engine, reference), follow)
+    dockerfile = str(source.folder / source.dockerfile)
+    options = ["--file", dockerfile, "--tag", reference, str(source.folder)]
+    runtime = runtime_options()
+    if engine == "buildah":
+        isolation = ["--isolation", "oci", *runtime] if runtime else []
+        command = [engine, "bud", *isolation, *options]
+    else:
+        command = [engine, *(runtime if engine == "podman" else []), "build", *options]
+    code, lines = stream(command, follow)
     if code:
         raise ImageError(
             f"{engine} cannot build {source.folder} (exit code {code}): {'; '.join(lines)}"
@@ -120,16 +128,6 @@ def _anchor(line: str) -> str:
 
 def _content(file: Path) -> bytes:
     return str(file.readlink()).encode() if file.is_symlink() else file.read_bytes()
-
-
-def _build_command(source: Source, engine: str, reference: str) -> list[str]:
-    dockerfile = str(source.folder / source.dockerfile)
-    options = ["--file", dockerfile, "--tag", reference, str(source.folder)]
-    runtime = runtime_options()
-    if engine == "buildah":
-        isolation = ["--isolation", "oci", *runtime] if runtime else []
-        return [engine, "bud", *isolation, *options]
-    return [engine, *(runtime if engine == "podman" else []), "build", *options]
 
 
 def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str]]:

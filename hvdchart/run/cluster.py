@@ -64,10 +64,7 @@ class Cluster:
         return self._api.list("list pods in all namespaces", "api/v1/pods")
 
     def node_topologies(self) -> list[Object]:
-        """The NodeResourceTopology objects; none where nothing publishes them, or without access.
-
-        They are published by node-feature-discovery's topology updater, among others.
-        """
+        """The NodeResourceTopology objects; none where nothing publishes them, or access."""
         path = "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
         return unless_refused(lambda: self._api.list("list node resource topologies", path), [])
 
@@ -171,10 +168,7 @@ class Cluster:
             self._api.merge_patch(what, self._path("jobs", name), {"spec": {"suspend": True}})
 
     def rest(self, release: str) -> list[tuple[str, Object]]:
-        """What Helm has created for a release and not deleted: the kinds and the objects.
-
-        Kinds of objects that a person may not list are left out.
-        """
+        """What Helm has created for a release and not deleted, of the kinds that one may list."""
         rest = []
         for kind in _GROUPS:
             items: list[Object] = unless_refused(partial(self._list, kind, selector(release)), [])
@@ -201,30 +195,23 @@ class Cluster:
         self._api.merge_patch(what, path, {"spec": {"replicas": number}})
 
     def run_pod(self, pod: Object) -> str:
-        """Create a pod of one container, wait for its end, delete it, and return what it printed.
-
-        Raises ClusterError when the API server refuses it or it does not start.
-        """
+        """Create a pod of one container, wait for its end, delete it; returns what it printed."""
         where = f"in namespace {self.namespace}"
         created = self._api.create(f"create a pod {where}", self._path("pods"), pod)
         name = created["metadata"]["name"]
         try:
-            self._wait_for_end(name)
+            for _, present in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
+                if present["status"].get("phase") in ("Succeeded", "Failed"):
+                    break
+                if problem := problem_of(present, []):
+                    raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
+            else:
+                raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
             (container,) = pod["spec"]["containers"]
             return "\n".join(self.log(name, container["name"], follow=False))
         finally:
             now = {"gracePeriodSeconds": "0"}
             self._api.delete(f"delete pod {name} {where}", self._path("pods", name), now)
-
-    def _wait_for_end(self, name: str) -> None:
-        """Return when a pod has ended; raise ClusterError when it cannot start."""
-        for _, pod in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
-            if pod["status"].get("phase") in ("Succeeded", "Failed"):
-                return
-            problem = problem_of(pod, [])
-            if problem:
-                raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
-        raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
 
     def version(self) -> str:
         """The version of Kubernetes."""

@@ -47,24 +47,21 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         rest = cluster.rest(name)
         if not rest:
             raise
-        _check_inactive(cluster, name, [item for kind, item in rest if kind == "jobs"])
+        # The run may be one of Helm's own, kept where it does not look.
+        jobs = [item for kind, item in rest if kind == "jobs"]
+        current = run_status(replace(cluster.release(name), jobs=jobs))
+        if current.is_active and current.state != "suspended" and current.pods:
+            where = f"-n {cluster.namespace}"
+            raise ClusterError(
+                f"Helm knows no release {name} in namespace {cluster.namespace}, but its run is "
+                f"{current.state}: another tool or HELM_DRIVER may have installed it, uninstall it "
+                f"with that; if it is yours, kubectl delete job {current.job} {where} and try again"
+            ) from None
     removed = []
     for kind, item in rest:
         cluster.delete(kind, item["metadata"]["name"])
         removed.append(f"{kind} {item['metadata']['name']}")
     return removed
-
-
-def _check_inactive(cluster: Cluster, name: str, jobs: list[Object]) -> None:
-    """Refuse to delete the run of a release that may be Helm's own, kept where it does not look."""
-    current = run_status(replace(cluster.release(name), jobs=jobs))
-    if current.is_active and current.state != "suspended" and current.pods:
-        where = f"-n {cluster.namespace}"
-        raise ClusterError(
-            f"Helm knows no release {name} in namespace {cluster.namespace}, but its run is "
-            f"{current.state}: another tool or HELM_DRIVER may have installed it, uninstall it "
-            f"with that; if it is yours, kubectl delete job {current.job} {where} and try again"
-        )
 
 
 def restart(cluster: Cluster, name: str, helm: Helm) -> int:

@@ -35,10 +35,7 @@ def running_pod(release: Release, target: str) -> Object:
 
 
 def code_source(release: Release) -> str:
-    """The ConfigMap with the code that the newest run mounts; raises ClusterError without one.
-
-    Others may have the release's labels, too.
-    """
+    """The ConfigMap with the code that the newest run mounts; raises ClusterError without one."""
     job = newest_job(release)
     if job is None:
         raise ClusterError(

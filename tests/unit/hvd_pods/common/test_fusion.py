@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from hvd_pods.common import fusion
 
 WANTED = {fusion.BY_RANKS: "1"}
