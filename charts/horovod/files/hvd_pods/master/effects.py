@@ -14,7 +14,8 @@ from typing import Any, Callable, Mapping, Sequence
 
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
-from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Api, ApiError, Object
+from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.cluster.staged import record_nodes
 from hvd_pods.cluster.statefulsets import (

@@ -15,9 +15,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
-from hvd_pods.cluster.addresses import NO_SERVICE
-from hvd_pods.cluster.kube import Object
-from hvd_pods.cluster.shapes import parse_time
+from hvd_pods.cluster.shapes import NO_SERVICE, Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
     ConfigurationError,
