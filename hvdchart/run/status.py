@@ -122,7 +122,12 @@ def _judge(
         if not release.exists:
             reason = "this namespace has no objects of the release"
             return "not found", reason, "list all runs: hvdchart list --all-namespaces"
-        return _recorded(release)
+        # For a Job that its time to live or a person has deleted.
+        if release.record.get("state") == "Finished":
+            return "finished", _not_stored(release), ""
+        if release.record.get("state") == "Failed":
+            return "failed", release.record.get("reason", ""), ""
+        return "not found", "the run's Job was deleted", "deploy it again to start a new run"
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if component_of(pod) == _MASTER]
     if _is_true(conditions, "Complete"):
@@ -140,20 +145,15 @@ def _judge(
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in masters):
         return "retrying", f"the last attempt failed: {last}", ""
     if workers.ready < workers.wanted or not masters:
-        return "waiting", _progress(needed, workers.ready, workers.wanted), ""
+        waiting: dict[str, list[str]] = {}
+        for pod in needed:
+            if what := waits_for(pod):
+                waiting.setdefault(what, []).append(pod["metadata"]["name"])
+        ready = f"{workers.ready} of {workers.wanted} workers are up"
+        return "waiting", "; ".join(filter(None, (ready, _group_names(waiting)))), ""
     spare, advice = _problems(release, workers.dispensable)
     reasons = (f"an earlier attempt failed: {last}" if last else "", spare)
     return "running", "; ".join(filter(None, reasons)), advice
-
-
-def _recorded(release: Release) -> Judgement:
-    """The outcome in the record, for a Job that its time to live or a person has deleted."""
-    record = release.record
-    if record.get("state") == "Finished":
-        return "finished", _not_stored(release), ""
-    if record.get("state") == "Failed":
-        return "failed", record.get("reason", ""), ""
-    return "not found", "the run's Job was deleted", "deploy it again to start a new run"
 
 
 def _not_stored(release: Release) -> str:
@@ -237,16 +237,6 @@ def _terminated_text(state: Object) -> str:
         return "the master ran out of memory (OOMKilled): raise master.resources.limits.memory"
     message = str(state.get("message") or "").strip()
     return message or f"the master ended with exit code {state.get('exitCode')}"
-
-
-def _progress(pods: list[Object], ready: int, wanted: int) -> str:
-    """How many workers are ready, and what the pods that have not started wait for."""
-    waiting: dict[str, list[str]] = {}
-    for pod in pods:
-        reason = waits_for(pod)
-        if reason:
-            waiting.setdefault(reason, []).append(pod["metadata"]["name"])
-    return "; ".join(filter(None, (f"{ready} of {wanted} workers are up", _group_names(waiting))))
 
 
 def _group_names(names: dict[str, list[str]]) -> str:
