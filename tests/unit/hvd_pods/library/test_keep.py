@@ -110,13 +110,17 @@ def test_the_checkpoint_counts_where_all_memory_is_gone(
     assert resume()[0] == 3, "memory is newer"
     monkeypatch.setenv("HVD_RUN_ID", "two")
     assert resume() == (2, b"after step 02")
+    checkpoint = worker.with_name("keep-main.state")
+    other = checkpoint.read_bytes()
+    checkpoint.unlink()
+    monkeypatch.setenv("HVD_RUN_ID", "three")
     train(1)
+    checkpoint.write_bytes(other)
     assert resume()[0] == 1, "another run's checkpoint is not newer, whatever its step"
     # Written beside the training, at each commit.
     train(5, minutes=0.0)
-    checkpoint = worker.with_name("keep-main.state")
     wait_until(lambda: b"step 05" in checkpoint.read_bytes(), 60, "the checkpoint is written")
-    monkeypatch.setenv("HVD_RUN_ID", "three")
+    monkeypatch.setenv("HVD_RUN_ID", "four")
     assert resume() == (5, b"after step 05")
 
 
