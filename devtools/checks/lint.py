@@ -43,7 +43,7 @@ def checks() -> dict[str, list[str]]:
         "shellcheck": ["shellcheck", *SHELL],
         # It also checks the commands of the steps with shellcheck.
         "actionlint": [str(tool("actionlint")), "-no-color"],
-        "helm lint": [str(tool("helm3")), "lint", "--quiet", "--strict", *LINTED],
+        "helm lint": [str(tool("helm4")), "lint", "--quiet", "--strict", *LINTED],
     }
 
 

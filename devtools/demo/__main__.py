@@ -45,7 +45,7 @@ class Session:
     def helm(self, *arguments: str) -> None:
         """Runs Helm in the demo's namespace. Raises CommandError when it fails."""
         read_output(
-            [str(tool("helm3")), *arguments, "--namespace", NAMESPACE],
+            [str(tool("helm4")), *arguments, "--namespace", NAMESPACE],
             remedy=f"see the release: helm --namespace {NAMESPACE} status {RELEASE}",
             environment=self.kubectl.variables(),
         )
@@ -138,7 +138,7 @@ and then, for example:
 def demo(cluster_kind: str) -> None:
     """Runs the whole demo. Raises DevtoolsError."""
     began = time.monotonic()
-    for name in ("helm3", "kubectl"):
+    for name in ("helm4", "kubectl"):
         tool(name)
     cluster = clusters.start(cluster_kind)
     session = Session(cluster, Kubectl(NAMESPACE, cluster.environment))

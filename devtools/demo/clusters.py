@@ -37,7 +37,7 @@ class Cluster:
 
     def exports(self, python: Path) -> str:
         """The assignments to export in a shell so that python, helm and kubectl are the demo's."""
-        folders = [str(python), str(tool("kubectl").parent), str(tool("helm3").parent)]
+        folders = [str(python), str(tool("kubectl").parent), str(tool("helm4").parent)]
         settings = [f"{name}={value}" for name, value in self.environment.items()]
         return " ".join([*settings, f"PATH={':'.join(folders)}:$PATH"])
 

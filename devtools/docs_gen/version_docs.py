@@ -31,7 +31,7 @@ def versions() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     images = load_catalogue()
     real = module_version("kube", "k8s.io/kubernetes").removeprefix("v")
-    helms = [module_version("tools", module).removeprefix("v") for module in (HELM_3, HELM_4)]
+    helms = [module_version("tools", module).removeprefix("v") for module in (HELM_4, HELM_3)]
     oldest = chart["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     frameworks = [
         f"{image.framework} {image.versions[image.framework]} (`{name}`)"
@@ -45,7 +45,7 @@ def versions() -> str:
             f"{oldest} or newer",
             f"APIs of {minors()[0]} to {minors()[-1]}; pods in a cluster of {real}",
         ),
-        "Helm": ("3 and 4; `hvdchart` needs 3.13 or newer", " and ".join(helms)),
+        "Helm": ("4, and 3; `hvdchart` needs 3.13 or newer", " and ".join(helms)),
         "Python of `hvdchart`": (
             project["requires-python"].replace(">=", "") + " or newer",
             "3.11; unit tests on 3.12 and 3.13",

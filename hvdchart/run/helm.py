@@ -111,7 +111,7 @@ class Helm:
         if (int(match[2]), int(match[3])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             raise HelmError(
-                f"{self.program} is Helm {match[1]}: install Helm {oldest} or newer, or Helm 4, or "
+                f"{self.program} is Helm {match[1]}: install Helm 4, or Helm {oldest} or newer, or "
                 "name one with --helm PATH"
             )
         return match[1]
@@ -249,7 +249,7 @@ def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
     """
     if shutil.which(command[0]) is None:
         raise HelmError(
-            f"no program {command[0]!r} is on PATH: install Helm 3 or 4, or name it with --helm "
+            f"no program {command[0]!r} is on PATH: install Helm 4 or 3, or name it with --helm "
             "PATH"
         )
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command

@@ -55,7 +55,7 @@ def write_spec(folder: Path, image: str) -> Path:
 
 def command(namespace: Namespace, verb: str, *arguments: str) -> list[str]:
     """A command line of hvdchart."""
-    where = ("--namespace", namespace.name, "--helm", str(tool("helm3")))
+    where = ("--namespace", namespace.name, "--helm", str(tool("helm4")))
     return [sys.executable, "-m", "hvdchart", verb, *arguments, *where]
 
 

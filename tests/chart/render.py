@@ -31,7 +31,7 @@ Manifest = dict[str, Any]
 def helm_template(
     values: Values | None = None,
     release: str = "hvd",
-    helm: str = "helm3",
+    helm: str = "helm4",
     kubernetes: str = "",
     chart: Path = CHART,
     apis: tuple[str, ...] = (),
@@ -98,7 +98,7 @@ def _cached_helm_template(
     return subprocess.CompletedProcess(["helm", "template"], *json.loads(file.read_text()))
 
 
-def render_uncached(values: Values, helm: str = "helm3") -> str:
+def render_uncached(values: Values, helm: str = "helm4") -> str:
     """Render once more, whatever was rendered before."""
     done = _helm_template(json.dumps(with_image(values)), "hvd", helm, (), CHART)
     assert done.returncode == 0, done.stderr
@@ -108,7 +108,7 @@ def render_uncached(values: Values, helm: str = "helm3") -> str:
 def render(
     values: Values | None = None,
     release: str = "hvd",
-    helm: str = "helm3",
+    helm: str = "helm4",
     apis: tuple[str, ...] = (),
 ) -> list[Manifest]:
     """Return the manifests in Helm's order."""

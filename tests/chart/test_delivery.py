@@ -80,7 +80,7 @@ def test_chart_pushed_by_one_helm_installs_with_both(
 
 
 def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
-    helm("helm3", tmp_path, "package", str(CHART), "--destination", str(tmp_path))
+    helm("helm4", tmp_path, "package", str(CHART), "--destination", str(tmp_path))
     with tarfile.open(next(tmp_path.glob("*.tgz"))) as package:
         names = {name.removeprefix("horovod/") for name in package.getnames()}
     here = {
@@ -115,7 +115,7 @@ def test_packaged_chart_says_where_it_is_from(
 
 def ct(*arguments: str, **environment: str) -> str:
     """Run chart-testing with the tools that it calls on PATH, and return its output."""
-    folders = [str(Path(sys.executable).parent), str(tool("helm3").parent)]
+    folders = [str(Path(sys.executable).parent), str(tool("helm4").parent)]
     path = os.pathsep.join([*folders, str(tool("kubectl").parent), os.environ["PATH"]])
     done = subprocess.run(
         [str(tool("ct")), *arguments, "--config", "charts/ct/ct.yaml"],

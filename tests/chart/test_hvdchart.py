@@ -106,7 +106,7 @@ def is_test(manifest: Manifest) -> bool:
 def test_manifests_equal_helm_template_of_the_values(spec: Path) -> None:
     values = YAML(typ="safe").load(spec.with_name(spec.name.replace(".spec", "")).read_text())
     plan = make_plan(load_spec(spec))
-    text = manifests(plan, "team", str(tool("helm3")))
+    text = manifests(plan, "team", str(tool("helm4")))
     ours = parse_manifests(text)
     theirs = [document for document in render(values, plan.spec.name) if not is_test(document)]
     assert ours == theirs
@@ -120,4 +120,4 @@ def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
     """The chart's templates, too, refuse values that contradict each other."""
     spec.setdefault("image", {"repository": "registry.example/team/app"})
     plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
-    assert manifests(plan, "team", str(tool("helm3")))
+    assert manifests(plan, "team", str(tool("helm4")))

@@ -8,8 +8,8 @@ from tests.chart.render import Values, of_kind, one, pod_spec, render, run_setti
 from tests.chart.test_placement import GPU_GROUPS, run_pods
 
 INTERFACE = {
-    *("NCCL_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl_tcp_if_include"),
-    *("FI_TCP_IFACE", "UCX_NET_DEVICES"),
+    *("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"),
+    *("OMPI_MCA_btl_tcp_if_include", "FI_TCP_IFACE", "UCX_NET_DEVICES"),
 }
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 

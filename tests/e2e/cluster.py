@@ -80,7 +80,7 @@ class Namespace:
         self,
         *arguments: str,
         values: Values | None = None,
-        version: str = "helm3",
+        version: str = "helm4",
         preload: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         """Run Helm in the namespace; values go in on standard input.
@@ -97,12 +97,12 @@ class Namespace:
         }
         return self.call(*command, "--values", "-", input=json.dumps(complete))
 
-    def install(self, release: str, values: Values, version: str = "helm3") -> None:
+    def install(self, release: str, values: Values, version: str = "helm4") -> None:
         """`helm install`, which must succeed."""
         done = self.helm("install", release, str(CHART), values=values, version=version)
         assert done.returncode == 0, done.stderr
 
-    def upgrade(self, release: str, values: Values, version: str = "helm3") -> None:
+    def upgrade(self, release: str, values: Values, version: str = "helm4") -> None:
         """`helm upgrade`, which must succeed."""
         done = self.helm("upgrade", release, str(CHART), values=values, version=version)
         assert done.returncode == 0, done.stderr

@@ -42,7 +42,7 @@ def settings(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> dict[str,
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{tool('kubectl').parent}:{os.environ['PATH']}")
     spec: Spec = parse_spec(SPEC.format(image=namespace.image.rsplit(":", 1)))
-    return {"spec": spec, "namespace": namespace.name, "helm": str(tool("helm3"))}
+    return {"spec": spec, "namespace": namespace.name, "helm": str(tool("helm4"))}
 
 
 def who() -> tuple[int, str]:

@@ -31,7 +31,7 @@ def hvdchart(
     return done
 
 
-def here(namespace: Namespace, helm: str = "helm3") -> list[str]:
+def here(namespace: Namespace, helm: str = "helm4") -> list[str]:
     """The options that name the namespace and Helm."""
     return ["--namespace", namespace.name, "--helm", str(tool(helm))]
 

@@ -53,7 +53,7 @@ def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:
 
 def test_two_releases_train_side_by_side(namespace: Namespace) -> None:
     namespace.install("one", values())
-    namespace.install("two", values(), version="helm4")
+    namespace.install("two", values(), version="helm3")
     for release in ("one", "two"):
         assert_trained(namespace, release)
         namespace.wait_for_no_workers(release)

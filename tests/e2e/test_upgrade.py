@@ -71,7 +71,7 @@ def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
     objects = namespace.kubectl(
         "get", "pods,jobs,statefulsets,configmaps,services,events", "--output", "json"
     )
-    shown = logs + objects + helm(namespace, "helm3", "get", "values", "hvd", "--all")
+    shown = logs + objects + helm(namespace, "helm4", "get", "values", "hvd", "--all")
     assert "RANK 1" in logs
     assert "pod/hvd-worker-0/worker" in logs
     for key in keys.values():

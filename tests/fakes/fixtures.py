@@ -71,9 +71,9 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def helm(programs: Path) -> StubProgram:
-    """A Helm that answers as Helm 3 does, and installs revision 2."""
+    """A Helm that answers as Helm 4 does, and installs revision 2."""
     stub = StubProgram(programs, "helm")
-    stub.answer("version", "v3.19.0")
+    stub.answer("version", "v4.3.1")
     stub.answer("get", errors="Error: release: not found", code=1)
     stub.answer("show", (chart_dir() / "Chart.yaml").read_text())
     answer_as(stub, "run")

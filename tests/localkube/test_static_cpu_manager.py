@@ -84,7 +84,7 @@ def static_kubelet(probe: Cluster) -> Iterator[Kubelet]:
 
 def rendered_objects() -> Iterator[dict[str, Any]]:
     """What Helm renders for the plan, with the waiting program in all containers."""
-    text = manifests(make_plan(parse_spec(SPEC)), "default", str(tool("helm3")))
+    text = manifests(make_plan(parse_spec(SPEC)), "default", str(tool("helm4")))
     for item in yaml.safe_load_all(text):
         template = (item or {}).get("spec", {}).get("template")
         if template:

@@ -93,8 +93,8 @@ def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("missing", "no program 'helm' is on PATH: install Helm 3 or 4, or name it with --helm"),
-        ("old", "helm is Helm 3.12.3: install Helm 3.13 or newer, or Helm 4"),
+        ("missing", "no program 'helm' is on PATH: install Helm 4 or 3, or name it with --helm"),
+        ("old", "helm is Helm 3.12.3: install Helm 4, or Helm 3.13 or newer"),
         ("no cluster", "Kubernetes cluster unreachable; the API server does not answer: check"),
     ],
 )

@@ -22,10 +22,17 @@ ADDRESS = "HVD_NOTICES"
 # Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
 # and that its script has ended after that.
 RAISED, FAILED, ASKED, ENDED = "raised", "failed", "asked", "ended"
-# A stopped rank, and a worker whose pod is terminating.
-STOPPED, LEAVING = "stopped", "leaving"
+# A stopped rank, one that uses no CPU, and a worker whose pod is terminating.
+STOPPED, IDLE, LEAVING = "stopped", "idle", "leaving"
 # Seconds in which a notice has to be sent.
 SEND_WITHIN = 3.0
+
+
+def parse_address(text: str) -> tuple[str, str, str]:
+    """The host, the port and the secret of HOST,PORT,SECRET; empty where it has none."""
+    host, _, rest = text.partition(",")
+    port, _, secret = rest.partition(",")
+    return host, port, secret
 
 
 def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
@@ -33,8 +40,7 @@ def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content
 
     Raises OSError, or ValueError for the address.
     """
-    host, _, rest = address.partition(",")
-    port, _, secret = rest.partition(",")
+    host, port, secret = parse_address(address)
     line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
     with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
         connection.sendall(line.encode())

@@ -20,6 +20,7 @@ from hvd_pods.common.hostile import one_line
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
+from hvd_pods.common.streams import write
 from hvd_pods.common.tracebacks import TracebackReader
 from hvd_pods.rules.host_names import find_host
 from hvd_pods.rules.messages import Cause
@@ -171,7 +172,7 @@ class ErrorOutput:
             chunk = os.read(self._source.fileno(), 1 << 16)
             if not chunk:
                 return
-            _write(self._target, NOTES.sub(b"", chunk))
+            write(self._target, NOTES.sub(b"", chunk))
             *lines, rest = (rest + chunk).split(b"\n")
             # A line without an end, such as a progress bar's, is kept in part only.
             rest = rest[-4096:]
@@ -214,11 +215,6 @@ def is_consequence(text: str) -> bool:
 def _judge(who: str, text: str) -> Cause:
     is_full = any(words in text for words in FULL)
     return Cause(who, text, is_full or text.split(":")[0] in SURE_TO_REPEAT)
-
-
-def _write(target: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(target, content) :]
 
 
 def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:
