@@ -707,10 +707,7 @@ class State:
 
     def _apply_own(self, kept: dict[str, Any]) -> None:
         self.own = _write(self.own, kept["own"])
-        seeds: list[Any] = []
-        for name in self._parts:
-            _read(getattr(self, name), seeds)
-        for variable, number in zip(seeds, kept["seeds"]):
+        for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
             variable.assign(number)
 
     def _build_optimizer(self, name: str, part: Any) -> None:
@@ -883,18 +880,18 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
             # Keras 3 begins with this epoch; Keras 2 with its own, whose batches are left out.
             self.model._initial_epoch = self.state.epochs(self.steps)
             self.done = self.state.step
+            self.at_once = int(getattr(self.model, "steps_per_execution", None) or 1)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self.state._learn()
             self.before = epoch * self.steps
             left_out = min(self.steps, self.state.step - self.before)
             if left_out > 0:
-                self.model.train_function = skipping(self.model, left_out)
+                self.model.train_function = skipping(self.model, left_out, self.at_once)
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             # The number at the end is that of the first or of the last batch of an execution.
-            at_once = int(getattr(self.model, "steps_per_execution", None) or 1)
-            self.done = self.before + min(self.steps, batch + at_once)
+            self.done = self.before + min(self.steps, batch + self.at_once)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             # The last one of an epoch counts when the epoch's end does, so that none is left out.
@@ -917,10 +914,9 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
     return Keeper()
 
 
-def skipping(model: Any, batches: int) -> Any:
+def skipping(model: Any, left: int, at_once: int) -> Any:
     """A train function that reads so many batches, and then leaves its place to the model's."""
-    train, left = model.train_function, batches
-    at_once = int(getattr(model, "steps_per_execution", None) or 1)
+    train = model.train_function
 
     def skip(iterator: Any) -> dict[str, Any]:
         nonlocal left
