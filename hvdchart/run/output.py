@@ -8,7 +8,7 @@ from contextlib import suppress
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
 from hvdchart.run.release import Object, Release, component_of
-from hvdchart.run.status import newest_job, run_status
+from hvdchart.run.status import belongs_to_other_job, newest_job, run_status
 
 _REFERENCE = re.compile(r"\$\(([^)]+)\)")
 _TIMELINE = "HOROVOD_TIMELINE"
@@ -24,6 +24,7 @@ def running_pod(release: Release, target: str) -> Object:
     for pod in release.pods:
         name = str(pod["metadata"]["name"])
         is_wanted = component_of(pod) == "master" if wanted == "master" else name == wanted
+        is_wanted = is_wanted and not belongs_to_other_job(pod, job)
         if is_wanted and pod["status"].get("phase") == "Running":
             return pod
     current = run_status(release)

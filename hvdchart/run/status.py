@@ -79,9 +79,7 @@ class Status:
 def run_status(release: Release) -> Status:
     """The status of a release's newest run."""
     job = newest_job(release)
-    name, label = job and job["metadata"]["name"], "batch.kubernetes.io/job-name"
-    labels = [(pod, pod["metadata"].get("labels") or {}) for pod in release.pods]
-    pods = [pod for pod, own in labels if job is None or own.get(label, name) == name]
+    pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
     failed = int((job or {}).get("status", {}).get("failed", 0))
@@ -256,6 +254,13 @@ def _pod_status(pod: Object, release: Release) -> PodStatus:
     return PodStatus(
         pod["metadata"]["name"], state, node, restarts, problem.reason if problem else ""
     )
+
+
+def belongs_to_other_job(pod: Object, job: Object) -> bool:
+    """Whether a pod is the master of another run than the Job's."""
+    labels = pod["metadata"].get("labels") or {}
+    owner = labels.get("batch.kubernetes.io/job-name")
+    return owner is not None and owner != job["metadata"]["name"]
 
 
 def _by_name(pod: Object) -> tuple[str, int, str]:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start, notices, rank_variables, threads
+from hvd_pods.common import fast_start, fusion, notices, rank_variables, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
@@ -140,6 +140,7 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
+    os.environ.update(fusion.choose(place.size, os.environ))
     os.environ.update(rank_variables.choose(place, os.environ, is_elastic=arguments.ranks == 0))
     if place.rank == 0 and arguments.ranks:
         try:

@@ -413,6 +413,12 @@ class Deliver(Effect):
     pods: Mapping[str, Pod]
 
 
+class EndLogins(Effect):
+    """End the logins of these hosts that are kept open: their connections may be broken."""
+
+    hosts: Sequence[str]
+
+
 class WriteLiveHosts(Effect):
     """Replace the list of hosts that an elastic run follows."""
 
