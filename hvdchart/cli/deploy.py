@@ -10,7 +10,7 @@ import typer
 from hvdchart.cli import options
 from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
-from hvdchart.errors import ClusterError
+from hvdchart.errors import ClusterError, RunFailedError
 
 if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
@@ -206,7 +206,13 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
         # The last phase may come a moment later.
         phases.join(1.0)
         closed.set()
-        current = run_status(cluster.release(name))
+        job, current = current.job, run_status(cluster.release(name))
+        # A Job that has ended may have been deleted.
+        if current.job not in (job, ""):
+            raise RunFailedError(
+                f"run {name} was replaced before it ended: the run that took its place is "
+                f"{current.state}"
+            )
     note(*status_report(current, cluster.namespace))
     raise_unless_finished(current)
 
