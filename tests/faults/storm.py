@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +15,28 @@ from tests.waiting import wait_until
 # Steps that an attempt makes before the next fault.
 BETWEEN = 20
 KEPT = ["python3", "train.py", "--keep", "--steps"]
+# As docs/keep.md recommends it where the state is in memory.
+LAUNCH = {"mode": "direct", "lostAfterSeconds": 3}
+# More faults than a storm has: a rank that is killed counts as a failure.
+MOST_FAULTS = 1000
+# Each master records its events in a file of its own.
+RECORDED = [{"name": "HOROVOD_EVENTS_FILE", "value": "/output/events-$(HVD_POD_IP).jsonl"}]
+# The stages of a recovery, and the events of the master that may be the first to show each of them.
+STAGES = {
+    "seen": (
+        *("HostGone", "HostProblem", "LauncherEnded", "NoticeTaken", "Terminated"),
+        *("RecordChanged", "Started"),
+    ),
+    "launcher ended": ("LauncherEnded",),
+    "launched": ("Delivered",),
+}
 
 
 def begin(training: Training, steps: int, **changes: object) -> None:
     """Start a run on two workers with a spare; it trains."""
-    command = {"args": [*KEPT, str(steps)]}
-    training.install(steps, worker={"spares": 1}, master=command, **changes)
+    master = {"args": [*KEPT, str(steps)], "env": RECORDED, "backoffLimit": MOST_FAULTS}
+    training.unwritten = 1
+    training.install(steps, worker={"spares": 1}, master=master, launch=LAUNCH, **changes)
     training.wait_for_step(BETWEEN)
 
 
@@ -100,3 +117,24 @@ def finish(training: Training, since: float) -> dict[str, float]:
         "effective": round(1 - sum(pauses.values()) / elapsed, 4),
         "until": round(time.time() - since, 1),
     }
+
+
+def stages(training: Training, fault: float, until: float) -> dict[str, float]:
+    """Seconds from a fault to each stage of the recovery before `until`; none if ranks went on."""
+    steps = [step for step in training.steps() if step.at <= until]
+    before = [step for step in steps if step.at <= fault][-1]
+    after = next((step for step in steps if step.at > fault and step.start != before.start), None)
+    if after is None:
+        return {}
+    found = {"last step": max(step.at for step in steps if step.start == before.start)}
+    events = []
+    for recording in training.folder.glob("events-*.jsonl"):
+        lines = map(json.loads, recording.read_text().splitlines(keepends=False))
+        events += [(line["at"][1], line["event"]) for line in lines if "event" in line]
+    for at, event in sorted(events):
+        for stage in [name for name, shown_by in STAGES.items() if event in shown_by]:
+            if fault < at < after.at:
+                found.setdefault(stage, at)
+    joined = [line["at"] for line in training.lines("ranks") if fault < line["at"] < after.at]
+    found |= {"ranks joined": max(joined), "next step": after.at}
+    return {stage: max(0.0, at - fault) for stage, at in found.items()}

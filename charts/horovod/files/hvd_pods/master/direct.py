@@ -2,7 +2,8 @@
 
 direct.py HOSTFILE ARGUMENTS, where the arguments are those of rank/start.py. It is a launcher as
 mpirun is: it passes on what the ranks print, ends them when one of them fails, and exits as that
-one. A host's ranks are started by rank/host.py. The image needs Python and SSH alone.
+one. A host's ranks are started by rank/host.py. The image needs Python and SSH alone. At SIGUSR1 it
+leaves the ranks, which go on, and exits when all hosts have let go of their sessions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices, streams
 from hvd_pods.common.errors import BAD_CONFIGURATION
-from hvd_pods.common.fast_start import START_RANKS
+from hvd_pods.common.fast_start import START_RANKS, STAY
 from hvd_pods.master.gloo_store import GlooStore
 
 # Seconds in which hosts have to end their ranks.
@@ -124,9 +125,10 @@ class Launch:
                 self._selector.register(stream.source, selectors.EVENT_READ, stream)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, lambda *_: None)
         self._selector.register(reader, selectors.EVENT_READ)
-        self._code, self._kill_at = 0, float("inf")
+        self._code, self._kill_at, self._is_left = 0, float("inf"), False
 
     def follow(self) -> int:
         """Pass on the output; the exit code of the first rank or session that failed."""
@@ -134,12 +136,17 @@ class Launch:
             left = self._kill_at - time.monotonic()
             for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
                 if key.data is None:
-                    os.read(key.fd, 4096)
-                    self._end(128 + signal.SIGTERM)
+                    numbers = os.read(key.fd, 4096)
+                    if signal.SIGUSR1 in numbers:
+                        self._leave()
+                    if signal.SIGTERM in numbers:
+                        self._end(128 + signal.SIGTERM)
                 elif not key.data.pass_on() and not key.data.is_open:
                     self._selector.unregister(key.fd)
             for session in [s for s in self._sessions if not any(o.is_open for o in s.streams)]:
                 self._sessions.remove(session)
+                if self._is_left:
+                    session.client.kill()
                 code = session.client.wait()
                 if code:
                     self._end(self._first.code or (128 - code if code < 0 else code))
@@ -148,6 +155,17 @@ class Launch:
                 for session in self._sessions:
                     session.client.kill()
         return self._code
+
+    def _leave(self) -> None:
+        """Let the ranks go on; a host that does not let go of its session in time ends its own."""
+        if self._code:
+            return
+        self._is_left = True
+        self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
+        for session in self._sessions:
+            assert session.client.stdin  # noqa: S101
+            with suppress(BrokenPipeError):
+                os.write(session.client.stdin.fileno(), STAY)
 
     def _end(self, code: int) -> None:
         """End the ranks of the other hosts, and exit with this code."""

@@ -21,7 +21,18 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, Progress, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
-OF_ATTEMPT = ("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver")
+OF_ATTEMPT = (
+    "hosts",
+    "list",
+    "pods",
+    "resume",
+    "loss",
+    "kill",
+    "end",
+    "stalls",
+    "deliver",
+    "leave",
+)
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
@@ -151,6 +162,8 @@ def on_job(step: Step, event: m.JobRead) -> None:
     step.set(job=event.job)
     if state.phase == Phase.CONCLUDING:
         conclude(step, event.job)
+    elif state.phase == Phase.TRAINING and "leave" in state.timers:
+        training.interrupt(step, event.job)
     elif state.phase == Phase.FINISHING:
         ending.scale_down(step)
     elif state.phase == Phase.READING:
@@ -238,6 +251,15 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         return
     step.set(is_stopped=True)
     step.do(m.Interrupt())
+    if (
+        step.state.phase == Phase.TRAINING
+        and step.state.run.mode == "direct"
+        and step.state.run.api
+    ):
+        # Whether another master follows: until then, the ranks may go on.
+        step.set_timer("leave", step.now + training.LEAVE_WITHIN)
+        step.do(m.ReadJob(is_stopped=True, within=training.LEAVE_WITHIN))
+        return
     if step.state.phase == Phase.TRAINING:
         training.interrupt(step)
         return
@@ -273,6 +295,7 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "loss": training.on_hosts,
     "stalls": training.report_stalls,
     "deliver": training.deliver,
+    "leave": training.interrupt,
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),
     "end": lambda step: step.do(m.EndLauncher()),
     "pause": lambda step: step.begin_attempt(),
