@@ -45,8 +45,13 @@ def recovering(training: Training) -> Iterator[None]:
     """Make a fault inside; returns when another attempt has trained for a while."""
     before = training.starts()
     yield
-    wait_until(lambda: training.starts() > before, 180, "another attempt trains")
-    training.wait_for_step(training.steps()[-1].step + BETWEEN)
+    reached = training.steps()[-1].step
+    wait_until(
+        lambda: training.lines("result") or training.starts() > before,
+        600,
+        "another attempt trains",
+    )
+    training.wait_for_step(min(training.target, reached + BETWEEN))
 
 
 def kill_rank(training: Training) -> None:

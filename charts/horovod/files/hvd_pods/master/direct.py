@@ -3,7 +3,7 @@
 direct.py HOSTFILE ARGUMENTS, where the arguments are those of rank/start.py. It is a launcher as
 mpirun is: it passes on what the ranks print, ends them when one of them fails, and exits as that
 one. A host's ranks are started by rank/host.py. The image needs Python and SSH alone. At SIGUSR1 it
-leaves the ranks, which go on, and exits when all hosts have let go of their sessions.
+leaves the ranks, which go on, and exits when all hosts have said so.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from hvd_pods.master.gloo_store import GlooStore
 END_WITHIN = 5.0
 # What rank/host.py says of the first rank that failed on its host, before it ends the others.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
+
+# What it says when its ranks go on without a master.
+STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
 class Session(NamedTuple):
@@ -95,17 +98,18 @@ def begin(host: str, given: dict[str, Any], look: Callable[[bytes], None]) -> Se
     return Session(host, client, [output, streams.Stream(client.stderr.fileno(), 2, look)])
 
 
-class FirstFailure:
-    """The exit code of the rank that failed first; 0 as long as no host has told of one.
+class Told:
+    """What hosts have told: the exit code of the rank that failed first, and how many stay.
 
     The session of its host may end after those of hosts whose ranks failed because of it.
     """
 
     def __init__(self) -> None:
-        self.code = 0
+        self.code = self.staying = 0
 
     def look(self, lines: bytes) -> None:
         """Find what a host tells in these lines."""
+        self.staying += len(STAYS.findall(lines))
         found = None if self.code else ENDED.search(lines)
         if found:
             code = int(found[2]) + (128 if found[1] == b"by signal" else 0)
@@ -116,8 +120,8 @@ class FirstFailure:
 class Launch:
     """The sessions, until all have ended."""
 
-    def __init__(self, sessions: Sequence[Session], first: FirstFailure) -> None:
-        self._first = first
+    def __init__(self, sessions: Sequence[Session], told: Told) -> None:
+        self._told = told
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
         for session in sessions:
@@ -145,19 +149,18 @@ class Launch:
                     self._selector.unregister(key.fd)
             for session in [s for s in self._sessions if not any(o.is_open for o in s.streams)]:
                 self._sessions.remove(session)
-                if self._is_left:
-                    session.client.kill()
                 code = session.client.wait()
                 if code:
-                    self._end(self._first.code or (128 - code if code < 0 else code))
-            if time.monotonic() >= self._kill_at:
+                    self._end(self._told.code or (128 - code if code < 0 else code))
+            is_left = self._is_left and self._told.staying >= len(self._sessions)
+            if is_left or time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 for session in self._sessions:
                     session.client.kill()
         return self._code
 
     def _leave(self) -> None:
-        """Let the ranks go on; a host that does not let go of its session in time ends its own."""
+        """Let the ranks go on; a host that does not say so in time ends its own."""
         if self._code:
             return
         self._is_left = True
@@ -192,10 +195,10 @@ def main() -> int:
         "arguments": sys.argv[2:],
         "variables": common_variables(address, store.port),
     }
-    first = FirstFailure()
+    told = Told()
     placed = zip(hosts, place_ranks(hosts))
-    sessions = [begin(host, {**given, "ranks": own}, first.look) for (host, _), own in placed]
-    return Launch(sessions, first).follow()
+    sessions = [begin(host, {**given, "ranks": own}, told.look) for (host, _), own in placed]
+    return Launch(sessions, told).follow()
 
 
 if __name__ == "__main__":

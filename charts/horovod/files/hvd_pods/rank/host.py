@@ -137,6 +137,7 @@ class HostRanks:
     def _stay(self) -> None:
         """Let go of the session, so that the ranks neither wait for it nor end with it."""
         self._poll.unregister(0)
+        streams.write(2, f"[hvd] ranks on {socket.gethostname()} go on without a master\n".encode())
         self._stay_until = time.monotonic() + STAY_WITHIN
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
