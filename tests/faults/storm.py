@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 BETWEEN = 20
 KEPT = ["python3", "train.py", "--keep", "--steps"]
 # As docs/keep.md recommends it where the state is in memory.
-LAUNCH = {"mode": "direct", "lostAfterSeconds": 3}
+LAUNCH = {"mode": "direct", "lostAfterSeconds": 2}
 # More faults than a storm has: a rank that is killed counts as a failure.
 MOST_FAULTS = 1000
 # Each master records its events in a file of its own.

@@ -169,13 +169,15 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
     ],
 )
 def test_ranks_need_not_be_asked_if_their_state_is_kept_and_they_would_not_save(
-    pods: SshPods, tmp_path: Path, content: str, keeps: bool, number: bytes
+    pods: SshPods, notices: object, content: str, keeps: bool, number: bytes
 ) -> None:
-    look = f"HVD_KEEP={tmp_path} python3 -I {pods.worker.files}/hvd_pods/worker/draining.py look"
+    folder = pods.worker.generated / "keep"
+    look = f"HVD_KEEP={folder} python3 -I {pods.worker.files}/hvd_pods/worker/draining.py look"
     if keeps:
-        (tmp_path / "run-1").mkdir()
+        (folder / "run-1").mkdir(parents=True)
     with running_rank(pods, content=content):
-        assert pods.master.ssh(WORKER, look, HVD_EPOCH=EPOCH).stdout == number
+        done = pods.master.ssh(WORKER, look, HVD_EPOCH=EPOCH)
+        assert (done.stdout, done.stderr) == (number, b"")
 
 
 def test_worker_ends_with_its_sshd(pods: SshPods) -> None:
