@@ -61,10 +61,7 @@ def text_difference(old: str, new: str, old_name: str, new_name: str) -> str:
 
 
 def read_patterns(file: Path, lines: Sequence[str]) -> GitIgnoreSpec:
-    """Return the patterns of `lines`, the content of `file`, with the meaning of .gitignore.
-
-    Raises FileError with the number of a line that is no pattern, such as a lone `!`.
-    """
+    """The patterns of a .gitignore; FileError names a line that is none, such as a lone `!`."""
     # Most commands read no such file.
     from pathspec import GitIgnoreSpec
 

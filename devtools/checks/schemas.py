@@ -15,7 +15,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,20 +55,21 @@ ROOTS = (
 )
 # Files with CustomResourceDefinitions by the module at a version that has them.
 CUSTOM_RESOURCES = {
-    "volcano.sh/volcano@v1.14.1": "config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml",
-    "sigs.k8s.io/scheduler-plugins@v0.33.5": (
+    "volcano.sh/volcano@v1.14.1": ["config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml"],
+    "sigs.k8s.io/scheduler-plugins@v0.33.5": [
         "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
-    ),
-    "github.com/prometheus-operator/prometheus-operator@v0.92.0": (
-        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"
-    ),
-    "github.com/argoproj/argo-cd/v3@v3.1.0": "manifests/crds/application-crd.yaml",
-    "github.com/fluxcd/helm-controller@v1.4.0": (
+    ],
+    "github.com/prometheus-operator/prometheus-operator@v0.92.0": [
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    ],
+    "github.com/argoproj/argo-cd/v3@v3.1.0": ["manifests/crds/application-crd.yaml"],
+    "github.com/fluxcd/helm-controller@v1.4.0": [
         "config/crd/bases/helm.toolkit.fluxcd.io_helmreleases.yaml"
-    ),
-    "github.com/fluxcd/source-controller@v1.7.2": (
+    ],
+    "github.com/fluxcd/source-controller@v1.7.2": [
         "config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"
-    ),
+    ],
 }
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "chart"
 API_FILE = FOLDER / "kubernetes-api.json"
@@ -100,7 +101,7 @@ def load_custom_resources() -> dict[str, Schema]:
     return schemas
 
 
-def _read(file: Path, key: str, sources: tuple[str, ...] | Mapping[str, str]) -> dict[str, Any]:
+def _read(file: Path, key: str, sources: Iterable[str]) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(file.read_text())
     if document[key] != [*sources]:
         raise ValueError(f"{file} is not made from {', '.join(sources)}: run `make schemas`")
@@ -177,8 +178,11 @@ def write_custom_resources() -> None:
     with one resource on each line.
     """
     schemas: dict[str, Schema] = {}
-    for module, file in CUSTOM_RESOURCES.items():
-        definition = yaml.safe_load(download(module, file))["spec"]
+    files = [(module, file) for module in CUSTOM_RESOURCES for file in CUSTOM_RESOURCES[module]]
+    for module, file in files:
+        # Go reads a flag anywhere in a pattern, Python only at its start.
+        text = download(module, file).replace("^(?i)", "(?i)^")
+        definition = yaml.safe_load(text)["spec"]
         for version in definition["versions"]:
             if version["served"]:
                 name = f"{definition['group']}/{version['name']}/{definition['names']['kind']}"

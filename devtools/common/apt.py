@@ -1,9 +1,10 @@
-"""Installing Debian packages that a program of this repository needs."""
+"""Programs of Debian packages that this repository needs: installed, or unpacked in the cache."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,8 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from devtools.common.cache import cache_dir
-from devtools.common.commands import run_logged
-from devtools.common.errors import DevtoolsError
+from devtools.common.commands import read_output, run_logged
+from devtools.common.errors import CommandError, DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import step
 
@@ -47,6 +48,32 @@ def install_packages(packages: Sequence[str], error: type[DevtoolsError]) -> Non
             _run_apt("install", "--yes", "--no-install-recommends", *packages, error=error)
 
 
+def unpacked_program(package: str, program: str) -> Path:
+    """The path of a program such as usr/bin/promtool of a package that is unpacked in the cache,
+    with nothing installed: no user, no service, nothing that the package depends on.
+
+    Raises CommandError without apt-get, and when apt-get fails.
+    """
+    folder = cache_dir() / "packages" / package
+    if not folder.exists():
+        with exclusive_lock(LOCK, "unpacking a package"), step(f"unpack Debian package: {package}"):
+            _unpack(package, folder)
+    return folder / program
+
+
+def _unpack(package: str, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+        _update(CommandError)
+        _run_apt("download", package, error=CommandError, folder=Path(partial))
+        (archive,) = Path(partial).glob("*.deb")
+        content = Path(partial, "content")
+        command = ["dpkg-deb", "--extract", str(archive), str(content)]
+        read_output(command, remedy="see whether the machine's disk is full")
+        if not folder.exists():
+            content.rename(folder)
+
+
 def _update(error: type[DevtoolsError]) -> None:
     """Updates the package lists; DPkg::Lock::Timeout does not cover their lock."""
     retry = Retrying(
@@ -56,11 +83,12 @@ def _update(error: type[DevtoolsError]) -> None:
     retry(_run_apt, "update", error=error)
 
 
-def _run_apt(*arguments: str, error: type[DevtoolsError]) -> None:
+def _run_apt(*arguments: str, error: type[DevtoolsError], folder: Path | None = None) -> None:
     run_logged(
         ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_SECONDS}", *arguments],
         cache_dir() / "logs" / "packages.log",
         remedy="repair the machine's package sources, or install the packages by hand",
+        folder=folder,
         environment={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         error=error,
     )

@@ -1,4 +1,4 @@
-"""The result of a scaling measurement as data: written, read, compared and described. Pure."""
+"""The result of a scaling measurement as data: written, read and described. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from hvdchart.spec.paths import dotted
 from hvdchart.spec.yaml_tree import shorten
 from hvdchart.text import join_names
 
-# The key of a result that is equal where two may be compared.
-_SESSION = "session"
 _TEXT, _WHOLE, _SHARE = {"type": "string"}, {"type": "integer", "minimum": 1}, {"type": "number"}
 _ROW = {
     "workers": _WHOLE, "ranks": _WHOLE,
@@ -25,7 +23,7 @@ _ROW = {
     "interval": _SHARE, "efficiency": _SHARE, "efficiencyInterval": _SHARE,
 }  # fmt: skip
 _KEYS = {
-    _SESSION: _TEXT, "name": _TEXT, "time": _TEXT, "image": _TEXT, "turns": _WHOLE,
+    "session": _TEXT, "name": _TEXT, "time": _TEXT, "image": _TEXT, "turns": _WHOLE,
     "command": {"type": "array", "items": _TEXT},
     "machines": {
         "type": "array",
@@ -49,7 +47,7 @@ def document(
     return {
         **about,
         # Pods are unique: two results are of one session if they ran in the same.
-        _SESSION: pods[0].uid if pods else "",
+        "session": pods[0].uid if pods else "",
         "machines": list(machines),
         "image": pods[0].image if pods else "",
         "nodes": {pod.name: pod.node for pod in pods},
@@ -72,19 +70,6 @@ def read_document(file: Path) -> Object:
         problem = where + shorten(wrong.message, 160)
         raise FileError(f"{file}: is not a result of `hvdchart bench -w`: {problem}")
     return result
-
-
-def check_comparable(files: Sequence[Path], results: Sequence[Object]) -> None:
-    """Raise FileError unless all results are of one session."""
-    if len({result[_SESSION] for result in results}) > 1:
-        named = join_names(
-            f"{file} ({machine_text(result)}, {result.get('time', 'at an unknown time')})"
-            for file, result in zip(files, results, strict=True)
-        )
-        raise FileError(
-            f"these results are of different sessions, so that other machines or loads may differ: "
-            f"{named}; measure both in one `hvdchart bench`"
-        )
 
 
 def machine_text(result: Object) -> str:

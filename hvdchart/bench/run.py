@@ -23,11 +23,7 @@ def measure(
     report: Callable[[str], None],
     helm: Helm,
 ) -> tuple[list[Measurement], list[Object]]:
-    """The measurements of a plan of `bench_plan` and the machines; reports each measurement.
-
-    Raises ClusterError where a release has the run's name, and RunFailedError when a measurement
-    failed or when the pods were not the same throughout.
-    """
+    """The measurements of a plan of `bench_plan` and the machines; reports each measurement."""
     machines: dict[str, Object] = {}
     measured: list[Measurement] = []
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -17,7 +20,7 @@ import cloudpickle
 
 from hvd_pods.common.hostile import one_line
 from hvdchart.calls.in_pod import wire
-from hvdchart.errors import CallError, ClusterError, RunFailedError, TimeLimitError
+from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from hvdchart.text import join_names
 
 # Seconds that kubectl has to end when its input has ended.
@@ -67,12 +70,17 @@ class Connection:
     def __init__(self, command: Sequence[str]) -> None:
         # Whether the last call came to its end, so that another may follow.
         self.is_reusable = False
+        # Why this end has ended it, and since when the other end has to do something.
+        self._problem: HvdchartError | None = None
+        self._waits_since = math.inf
+        self._closed, self._sending = threading.Event(), threading.Lock()
         self._errors = TemporaryFile()  # noqa: SIM115 - `close` closes it
         pipe = subprocess.PIPE
         # In a session of its own, Ctrl-C does not reach it.
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=self._errors, start_new_session=True
         )
+        threading.Thread(target=self._beat, daemon=True).start()
         try:
             hello = self._receive()
             theirs, own = json.loads(hello.data)["python"], list(sys.version_info[:2])
@@ -90,7 +98,12 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """Whether the next call may use this connection."""
-        return self._process.poll() is None
+        return self._problem is None and self._process.poll() is None
+
+    def end(self, problem: HvdchartError) -> None:
+        """End the connection from any thread: a call that is being made raises the problem."""
+        self._problem = self._problem or problem
+        self._process.kill()
 
     def end_server(self) -> None:
         """Let the server fail because workers are lost: the next attempt waits for others."""
@@ -99,7 +112,8 @@ class Connection:
             self._send(wire.Frame(wire.END, 0, b"").encode())
 
     def close(self) -> None:
-        """End the connection, and a call that is being made."""
+        """End the connection, and the ranks of a call."""
+        self._closed.set()
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 assert stream is not None  # noqa: S101
@@ -123,34 +137,24 @@ class Connection:
         Raises the exception of the first rank that fails, RanksError for ranks without a
         result, TimeLimitError after `seconds`, and LostError.
         """
-        is_late = threading.Event()
-
-        def end() -> None:
-            is_late.set()
-            self._process.kill()
-
-        timer = threading.Timer(seconds, end) if seconds is not None else None
-        if timer:
-            timer.daemon = True
-            timer.start()
-        try:
+        self.is_reusable = False
+        with ExitStack() as stack:
+            if seconds is not None:
+                late = f"the function has not returned within {seconds:g} s; its ranks were ended"
+                timer = threading.Timer(seconds, self.end, [TimeLimitError(late)])
+                timer.daemon = True
+                timer.start()
+                stack.callback(timer.cancel)
             for frame in wire.frames(wire.CALL, content):
+                self._waits_since = time.monotonic()
                 self._send(frame)
             return self._results(ranks, write)
-        except LostError as error:
-            if is_late.is_set():
-                late = f"the function has not returned within {seconds:g} s; its ranks were ended"
-                raise TimeLimitError(late) from error
-            raise
-        finally:
-            if timer:
-                timer.cancel()
 
     def _results(self, ranks: int, write: Callable[[str], object]) -> list[Any]:
         """Read until the end of the call. The first failure is the cause of the others."""
-        self.is_reusable = False
         decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(3)]
         parts: dict[tuple[bytes, int], list[bytes]] = {}
+        complete: dict[tuple[bytes, int], bytes] = {}
         failed: tuple[bytes, int] | None = None
         while True:
             frame = self._receive()
@@ -162,40 +166,61 @@ class Connection:
                 write(decoders[min(frame.number, 2)].decode(frame.data))
                 continue
             parts.setdefault(key, []).append(frame.data)
-            if frame.kind in (wire.FAILURE, wire.GONE) and frame.is_last:
-                failed = failed or key
+            if frame.is_last:
+                complete[key] = b"".join(parts.pop(key))
+                if frame.kind in (wire.FAILURE, wire.GONE):
+                    failed = failed or key
         if failed:
-            _raise(failed, b"".join(parts[failed]))
-        results = [b"".join(parts.get((wire.RESULT, rank), ())) for rank in range(ranks)]
-        missing = [str(rank) for rank, result in enumerate(results) if not result]
+            _raise(failed, complete[failed])
+        results = [complete.get((wire.RESULT, rank)) for rank in range(ranks)]
+        missing = [str(rank) for rank, result in enumerate(results) if result is None]
         if missing:
             code, names = json.loads(frame.data)["code"], join_names(missing)
             raise RanksError(
                 f"the launcher has ended with exit code {code}, and rank {names} without a result; "
                 "the output says why"
             )
-        return [_load(rank, result) for rank, result in enumerate(results)]
+        return [_load(rank, result) for rank, result in enumerate(results) if result is not None]
 
     def _receive(self) -> wire.Frame:
         assert self._process.stdout is not None  # noqa: S101
+        self._waits_since = time.monotonic()
         with suppress(ValueError):
-            frame = wire.read_frame(self._process.stdout)
-            if frame:
-                return frame
-        raise LostError(f"the connection to the pods has ended: {self._reason()}")
+            for frame in iter(partial(wire.read_frame, self._process.stdout), None):
+                if frame.kind != wire.BEAT:
+                    self._waits_since = math.inf
+                    return frame
+                self._waits_since = time.monotonic()
+        raise self._loss()
 
     def _send(self, frame: bytes) -> None:
         assert self._process.stdin is not None  # noqa: S101
         try:
-            self._process.stdin.write(frame)
-            self._process.stdin.flush()
+            with self._sending:
+                self._process.stdin.write(frame)
+                self._process.stdin.flush()
         except OSError as error:
-            raise LostError(f"the connection to the pods has ended: {self._reason()}") from error
+            raise self._loss() from error
 
-    def _reason(self) -> str:
+    def _beat(self) -> None:
+        """Tell the server that this end is there; end the connection when the server is not."""
+        while not self._closed.wait(wire.BEAT_EVERY):
+            # What is being sent says the same.
+            if not self._sending.locked():
+                with suppress(HvdchartError, ValueError):
+                    self._send(wire.Frame(wire.BEAT, 0, b"").encode())
+            if time.monotonic() - self._waits_since > wire.SILENT_FOR:
+                silent = f"nothing has come from the pods for {wire.SILENT_FOR:g} s"
+                self.end(LostError(f"the connection to the pods is lost: {silent}"))
+
+    def _loss(self) -> HvdchartError:
+        """Why the connection has ended."""
+        if self._problem:
+            return self._problem
         self._errors.seek(0)
         text = self._errors.read(1 << 16).decode(errors="replace").strip()
-        return one_line(text.rpartition("\n")[2]) or "the call server has gone"
+        reason = one_line(text.rpartition("\n")[2]) or "the call server has gone"
+        return LostError(f"the connection to the pods has ended: {reason}")
 
 
 def _raise(failed: tuple[bytes, int], content: bytes) -> None:

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -24,9 +25,10 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.templates import script_spec
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm
 from hvdchart.run.kubectl import IN_CODE, Kubectl
-from hvdchart.run.measure import installed
+from hvdchart.run.measure import install, upgrade_or_remove
 from hvdchart.run.output import running_pod
 from hvdchart.run.phases import DONE, TRAINING, phase_of
 from hvdchart.run.release import Release, component_of
@@ -46,23 +48,27 @@ _PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
 _RETRIES = 1000
 # Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
 _MISS_WITHIN, _RECORD_WITHIN = 2.0, 30.0
+# Seconds without a call: a caller needs some to find the server, and a timer overflows.
+_IDLE = 10.0, 1e6
+_CLOSED = "the launcher was closed"
 
 
 class Launcher:
     """Calls functions on the ranks of a run of its own: `launcher(function, args, kwargs)`.
 
-    The first call installs the release, with `workers` workers (and their `gpus`) of an `image`, or
-    as a `spec` (a path or a Spec) says, whose command is not used. Later calls use the same pods.
-    They are removed by `close`, at the end of a `with` block, or of this program; without a call,
-    the workers end after `idle` seconds, and the next call starts others. `code` is a folder of
-    modules for the functions. The ranks' output goes to `output`, sys.stdout by default.
+    The first call installs the release, with `workers` workers (2, and their `gpus`) of an `image`,
+    or as a `spec` (a path or a Spec) says, whose command is not used. Later calls use the same
+    pods, with the spec and the code as they then are. The pods are removed by `close`, at the end
+    of a `with` block, or of this program; without a call, the workers end after `idle` seconds, and
+    the next call starts others. `code` is a folder of modules for the functions. The ranks' output
+    goes to `output`, sys.stdout by default.
     """
 
     def __init__(
         self,
         *,
-        workers: int = 2,
-        gpus: int = 0,
+        workers: int | None = None,
+        gpus: int | None = None,
         image: str = "",
         spec: str | Path | Spec | None = None,
         code: str | Path | None = None,
@@ -73,20 +79,29 @@ class Launcher:
         idle: float = 600.0,
         output: TextIO | None = None,
     ) -> None:
-        name = name or ("" if spec else f"launch-{secrets.token_hex(3)}")
+        own = {"workers": workers, "gpus": gpus, "image": image or None}
+        given = [key for key, value in own.items() if value is not None]
+        if spec is not None and given:
+            where = "these settings in the spec alone"
+            raise SpecError("the settings", join_names(given), "given beside spec", where)
+        if not _IDLE[0] <= idle <= _IDLE[1]:
+            raise SpecError("the settings", "idle", f"{idle:g} s", f"{_IDLE[0]:g} to {_IDLE[1]:g}")
         if spec is None:
-            spec = script_spec(["python3"], name, image, workers=workers, gpus=gpus)
-        self._plan = _plan(spec, name, None if code is None else Path(code), idle)
+            name = name or f"launch-{secrets.token_hex(3)}"
+            number = 2 if workers is None else workers
+            spec = script_spec(["python3"], name, image, workers=number, gpus=gpus or 0)
+        self._read = partial(_read, spec, name, None if code is None else Path(code))
+        self._plan = _plan(self._read(), idle)
+        # As it was installed last.
+        self._spec: Spec | None = None
         self._namespace, self._helm = namespace, Helm(helm, context)
         self._idle, self._output = idle, output
-        # Ends what was begun last first: the connection, the release.
-        self._stack = ExitStack()
         self._cluster: Cluster | None = None
         self._connection: Connection | None = None
         # When the connection was made.
         self._changed: tuple[str, str] = ("", "")
         self._workers: dict[str, tuple[str, int]] = {}
-        self._lock = threading.RLock()
+        self._lock, self._is_closed = threading.RLock(), False
 
     def __enter__(self) -> Self:
         return self
@@ -106,13 +121,15 @@ class Launcher:
 
         Raises CallError for what cannot be pickled, before anything else is done; the exception of
         the first rank that fails, with the rank's traceback as its cause; RunFailedError when ranks
-        are lost; TimeLimitError after `timeout` seconds, counted from when the workers are ready;
-        and the errors of Helm and the cluster. Whatever it raises, the ranks have been ended.
+        are lost, or the launcher is closed; TimeLimitError after `timeout` seconds, counted from
+        when the workers are ready; and the errors of Helm and the cluster. Whatever it raises, the
+        ranks have been ended.
         """
         content = pack(function, args, kwargs or {})
         with self._lock:
             connection = self._connect()
             try:
+                self._check_open()
                 return connection.call(content, self._plan.ranks, timeout, self._write)
             except (LostError, RanksError) as error:
                 reason = self._explain(error, connection)
@@ -128,13 +145,29 @@ class Launcher:
                     self._disconnect()
 
     def close(self) -> None:
-        """End a call, the run and its workers, and remove the release."""
+        """End a call, also in another thread, the run and its workers, and remove the release.
+
+        Raises HelmError and ClusterError: then call it again, or the end of this program will.
+        """
+        self._is_closed = True
+        connection = self._connection
+        if connection:
+            connection.end(RunFailedError(_CLOSED))
+        with self._lock:
+            self._remove()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RunFailedError(_CLOSED)
+
+    def _remove(self) -> None:
         self._disconnect()
-        # Somebody else may have removed it.
-        with suppress(NoRunError):
-            self._stack.close()
+        if self._cluster:
+            # Somebody else may have removed it.
+            with suppress(NoRunError):
+                remove(self._cluster, self._plan.spec.name, self._helm)
         atexit.unregister(self.close)
-        self._cluster = None
+        self._cluster = self._spec = None
 
     def _disconnect(self) -> None:
         if self._connection:
@@ -142,15 +175,18 @@ class Launcher:
         self._connection = None
 
     def _connect(self) -> Connection:
-        """The connection of the last call, or another one; deploys what is not there."""
-        if self._connection and self._connection.is_open:
+        """The connection of the last call, or another one; deploys what is not there or differs."""
+        self._check_open()
+        spec = self._read()
+        if spec == self._spec and self._connection and self._connection.is_open:
             return self._connection
         self._disconnect()
-        if self._cluster is None:
-            self._deploy()
+        if spec != self._spec:
+            self._deploy(spec)
         assert self._cluster  # noqa: S101
         began, last, problem = time.monotonic(), "", ""
         for release in watch_release(self._cluster, self._plan.spec.name):
+            self._check_open()
             phase, status = phase_of(release), run_status(release)
             if phase.name == DONE and status.state == "finished":
                 self._say(f"the workers have ended after {self._idle:g} s without a call")
@@ -173,16 +209,25 @@ class Launcher:
             if shown != last:
                 self._say(f"{time.monotonic() - began:5.1f} s  {shown}")
             last = shown
-        self.close()
+        self._remove()
         return self._connect()
 
-    def _deploy(self) -> None:
-        cluster = Cluster.connect(self._helm.context, self._namespace)
-        name = self._plan.spec.name
-        self._say(f"installing release {name} in namespace {cluster.namespace}")
-        self._stack.enter_context(installed(cluster, self._plan, self._helm))
-        self._cluster = cluster
-        atexit.register(self.close)
+    def _deploy(self, spec: Spec) -> None:
+        """Install the release, or change it. What fails leaves none, and the next call installs."""
+        plan = _plan(spec, self._idle)
+        if spec.name != self._plan.spec.name:
+            self._remove()
+        self._plan, self._spec = plan, None
+        if self._cluster is None:
+            cluster = Cluster.connect(self._helm.context, self._namespace)
+            self._say(f"installing release {spec.name} in namespace {cluster.namespace}")
+            install(cluster, plan, self._helm)
+            self._cluster = cluster
+            atexit.register(self.close)
+        else:
+            self._say("the code or the spec has changed: starting the run again with it")
+            upgrade_or_remove(self._cluster, plan, self._helm)
+        self._spec = spec
 
     def _command(self, pod: str) -> list[str]:
         assert self._cluster  # noqa: S101
@@ -233,8 +278,8 @@ def _workers(release: Release) -> dict[str, tuple[str, int]]:
     }
 
 
-def _plan(spec: str | Path | Spec, name: str, code: Path | None, idle: float) -> Plan:
-    """The plan of the run that takes the calls. Raises SpecError and FileError."""
+def _read(spec: str | Path | Spec, name: str, code: Path | None) -> Spec:
+    """The spec with the code and the programs as they are now. Raises SpecError and FileError."""
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
     if spec.launch.mode not in (None, "mpirun"):
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
@@ -248,13 +293,17 @@ def _plan(spec: str | Path | Spec, name: str, code: Path | None, idle: float) ->
     files |= {f"{_PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
     pickle = Path(cloudpickle.__file__).parent
     files |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
+    values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
+    return dataclasses.replace(spec, name=name or spec.name, values=values)
+
+
+def _plan(spec: Spec, idle: float) -> Plan:
+    """The plan of the run that takes the calls."""
     command = (
         *("python3", f"{_PROGRAMS}/server.py", f"{idle:g}", LAUNCH),
         *("python3", f"{_PROGRAMS}/rank.py", cloudpickle.__version__),
     )
-    values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
-    changed = dataclasses.replace(spec, name=name or spec.name, values=values)
-    return command_plan(make_plan(changed), command, _RETRIES)
+    return command_plan(make_plan(spec), command, _RETRIES)
 
 
 # The launchers of `launch`, by their settings.
@@ -275,6 +324,6 @@ def launch(
     closed at the end of this program. Raises what a Launcher raises.
     """
     key = repr(sorted(settings.items()))
-    if key not in _launchers:
-        _launchers[key] = Launcher(**settings)
-    return _launchers[key](function, args, kwargs, timeout=timeout)
+    # One launcher, also when several threads call at once.
+    launcher = _launchers.get(key) or _launchers.setdefault(key, Launcher(**settings))
+    return launcher(function, args, kwargs, timeout=timeout)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,12 +16,11 @@ EPILOG = """\b
 Examples:
   hvdchart bench run.spec.yaml
   hvdchart bench run.spec.yaml --workers 1,2,4,8,16 --model inception3 --batch-size 64 -w i3.json
-  hvdchart bench run.spec.yaml --arguments "--dtype bfloat16" --plot scaling.svg
-  hvdchart bench --read i3.json --plot i3.svg
+  hvdchart bench run.spec.yaml --arguments "--dtype bfloat16"
+  hvdchart bench --read i3.json
 
-Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read, or results
-of different sessions are compared; 6 Helm failed; 7 the cluster cannot be used; 8 a measurement
-failed."""
+Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read; 6 Helm
+failed; 7 the cluster cannot be used; 8 a measurement failed."""
 Workers = Annotated[
     str,
     typer.Option(
@@ -43,10 +42,8 @@ Command = Annotated[
     ),
 ]
 Read = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE", help="Print results that --write has written; can be repeated."),
+    Path | None, typer.Option(metavar="FILE", help="Print the result that --write has written.")
 ]
-Picture = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot (SVG).")]
 
 
 def bench(
@@ -63,23 +60,21 @@ def bench(
     arguments: Arguments = "--warmup 5 --rounds 5 --steps 5",
     command: Command = "",
     read: Read = None,
-    picture: Picture = None,
     written: options.Output = None,
     output: options.Format = "text",
 ) -> None:
     """Measure how the speed grows with the number of workers, on your nodes.
 
     All numbers of workers are measured in turns in one temporary run, with the same image and on
-    the same pods. Results of different sessions are not compared.
+    the same pods.
     """
-    from hvdchart.bench.plot import plot
-    from hvdchart.bench.result import check_comparable, machine_text, read_document
+    from hvdchart.bench.result import document, read_document
+    from hvdchart.bench.run import measure
+    from hvdchart.bench.scaling import bench_plan, sizes, turns_of
+    from hvdchart.run.helm import Helm as Program
 
-    options.check_format(output)
     if read:
-        results = [read_document(file) for file in read]
-        check_comparable(read, results)
-        result = results[0]
+        result = read_document(read)
     else:
         chosen = options.parse_numbers("workers", workers)
         words = options.split_words("command", command) or [
@@ -88,43 +83,23 @@ def bench(
         ]
         _, plan = options.plan_specs(specs, files, settings)
         options.print_warnings(plan)
-        result = _measure(plan, chosen, turns, words, namespace, context, helm)
+        tried = sizes(plan.workers, chosen)
+        trials = turns_of(tried, turns)
+        made = bench_plan(plan, trials, words)
+        cluster = options.connect(context, namespace)
+        say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        measured, machines = measure(cluster, made, trials, turns, say, Program(helm, context))
+        about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
+        result = document(measured, machines, about)
     if written is not None:
         import json
 
         options.write_output(written, json.dumps(result, indent=1) + "\n")
-    if picture is not None:
-        title = f"{result['name']}: {' '.join(result['command'][1:])}"
-        options.write_output(picture, plot(title, machine_text(result), result["rows"]))
     if output != "text":
         options.print_document(result, output)
     else:
         _print_table(result)
-
-
-def _measure(
-    plan: Any,
-    chosen: tuple[int, ...],
-    turns: int,
-    words: list[str],
-    namespace: str | None,
-    context: str | None,
-    helm: str,
-) -> "Object":
-    from hvdchart.bench.result import document
-    from hvdchart.bench.run import measure
-    from hvdchart.bench.scaling import bench_plan, sizes, turns_of
-    from hvdchart.run.helm import Helm as Program
-
-    tried = sizes(plan.workers, chosen)
-    trials = turns_of(tried, turns)
-    made = bench_plan(plan, trials, words)
-    cluster = options.connect(context, namespace)
-    say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
-    began = datetime.now(UTC).isoformat(timespec="seconds")
-    measured, machines = measure(cluster, made, trials, turns, say, Program(helm, context))
-    about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
-    return document(measured, machines, about)
 
 
 def _print_table(result: "Object") -> None:

@@ -26,9 +26,8 @@ def code(
 ) -> None:
     """Write the code of a run, as the cluster has it, to a folder."""
     from hvdchart.code.unpack import unpack_code
-    from hvdchart.run.control import present_release
     from hvdchart.run.output import code_source
 
     cluster = connect(context, namespace)
-    config_map = cluster.config_map(code_source(present_release(cluster, name)))
+    config_map = cluster.config_map(code_source(cluster.present_release(name)))
     show(*(str(folder / file) for file in unpack_code(config_map, folder)))

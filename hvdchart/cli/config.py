@@ -1,7 +1,7 @@
 """The command `config`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,7 +20,10 @@ written."""
 
 def config(
     file: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec's file.")],
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="get, set, unset or list.")],
+    action: Annotated[
+        Literal["get", "set", "unset", "list"],
+        typer.Argument(metavar="ACTION", help="get, set, unset or list."),
+    ],
     keys: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY...", help="Paths such as nodes.0.count; for set PATH=VALUE."),
@@ -31,8 +34,6 @@ def config(
 
     from hvdchart.project import edit
 
-    if action not in ("get", "set", "unset", "list"):
-        raise typer.BadParameter(f"{action!r}: must be get, set, unset or list")
     if (action == "list") == bool(keys):
         raise typer.BadParameter(f"{action} takes {'no key' if keys else 'at least one key'}")
     if action == "set":

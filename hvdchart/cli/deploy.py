@@ -130,10 +130,7 @@ def launch(
     is_followed: bool,
     wait: bool,
 ) -> None:
-    """Install or upgrade a run, and follow it as asked.
-
-    `before` has the objects of its release so far; None: nobody has looked yet.
-    """
+    """Install or upgrade a run, and follow it; `before` is its release so far, if it was read."""
     from hvdchart.run.status import run_status
 
     name = plan.spec.name
@@ -141,7 +138,12 @@ def launch(
     _install(plan, cluster.namespace, program, create_namespace=create_namespace)
     where = f"{name} --namespace {cluster.namespace}"
     current = run_status(cluster.release(name))
-    _report_change(earlier, current, where)
+    # The run that was replaced may be someone else's.
+    if current.job == earlier.job and earlier.over:
+        say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
+    elif earlier.is_active and current.job != earlier.job:
+        step = f" at {earlier.progress.text(is_over=True)}" if earlier.progress else ""
+        say(f"replaces the run that was {earlier.state}{step}")
     if not (is_followed or wait):
         note(f"next: hvdchart logs {where}")
         return
@@ -153,13 +155,11 @@ def launch(
 
 
 def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
-    """The release's objects so far; raises ClusterError when the name is that of something else.
-
-    `helm upgrade --install` would turn a release of any other chart into a run.
-    """
+    """The release's objects so far; raises ClusterError when the name is that of something else."""
     from hvdchart.run.helm import release_chart
 
     release = cluster.release(name)
+    # `helm upgrade --install` would turn a release of any other chart into a run.
     chart = None if release.exists else release_chart(name, cluster.namespace, helm)
     if chart not in (None, "horovod"):
         raise ClusterError(
@@ -216,15 +216,6 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
         current = run_status(cluster.release(name))
     note(*status_report(current, cluster.namespace))
     raise_unless_finished(current)
-
-
-def _report_change(before: "Status", now: "Status", where: str) -> None:
-    """Print that an active run was replaced, which may be someone else's, or that none began."""
-    if now.job == before.job and before.over:
-        say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
-    elif before.is_active and now.job != before.job:
-        step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
-        say(f"replaces the run that was {before.state}{step}")
 
 
 def _print_phases(

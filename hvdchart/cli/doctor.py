@@ -39,7 +39,6 @@ def doctor(
     from hvdchart.image.engines import ENGINES, working_engines
     from hvdchart.quantity import pluralize
 
-    options.check_format(output)
     values = None
     if specs or files:
         from hvdchart.values.check import checked_values

@@ -35,10 +35,8 @@ def exec_in_pod(
     context: Context = None,
 ) -> None:
     """Run a command, or a shell, in the pod of a rank, a worker or the master."""
-    from hvdchart.run.control import present_release
-
     cluster = connect(context, namespace)
-    run_in_pod(cluster, present_release(cluster, name), target, command, context)
+    run_in_pod(cluster, cluster.present_release(name), target, command, context)
 
 
 def run_in_pod(

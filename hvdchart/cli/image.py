@@ -1,6 +1,6 @@
 """The command `image`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -39,7 +39,7 @@ def check(
         bool, typer.Option("--with-mpi", help="The requirements.txt has an MPI: it may be missing.")
     ] = False,
     engine: Annotated[
-        str | None,
+        Literal["docker", "podman", "buildah"] | None,
         typer.Option(
             "--engine",
             metavar="ENGINE",
@@ -63,7 +63,7 @@ def check(
         probe_pod,
         read_probe,
     )
-    from hvdchart.image.engines import ENGINES, run_in
+    from hvdchart.image.engines import run_in
     from hvdchart.image.probe import NEEDED
     from hvdchart.spec.model import FRAMEWORKS
 
@@ -73,8 +73,6 @@ def check(
     mode = mode or ("direct" if framework in NEEDED else "mpirun")
     if mode not in MODES:
         raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(MODES)}")
-    if engine is not None and engine not in ENGINES:
-        raise typer.BadParameter(f"--engine {engine!r}: must be one of {', '.join(ENGINES)}")
     if in_cluster:
         from hvdchart.run.cluster import Cluster
 

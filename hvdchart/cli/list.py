@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Format, Namespace, check_format, connect, print_document
+from hvdchart.cli.options import Context, Format, Namespace, connect, print_document
 from hvdchart.cli.terminal import note, show
 
 EPILOG = """\b
@@ -27,7 +27,6 @@ def list_runs(
     from hvdchart.run.report import list_report
     from hvdchart.run.status import run_status
 
-    check_format(output)
     cluster = connect(context, namespace)
     releases = cluster.releases(everywhere=all_namespaces)
     runs = [(place, run_status(release)) for place, release in releases]

@@ -6,7 +6,6 @@ import typer
 
 from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
 from hvdchart.cli.terminal import print_log
-from hvdchart.errors import NoRunError
 
 EPILOG = """\b
 Examples:
@@ -59,10 +58,7 @@ def logs(
     from hvdchart.run.status import newest_job
 
     cluster = connect(context, namespace)
-    release = cluster.release(name)
-    if not release.exists:
-        raise NoRunError(name, cluster.namespace)
-    job = newest_job(release)
+    job = newest_job(cluster.present_release(name))
     if rank is not None and job:
         check_tagged(run_of(job))
     # Without a Job, which has a time to live, the run is over.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Columns of a table that no terminal shows.
 _UNLIMITED = 10_000
-# The networks of examples/benchmark.py.
-MODELS = ("resnet50", "inception3", "vgg16", "mobilenet2", "bert", "lstm")
-
-
-def _parse_model(name: str) -> str:
-    if name.lower() not in MODELS:
-        raise typer.BadParameter(f"--model {name!r}: must be one of {', '.join(MODELS)}")
-    return name.lower()
-
-
 Specs = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -92,9 +82,12 @@ Context = Annotated[
     ),
 ]
 Model = Annotated[
-    str,
+    # The networks of examples/benchmark.py.
+    Literal["resnet50", "inception3", "vgg16", "mobilenet2", "bert", "lstm"],
     typer.Option(
-        "--model", metavar="NAME", callback=_parse_model, help=f"One of {', '.join(MODELS)}."
+        metavar="NAME",
+        case_sensitive=False,
+        help="One of resnet50, inception3, vgg16, mobilenet2, bert, lstm.",
     ),
 ]
 Name = Annotated[
@@ -104,7 +97,8 @@ CreateNamespace = Annotated[
     bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
 ]
 Format = Annotated[
-    str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text, json or yaml.")
+    Literal["text", "json", "yaml"],
+    typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text, json or yaml."),
 ]
 Helm = Annotated[
     str, typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
@@ -181,10 +175,7 @@ def plan_specs(
     values: Mapping[str, Plain] | None = None,
     code: Path | None = None,
 ) -> tuple[list[Path], Plan]:
-    """The spec files in order, and the plan of the spec that they and the settings merge to.
-
-    `values` are merged last into the spec's own `values`. `code` is the path of --code.
-    """
+    """The spec files in order, and the plan of what they, the settings and `values` merge to."""
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_specs, read_spec
 
@@ -212,12 +203,6 @@ def print_warnings(plan: Plan) -> None:
     """Write the plan's warnings to standard error."""
     for warning in plan.warnings:
         note(f"warning: {warning}")
-
-
-def check_format(output: str, text: str = "text") -> None:
-    """Refuse a format of --output other than `text`, the command's name for text, json and yaml."""
-    if output not in (text, "json", "yaml"):
-        raise typer.BadParameter(f"--output {output!r}: must be {text}, json or yaml")
 
 
 def print_document(document: object, output: str) -> None:

@@ -1,6 +1,6 @@
 """The command `plan`, and the speed to expect that its option --expect prints."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,7 +28,7 @@ def plan(
     files: options.Files = None,
     settings: options.Settings = None,
     output: Annotated[
-        str,
+        Literal["table", "json", "yaml"],
         typer.Option(
             "--output", "-o", metavar="FORMAT", help="Output format: table, json or yaml."
         ),
@@ -54,7 +54,6 @@ def plan(
     """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
     from hvdchart.values import report as plan_report
 
-    options.check_format(output, "table")
     _, made = options.plan_specs(specs, files, settings)
     if expect:
         expected = _expectation(made, expect, speed, gbit)

@@ -1,9 +1,8 @@
 """The command `run`: trains a script without a spec and without an image of its own."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +10,6 @@ from hvdchart.cli import options
 from hvdchart.cli.deploy import Followed, Wait, launch
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError
-
-if TYPE_CHECKING:
-    from hvdchart.plan.model import Plan
 
 EPILOG = """\b
 Examples:
@@ -74,10 +70,31 @@ def run(
     The master copies the script to the workers, or with --code the folder that it is in. Where the
     nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
     """
+    from dataclasses import replace
+
+    from hvdchart.code.archive import pack_code
+    from hvdchart.plan.planner import make_plan
+    from hvdchart.project.templates import script_spec
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.status import run_status
 
-    plan = _plan(script, arguments or (), code, name, image, ssh_image, workers, gpus)
+    if not script.is_file():
+        raise FileError(f"{script} is not a script: to run a folder, use hvdchart deploy")
+    if code is None or code.resolve() == script.resolve():
+        shown = script.name
+        if script.with_name("requirements.txt").is_file():
+            say(f"requirements.txt beside {script} is not used: add --code {script.parent}")
+    elif script.resolve().is_relative_to(code.resolve()):
+        shown = script.resolve().relative_to(code.resolve()).as_posix()
+    else:
+        raise typer.BadParameter(f"--code {code}: does not contain {script}")
+    run_name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
+    command = ["python", shown, *(arguments or ())]
+    spec = script_spec(command, run_name, image, ssh_image=ssh_image, workers=workers, gpus=gpus)
+    plan = make_plan(replace(spec, values={"code": pack_code(code or script)}))
+    if not image and plan.framework.name in ("torch", "jax"):
+        why = plan.framework.reasons["framework"].because
+        raise typer.BadParameter(f"{why}, which the default image lacks: name one with --image")
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)
     # Many scripts have the same name, and the present run may be of somebody else's.
@@ -90,39 +107,3 @@ def run(
         plan, cluster, Program(helm, context),
         create_namespace=create_namespace, is_followed=is_followed, wait=wait,
     )  # fmt: skip
-
-
-def _plan(
-    script: Path,
-    arguments: "Sequence[str]",
-    code: Path | None,
-    name: str,
-    image: str,
-    ssh_image: str,
-    workers: int,
-    gpus: int,
-) -> "Plan":
-    from dataclasses import replace
-
-    from hvdchart.code.archive import pack_code
-    from hvdchart.plan.planner import make_plan
-    from hvdchart.project.templates import script_spec
-
-    if not script.is_file():
-        raise FileError(f"{script} is not a script: to run a folder, use hvdchart deploy")
-    if code is None or code.resolve() == script.resolve():
-        shown = script.name
-        if script.with_name("requirements.txt").is_file():
-            say(f"requirements.txt beside {script} is not used: add --code {script.parent}")
-    elif script.resolve().is_relative_to(code.resolve()):
-        shown = script.resolve().relative_to(code.resolve()).as_posix()
-    else:
-        raise typer.BadParameter(f"--code {code}: does not contain {script}")
-    name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
-    command = ["python", shown, *arguments]
-    spec = script_spec(command, name, image, ssh_image=ssh_image, workers=workers, gpus=gpus)
-    plan = make_plan(replace(spec, values={"code": pack_code(code or script)}))
-    if not image and plan.framework.name in ("torch", "jax"):
-        why = plan.framework.reasons["framework"].because
-        raise typer.BadParameter(f"{why}, which the default image lacks: name one with --image")
-    return plan

@@ -27,11 +27,10 @@ def stack(
     context: Context = None,
 ) -> None:
     """Print the Python stack of each rank of a run; the ranks continue."""
-    from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.stacks import read_stacks
 
     cluster = connect(context, namespace)
-    release = present_release(cluster, name)
+    release = cluster.present_release(name)
     for text in read_stacks(release, target, Kubectl(cluster.namespace, context)):
         show(*text.splitlines())

@@ -42,7 +42,6 @@ def status(
     """Print the state of a run, its progress, the reason and what to do."""
     from hvdchart.run.status import run_status
 
-    options.check_format(output)
     cluster = options.connect(context, namespace)
     if watch:
         current = _watch(cluster, name, output)

@@ -1,6 +1,6 @@
 """The command `templates`."""
 
-from hvdchart.cli.options import Format, check_format, print_document
+from hvdchart.cli.options import Format, print_document
 from hvdchart.cli.terminal import show
 
 EPILOG = """\b
@@ -15,7 +15,6 @@ def list_templates(output: Format = "text") -> None:
     """Print the templates that `init` knows."""
     from hvdchart.project.templates import TEMPLATES
 
-    check_format(output)
     if output != "text":
         print_document(
             [{"name": each.name, "about": each.about} for each in TEMPLATES.values()], output

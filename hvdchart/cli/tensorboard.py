@@ -25,14 +25,13 @@ def tensorboard(
     context: Context = None,
 ) -> None:
     """Forward a local port to a run's TensorBoard, until interrupted."""
-    from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.watch import wait_until_served
 
     cluster = connect(context, namespace)
     kubectl = Kubectl(cluster.namespace, context)
     kubectl.command()
-    present_release(cluster, name)
+    cluster.present_release(name)
     services = [str(item["metadata"]["name"]) for item in cluster.services(name)]
     service = next((item for item in services if item.endswith("-tensorboard")), None)
     if service is None:

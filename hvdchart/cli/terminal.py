@@ -56,10 +56,7 @@ def clear_screen() -> None:
 
 
 def print_log(lines: Iterable[LogLine], *, has_pods: bool = True) -> None:
-    """Print each line as soon as it comes, with its pod or without.
-
-    The lines are what the pods have printed, with colours and progress bars.
-    """
+    """Print each line of the pods' output as soon as it comes, with its pod or without."""
     colours: dict[str, str] = {}
     # https://no-color.org
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")

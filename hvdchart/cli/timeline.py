@@ -30,13 +30,12 @@ def timeline(
     Open the file in Perfetto (ui.perfetto.dev) or chrome://tracing.
     """
     from hvdchart.files import write_atomically
-    from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.output import timeline_sources
     from hvdchart.run.timeline import read_waits, waits_report
 
     cluster = connect(context, namespace)
-    path, sources = timeline_sources(present_release(cluster, name))
+    path, sources = timeline_sources(cluster.present_release(name))
     pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
     if file is not None:
         write_atomically(file, content)

@@ -12,12 +12,11 @@ Exit codes: 0 printed; 7 there is no such run, or the cluster cannot be used."""
 
 def top(name: Name, namespace: Namespace = None, context: Context = None) -> None:
     """Print what the pods of a run use, and the step and the images per second of each rank."""
-    from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.top import read_usage, usage_table
 
     cluster = connect(context, namespace)
-    present_release(cluster, name)
+    cluster.present_release(name)
     usages = read_usage(cluster, name, Kubectl(cluster.namespace, context))
     if usages:
         show(*usage_table(usages))

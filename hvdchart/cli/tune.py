@@ -71,7 +71,7 @@ def tune(
     from hvdchart.quantity import pluralize
     from hvdchart.run.helm import Helm as Program
     from hvdchart.tune import grid as tuning
-    from hvdchart.tune.run import Bench, search
+    from hvdchart.tune.run import search
 
     paths, plan = options.plan_specs(specs, files, settings)
     given = {
@@ -89,7 +89,8 @@ def tune(
         f"{len(settings_to_try)} settings, {pluralize(repeat, 'run')} each, "
         f"on {pluralize(workers, 'worker')}"
     )
-    bench = Bench(plan, words, workers, repeat, confirm)
-    program = Program(helm, context)
-    result = search(cluster, bench, settings_to_try, note, program)
+    result = search(
+        cluster, plan, settings_to_try, words, note, Program(helm, context),
+        workers=workers, repeats=repeat, confirmations=confirm,
+    )  # fmt: skip
     options.write_output(output, tuning.tuning_text(*result, paths[0].name))

@@ -40,7 +40,11 @@ def pack_code(path: Path) -> dict[str, Plain]:
     and for code that is larger than the chart takes.
     """
     if path.is_dir():
-        return {"archive": pack_folder(path)}
+        files = list_files(path)
+        if not files:
+            raise FileError(f"{path}: has no file that is not ignored")
+        named = {file.relative_to(path).as_posix(): file for file in files}
+        return {"archive": pack_files(path, named)}
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -49,19 +53,8 @@ def pack_code(path: Path) -> dict[str, Plain]:
     return {"files": {path.name: text}}
 
 
-def pack_folder(folder: Path) -> str:
-    """Return a tar.gz of a folder in base64. Raises FileError."""
-    files = list_files(folder)
-    if not files:
-        raise FileError(f"{folder}: has no file that is not ignored")
-    return pack_files(folder, {file.relative_to(folder).as_posix(): file for file in files})
-
-
 def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
-    """Return a tar.gz in base64 of files by their names in it. Raises FileError.
-
-    `origin` is what errors name as the code.
-    """
+    """Return a tar.gz in base64 of files by their names in it; a FileError names `origin`."""
     content, paths = io.BytesIO(), list(files.values())
     # The times are left out: the same files are the same bytes.
     with (

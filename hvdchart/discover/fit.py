@@ -80,7 +80,12 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
                 left -= count * fit.slots
         if left == 0:
             return _reduce(discovery, chosen)
-    raise ClusterError(_does_not_fit(fits, ranks))
+    uneven = [str(slots) for slots in sorted({fit.slots for fit in fits}) if ranks % slots]
+    most = max(sum(f.ranks for f in fits if _has_gpus(f) is kind) for kind in (True, False))
+    head = f"{ranks} ranks do not fit now: there is room for {most}"
+    if most >= ranks and uneven:
+        head = f"{ranks} ranks do not fit: each node runs {' or '.join(uneven)} ranks"
+    raise ClusterError("\n  ".join([head, *summarize(fits)]))
 
 
 def summarize(fits: Sequence[Fit]) -> list[str]:
@@ -133,13 +138,3 @@ def _reduce(discovery: Discovery, chosen: list[tuple[Fit, int]]) -> Discovery:
 def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
     numbers: dict[str, Plain] = {"name": group.name, "count": count}
     return {**numbers, **({"spares": spares} if spares else {}), **group.entry, **numbers}
-
-
-def _does_not_fit(fits: Sequence[Fit], ranks: int) -> str:
-    slots = sorted({fit.slots for fit in fits})
-    uneven = [str(number) for number in slots if ranks % number]
-    most = max(sum(f.ranks for f in fits if _has_gpus(f) is k) for k in (True, False))
-    head = f"{ranks} ranks do not fit now: there is room for {most}"
-    if most >= ranks and uneven:
-        head = f"{ranks} ranks do not fit: each node runs {' or '.join(uneven)} ranks"
-    return "\n  ".join([head, *summarize(fits)])

@@ -44,7 +44,10 @@ def spec_text(
         discovery = keep_spares(discovery, spares)
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
         notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
-    text = _text(discovery, name, notes)
+    # What nodes say of themselves stays in its line: a condition's message could be keys of a spec.
+    comments = {path: Reason(one_line(text), "") for path, text in discovery.comments().items()}
+    head = ["Discovered by `hvdchart discover`: groups of equal nodes.", *notes]
+    text = "".join(f"# {one_line(line)}\n" for line in head) + dump(discovery.spec(name), comments)
     # The result must be a valid spec, except that it lacks an image.
     parse_spec(text.encode(), "the discovered spec")
     return text
@@ -62,10 +65,3 @@ def _selected_labels(selector: str) -> dict[str, str]:
 
 def _plan(discovery: Discovery, name: str) -> Plan:
     return make_plan(parse_spec(dump(discovery.spec(name), {}).encode(), "the discovered spec"))
-
-
-def _text(discovery: Discovery, name: str, notes: Sequence[str]) -> str:
-    # What nodes say of themselves stays in its line: a condition's message could be keys of a spec.
-    comments = {path: Reason(one_line(text), "") for path, text in discovery.comments().items()}
-    head = ["Discovered by `hvdchart discover`: groups of equal nodes.", *notes]
-    return "".join(f"# {one_line(line)}\n" for line in head) + dump(discovery.spec(name), comments)

@@ -43,6 +43,7 @@ _OPTIONAL_OBJECTS = {
     ("tensorboard", "enabled"): ("apps", "deployments"),
     ("podDisruptionBudget", "enabled"): ("policy", "poddisruptionbudgets"),
     ("metrics", "podMonitor"): ("monitoring.coreos.com", "podmonitors"),
+    ("metrics", "rules"): ("monitoring.coreos.com", "prometheusrules"),
 }
 _FOLLOW = (
     ("", "pods", ("list", "watch")),

@@ -76,7 +76,9 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
     ImageError with the builder's last lines.
     """
     reference = source.reference()
-    if _succeeds([engine, "inspect", "--type=image", reference]):
+    inspect = [engine, "inspect", "--type=image", reference]
+    done = subprocess.run(inspect, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode == 0:
         report(f"{reference} is built already")
         return reference
     report(f"building {reference} with {engine}")
@@ -92,7 +94,15 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
         steps.add(step)
         report(f"{step} (after {time.monotonic() - began:.0f} s)")
 
-    code, lines = stream(_build_command(source, engine, reference), follow)
+    dockerfile = str(source.folder / source.dockerfile)
+    options = ["--file", dockerfile, "--tag", reference, str(source.folder)]
+    runtime = runtime_options()
+    if engine == "buildah":
+        isolation = ["--isolation", "oci", *runtime] if runtime else []
+        command = [engine, "bud", *isolation, *options]
+    else:
+        command = [engine, *(runtime if engine == "podman" else []), "build", *options]
+    code, lines = stream(command, follow)
     if code:
         raise ImageError(
             f"{engine} cannot build {source.folder} (exit code {code}): {'; '.join(lines)}"
@@ -120,16 +130,6 @@ def _content(file: Path) -> bytes:
     return str(file.readlink()).encode() if file.is_symlink() else file.read_bytes()
 
 
-def _build_command(source: Source, engine: str, reference: str) -> list[str]:
-    dockerfile = str(source.folder / source.dockerfile)
-    options = ["--file", dockerfile, "--tag", reference, str(source.folder)]
-    runtime = runtime_options()
-    if engine == "buildah":
-        isolation = ["--isolation", "oci", *runtime] if runtime else []
-        return [engine, "bud", *isolation, *options]
-    return [engine, *(runtime if engine == "podman" else []), "build", *options]
-
-
 def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str]]:
     """Run a program; its exit code and its last lines. Each line goes to `output` as it comes."""
     last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -147,8 +147,3 @@ def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str
             process.terminate()
             raise
     return process.returncode, [line for line in last if line]
-
-
-def _succeeds(command: Sequence[str]) -> bool:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return done.returncode == 0

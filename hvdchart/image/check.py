@@ -27,15 +27,13 @@ MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
 @dataclass(frozen=True)
 class Finding:
-    """The result for one requirement; `remedy` is what to do when it is not `met`.
-
-    optional: a run brings it to an image that lacks it.
-    """
+    """The result for one requirement; `remedy` is what to do when it is not `met`."""
 
     requirement: str
     met: bool
     details: str
     remedy: str = ""
+    # A run brings it to an image that lacks it.
     optional: bool = False
 
 

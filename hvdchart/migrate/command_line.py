@@ -158,22 +158,17 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
         return _custom(texts, f"the line gives {launcher} no command to run")
     if ":" in line.command:
         return _custom(texts, "the line starts several programs, separated by a colon")
-    clash = _clash(line)
-    return _custom(texts, clash) if clash else line
-
-
-def _custom(words: Sequence[Text], reason: str) -> CommandLine:
-    return CommandLine("custom", command=[word.text for word in words], custom_reason=reason)
-
-
-def _clash(line: CommandLine) -> str:
-    """Why no launcher of the mode has all of the options; empty when one has."""
     launchers = set(LAUNCHER_OPTIONS["modes"][line.mode])
     for word in line.options:
         launchers &= set(find_option(word).get("readBy", launchers))
         if not launchers:
-            return f"no launcher of mode {line.mode} has both {word} and the options before it"
-    return ""
+            clash = f"no launcher of mode {line.mode} has both {word} and the options before it"
+            return _custom(texts, clash)
+    return line
+
+
+def _custom(words: Sequence[Text], reason: str) -> CommandLine:
+    return CommandLine("custom", command=[word.text for word in words], custom_reason=reason)
 
 
 def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]:

@@ -11,7 +11,7 @@ import copy
 import difflib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -153,9 +153,13 @@ class Ledger:
 
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
         """Set a value of the chart; raises SpecError if it is refused, or set to another value."""
-        key = f"the chart's {dotted(new)}"
-        problem = schema_error(self._schema, new, value)
-        if problem:
+        from jsonschema_rs import Draft7Validator
+
+        key, below = f"the chart's {dotted(new)}", schema_at(self._schema, new)
+        whole = {**(below or {}), "definitions": self._schema.get("definitions", {})}
+        wrong = next(iter(Draft7Validator(whole).iter_errors(value)), None)
+        if below is None or wrong is not None:
+            problem = wrong.message if below and wrong else f"the chart has no {dotted(new)}"
             problem = f"{key} does not accept it: {shorten(problem, 160)}"
             raise self.error(old, problem, f"a value that {dotted(new)} accepts")
         current = value_at(self.values, new)
@@ -318,15 +322,3 @@ def leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
         yield from leaves(child, (*path, step))
     if empty:
         yield path
-
-
-def schema_error(schema: Mapping[str, Any], path: Sequence[str], value: Plain) -> str:
-    """Why the chart rejects `value` at `path`; empty when it accepts it."""
-    from jsonschema_rs import Draft7Validator
-
-    below = schema_at(schema, path)
-    if below is None:
-        return f"the chart has no {dotted(path)}"
-    validator = Draft7Validator({**below, "definitions": schema.get("definitions", {})})
-    error = next(iter(validator.iter_errors(value)), None)
-    return "" if error is None else str(error.message)

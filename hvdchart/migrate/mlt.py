@@ -102,22 +102,19 @@ class Mlt:
         per_socket = number["num_workers_per_node"] // (number["sockets_per_node"] or 1)
         words = ["bash", _SCRIPT, str(per_socket), *(self.parameters[name] for name in _ARGUMENTS)]
         ledger.put(("master", "args"), words, ())
-        self._carry_over_data(self.parameters["data_path"], lines.get("data_path", ()))
+        data, output = self.parameters["data_path"], self.parameters["output_path"]
+        volumes = Volumes(ledger)
+        volume = {"name": "vol", "hostPath": {"path": data}}
+        volumes.add_pair(lines.get("data_path", ()), volume, {"name": "vol", "mountPath": data})
+        volumes.put(lines.get("data_path", ()))
+        if not f"{output}/".startswith(f"{data}/"):
+            ledger.add_check(f"output_path {output} is on no volume: mount one there")
         if self.registry:
             ledger.put(("image", "repository"), f"{self.registry}/{self.release}", ())
             ledger.add_check("image.tag is the one that mlt build gave the image last: set it")
         else:
             ledger.add_check("set image.repository and image.tag to the image that mlt build made")
         return self.release, self.namespace
-
-    def _carry_over_data(self, path: str, old: KeyPath) -> None:
-        volumes = Volumes(self.ledger)
-        volume = {"name": "vol", "hostPath": {"path": path}}
-        volumes.add_pair(old, volume, {"name": "vol", "mountPath": path})
-        volumes.put(old)
-        output = self.parameters["output_path"]
-        if not f"{output}/".startswith(f"{path}/"):
-            self.ledger.add_check(f"output_path {output} is on no volume: mount one there")
 
     def _integer(self, name: str) -> int:
         text = self.parameters[name]

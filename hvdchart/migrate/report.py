@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from hvd_pods.common.hostile import printable
 from hvdchart.migrate.convert import Migration
@@ -30,20 +29,18 @@ def values_text(migration: Migration, origin: str) -> str:
 
 def report_text(migration: Migration) -> str:
     """What to check by hand, then what became of the values: dropped ones first."""
-    return "".join(f"{printable(line, keeps='')}\n" for line in _report_lines(migration))
-
-
-def _report_lines(migration: Migration) -> Iterator[str]:
     counts = Counter(entry.outcome for entry in migration.entries)
     totals = ", ".join(f"{counts[outcome]} {outcome}" for outcome in _ORDER if counts[outcome])
-    yield f"read as {migration.source}: {totals or 'no values'}"
+    lines = [f"read as {migration.source}: {totals or 'no values'}"]
     if migration.checks:
-        yield f"to check by hand: {len(migration.checks)}"
-        yield from (f"  {number}. {check}" for number, check in enumerate(migration.checks, 1))
+        lines.append(f"to check by hand: {len(migration.checks)}")
+        lines += [f"  {number}. {check}" for number, check in enumerate(migration.checks, 1)]
     for outcome in _ORDER:
         if counts[outcome]:
-            yield f"{outcome}: {counts[outcome]}"
+            lines.append(f"{outcome}: {counts[outcome]}")
         for entry in migration.entries:
             if entry.outcome == outcome:
                 arrow = f" -> {entry.new}" if entry.new not in ("", entry.old) else ""
-                yield f"  {entry.old}{arrow}{f' ({entry.reason})' if entry.reason else ''}"
+                why = f" ({entry.reason})" if entry.reason else ""
+                lines.append(f"  {entry.old}{arrow}{why}")
+    return "".join(f"{printable(line, keeps='')}\n" for line in lines)

@@ -131,7 +131,11 @@ class Script:
             first = next((shorten(s.raw) for _, s in self.statements), "nothing")
             problem = f"no line starts a training; the file begins with {first}"
             raise SpecError(str(self.ledger.root.place), "", problem, EXPECTED)
-        self._check()
+        if "image" not in self.ledger.values:
+            self.ledger.add_check("the line names no image: set image.repository and image.tag to "
+                                  "one that has the program and its data")  # fmt: skip
+        if "podSecurityContext" not in self.ledger.values:
+            self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")
         self.ledger.close("the script")
         return names
 
@@ -156,7 +160,13 @@ class Script:
             texts = self._unwrap(path, texts)
         program = (PurePosixPath(texts[0].text).name or texts[0].text) if texts else ""
         if shell.is_export(program, statement):
-            self._export(path, statement)
+            for name in shell.declare(statement, self.variables):
+                self.exported.add(name)
+                if self.variables.get(name, "") is None:
+                    self.unknown.add(name)
+                    ledger.add_check(f"only a shell knows the value of {name} ({path[0]}): set it "
+                                     "in worker.env if the ranks need it")  # fmt: skip
+            ledger.drop(path, "a variable for the launcher, which has a line of its own")
         elif program == "mlt":
             self.mlt.read(path, texts[1:])
         elif shell.follow_builtin(program, statement, self.variables):
@@ -201,15 +211,6 @@ class Script:
             rest = rest[1:]
         self.ledger.add_part(path, wrapper.text, "", "the master starts the launcher itself")
         return rest
-
-    def _export(self, path: KeyPath, statement: shell.Statement) -> None:
-        for name in shell.declare(statement, self.variables):
-            self.exported.add(name)
-            if self.variables.get(name, "") is None:
-                self.unknown.add(name)
-                self.ledger.add_check(f"only a shell knows the value of {name} ({path[0]}): set it "
-                                      "in worker.env if the ranks need it")  # fmt: skip
-        self.ledger.drop(path, "a variable for the launcher, which has a line of its own")
 
     def _leave_out(self, path: KeyPath, statement: shell.Statement, program: str) -> None:
         ledger = self.ledger
@@ -346,10 +347,3 @@ class Script:
         for key, entries in (("worker", environment), ("master", ours)):
             if entries:
                 ledger.put((key, "env"), list(entries.values()), path)
-
-    def _check(self) -> None:
-        if "image" not in self.ledger.values:
-            self.ledger.add_check("the line names no image: set image.repository and image.tag to "
-                                  "one that has the program and its data")  # fmt: skip
-        if "podSecurityContext" not in self.ledger.values:
-            self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")

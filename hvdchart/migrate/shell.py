@@ -371,11 +371,8 @@ def find_conditional(statements: Sequence[Statement]) -> Iterator[bool]:
         if before is None or before.end not in ("&&", "||"):
             is_doubtful = False
         else:
-            is_doubtful |= before.end == "||" or not _succeeds(before)
+            first = before.words[0].raw if before.words else ""
+            succeeds = first in _SUCCEEDS or ASSIGNMENT.match(first) is not None
+            is_doubtful |= before.end == "||" or not succeeds
         yield is_doubtful
         before = statement
-
-
-def _succeeds(statement: Statement) -> bool:
-    first = statement.words[0].raw if statement.words else ""
-    return first in _SUCCEEDS or ASSIGNMENT.match(first) is not None

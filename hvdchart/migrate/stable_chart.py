@@ -168,14 +168,7 @@ def _carry_over_pods(ledger: Ledger, head: str) -> None:
     for key in ("nodeSelector", "affinity", "tolerations"):
         reason = "for the workers; the old chart ignored it"
         ledger.carry_over((key,), ("worker", key), reason)
-    _carry_over_ignored(ledger, head)
-    for part in (head, "worker"):
-        pod_spec.drop_privileged(ledger, (part, "privileged"))
-
-
-def _carry_over_ignored(ledger: Ledger, head: str) -> None:
-    """Keys that only copies of the old chart had, and this one has: they count where nothing else
-    sets the same."""
+    # Keys that only copies of the old chart had: they count where nothing else sets the same.
     for part, new in (("worker", "worker"), (head, "master")):
         for key in ("resources", "nodeSelector", "affinity", "tolerations"):
             if not ledger.value_at(part, key):
@@ -185,3 +178,5 @@ def _carry_over_ignored(ledger: Ledger, head: str) -> None:
                 continue
             ledger.carry_over((part, key), (new, key), f"{NAME} ignored it")
             ledger.add_check(f"{part}.{key} takes effect now; {NAME} ignored it")
+    for part in (head, "worker"):
+        pod_spec.drop_privileged(ledger, (part, "privileged"))

@@ -52,8 +52,13 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
         why = Reason("groups have different ranks per socket: none fits all", _OURS)
     # CPU ranks reduce through MPI, which reaches RDMA devices by UCX; NCCL finds them itself.
     transport = "RDMA" if all(group.rdma and not group.gpus for group in spec.nodes) else ""
-    interface, group_env = _interfaces(spec, transport)
-    return Launching(binding or Binding("none"), why, interface, group_env, transport)
+    common = common_interface(spec)
+    group_env = {
+        group.name: interface_variables(group.interface, transport)
+        for group in spec.nodes
+        if group.interface and not common
+    }
+    return Launching(binding or Binding("none"), why, common, group_env, transport)
 
 
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
@@ -99,13 +104,3 @@ def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
     straddles = sockets > 1 and cores * per_socket != group.cores_per_socket
     named = rules.ranks_of_a_socket(group, ranks) if straddles else 0
     return Binding("core", cores, named or None)
-
-
-def _interfaces(spec: Spec, transport: str) -> tuple[str | None, dict[str, dict[str, str]]]:
-    """The interface that all groups name, else the variables of each group that names one."""
-    common = common_interface(spec)
-    return common, {
-        group.name: interface_variables(group.interface, transport)
-        for group in spec.nodes
-        if group.interface and not common
-    }

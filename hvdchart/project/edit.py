@@ -6,16 +6,13 @@ import codecs
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.overlays import split_path
 from hvdchart.spec.yaml_tree import Node, Plain, parse
-
-if TYPE_CHECKING:
-    from ruamel.yaml import YAML
 
 
 def get(file: Path, path: str) -> Plain:
@@ -62,10 +59,18 @@ def unset_values(file: Path, paths: Sequence[str]) -> None:
 
 
 def _edit(file: Path, change: Callable[[Any], None]) -> None:
+    from ruamel.yaml import YAML
+
     original = _read(file)
     text = original.replace(b"\r\n", b"\n")
     # First, because it says where something is wrong, and refuses what ruamel.yaml would change.
-    yaml = _round_trip(parse(text, str(file)))
+    tree = parse(text, str(file))
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    if _has_indented_list(tree):
+        # The file's own way to indent lists stays.
+        yaml.indent(mapping=2, sequence=4, offset=2)
     root = yaml.load(text)
     change(root)
     stream = io.StringIO()
@@ -78,18 +83,6 @@ def _edit(file: Path, change: Callable[[Any], None]) -> None:
     write_atomically(file, mark + written.encode())
 
 
-def _check_not_used(root: Any, target: Any, key: str | int, path: str) -> None:
-    """Raise SpecError for a value with an anchor that aliases use: they would get another one."""
-    present = isinstance(key, int) or key in target
-    anchor = getattr(getattr(target[key], "anchor", None), "value", None) if present else None
-    places = list(_places(root, target[key])) if anchor else []
-    if len(places) > 1 and places[0][0] is target and places[0][1] == key:
-        raise SpecError(
-            "config", path, f"other keys use its value (*{anchor})",
-            "a key whose value has no anchor; change this one in the file",
-        )  # fmt: skip
-
-
 def _places(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
     """Where an object is in a tree: each map or list, and the key in it."""
     children = node.items() if isinstance(node, dict) else enumerate(node)
@@ -98,18 +91,6 @@ def _places(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
             yield node, key
         elif isinstance(child, dict | list):
             yield from _places(child, value)
-
-
-def _round_trip(tree: Node) -> YAML:
-    """A reader and writer that keeps the file's own way to indent lists."""
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="rt")
-    yaml.preserve_quotes = True
-    yaml.width = 10_000
-    if _has_indented_list(tree):
-        yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
 
 
 def _has_indented_list(node: Node) -> bool:
@@ -144,7 +125,15 @@ def _target(root: Any, path: str, *, creates: bool = False) -> tuple[Any, str | 
     steps = _steps(path)
     target = _walk(root, steps[:-1], path, creates=creates)
     key = _key(target, steps[-1], path)
-    _check_not_used(root, target, key, path)
+    present = isinstance(key, int) or key in target
+    anchor = getattr(getattr(target[key], "anchor", None), "value", None) if present else None
+    places = list(_places(root, target[key])) if anchor else []
+    # Aliases would get another value than the anchor that they name.
+    if len(places) > 1 and places[0][0] is target and places[0][1] == key:
+        raise SpecError(
+            "config", path, f"other keys use its value (*{anchor})",
+            "a key whose value has no anchor; change this one in the file",
+        )  # fmt: skip
     return target, key
 
 

@@ -64,10 +64,7 @@ class Api:
 
     @staticmethod
     def connect(context: str | None = None) -> Api:
-        """Connect with the kubeconfig's context (default: the current context).
-
-        Without a kubeconfig, connect to the cluster of the pod that this runs in.
-        """
+        """As `Cluster.connect`."""
         return Api(find_connection(context))
 
     def _use(self, credentials: Credentials) -> None:
@@ -107,10 +104,7 @@ class Api:
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
     ) -> Iterator[tuple[str, Object]]:
-        """Yield the present objects, then their changes, for the given seconds.
-
-        Each with the type of the change: ADDED, MODIFIED or DELETED.
-        """
+        """Yield the present objects, then their changes: ADDED, MODIFIED or DELETED, and each."""
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
         # A connection that broke without a word would be waited for forever.
         for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
@@ -176,7 +170,10 @@ class Api:
 
         with _wrap_errors(what):
             response = ask()
-            if response.status == 401 and self._log_in_again():
+            # The credentials may have expired.
+            fresh = self._connection.log_in() if response.status == 401 else self._credentials
+            if fresh != self._credentials:
+                self._use(fresh)
                 response.drain_conn()
                 response = ask()
             if not 200 <= response.status <= 299:
@@ -187,14 +184,6 @@ class Api:
                 reason = _reason(response.status, message)
                 raise RefusedError(f"cannot {what}: {reason}", response.status)
         return response
-
-    def _log_in_again(self) -> bool:
-        """Get the credentials again, which may have expired; return whether they have changed."""
-        fresh = self._connection.log_in()
-        if fresh == self._credentials:
-            return False
-        self._use(fresh)
-        return True
 
 
 def _redirected(what: str, place: str, location: str, status: int) -> str:

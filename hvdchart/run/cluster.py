@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hvdchart.errors import ClusterError
+from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.api import Api, unless_refused
 from hvdchart.run.pod_problems import problem_of
 from hvdchart.run.release import (
@@ -18,7 +18,6 @@ from hvdchart.run.release import (
     event_order,
     is_about,
     lacks_image,
-    record_name,
     selector,
 )
 
@@ -34,7 +33,6 @@ _GROUPS = {
     "poddisruptionbudgets": "apis/policy/v1",
 }  # fmt: skip
 _CLUSTER_WIDE = {"nodes": "api/v1", "storageclasses": "apis/storage.k8s.io/v1"}
-_AUTHORIZATION = "apis/authorization.k8s.io/v1"
 
 
 class Cluster:
@@ -66,10 +64,7 @@ class Cluster:
         return self._api.list("list pods in all namespaces", "api/v1/pods")
 
     def node_topologies(self) -> list[Object]:
-        """The NodeResourceTopology objects; none where nothing publishes them, or without access.
-
-        They are published by node-feature-discovery's topology updater, among others.
-        """
+        """The NodeResourceTopology objects; none where nothing publishes them, or access."""
         path = "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
         return unless_refused(lambda: self._api.list("list node resource topologies", path), [])
 
@@ -79,6 +74,13 @@ class Cluster:
             self._list(kind, selector(name)) for kind in ("jobs", "statefulsets", "pods")
         )
         return Release(name, jobs, sets, pods, self.events(name), self._record(name))
+
+    def present_release(self, name: str) -> Release:
+        """As `release`; raises NoRunError when it has no objects."""
+        release = self.release(name)
+        if not release.exists:
+            raise NoRunError(name, self.namespace)
+        return release
 
     def releases(self, *, everywhere: bool = False) -> list[tuple[str, Release]]:
         """The releases of the chart in the namespace, or in all, each with its namespace."""
@@ -100,8 +102,7 @@ class Cluster:
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
-        missing: Object = {}
-        record = unless_refused(lambda: self.config_map(record_name(release)), missing, [404])
+        record = unless_refused(lambda: self.config_map(f"{release}-run"), Object(), [404])
         return record.get("data") or {}
 
     def config_map(self, name: str) -> Object:
@@ -167,10 +168,7 @@ class Cluster:
             self._api.merge_patch(what, self._path("jobs", name), {"spec": {"suspend": True}})
 
     def rest(self, release: str) -> list[tuple[str, Object]]:
-        """What Helm has created for a release and not deleted: the kinds and the objects.
-
-        Kinds of objects that a person may not list are left out.
-        """
+        """What Helm has created for a release and not deleted, of the kinds that one may list."""
         rest = []
         for kind in _GROUPS:
             items: list[Object] = unless_refused(partial(self._list, kind, selector(release)), [])
@@ -197,30 +195,23 @@ class Cluster:
         self._api.merge_patch(what, path, {"spec": {"replicas": number}})
 
     def run_pod(self, pod: Object) -> str:
-        """Create a pod of one container, wait for its end, delete it, and return what it printed.
-
-        Raises ClusterError when the API server refuses it or it does not start.
-        """
+        """Create a pod of one container, wait for its end, delete it; returns what it printed."""
         where = f"in namespace {self.namespace}"
         created = self._api.create(f"create a pod {where}", self._path("pods"), pod)
         name = created["metadata"]["name"]
         try:
-            self._wait_for_end(name)
+            for _, present in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
+                if present["status"].get("phase") in ("Succeeded", "Failed"):
+                    break
+                if problem := problem_of(present, []):
+                    raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
+            else:
+                raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
             (container,) = pod["spec"]["containers"]
             return "\n".join(self.log(name, container["name"], follow=False))
         finally:
             now = {"gracePeriodSeconds": "0"}
             self._api.delete(f"delete pod {name} {where}", self._path("pods", name), now)
-
-    def _wait_for_end(self, name: str) -> None:
-        """Return when a pod has ended; raise ClusterError when it cannot start."""
-        for _, pod in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
-            if pod["status"].get("phase") in ("Succeeded", "Failed"):
-                return
-            problem = problem_of(pod, [])
-            if problem:
-                raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
-        raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
 
     def version(self) -> str:
         """The version of Kubernetes."""
@@ -229,9 +220,8 @@ class Cluster:
     def namespace_object(self) -> Object | None:
         """The namespace; an empty map if it does not exist, None without the right to read it."""
         path = f"api/v1/namespaces/{self.namespace}"
-        missing: Object = {}
         read = partial(self._api.get, f"read namespace {self.namespace}", path)
-        return unless_refused(lambda: unless_refused(read, missing, [404]), None)
+        return unless_refused(lambda: unless_refused(read, Object(), [404]), None)
 
     def rules(self) -> tuple[list[Object], bool]:
         """The rules of what this user may do in the namespace, and whether these are all."""
@@ -263,16 +253,17 @@ class Cluster:
         """How many servers of the cluster's DNS are ready; None where none can be seen."""
         path = "apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
         what = "list endpointslices of kube-system"
-        nothing: list[Object] = []
-        slices = unless_refused(lambda: self._api.list(what, path, "k8s-app=kube-dns"), nothing)
+        slices = unless_refused(
+            lambda: self._api.list(what, path, "k8s-app=kube-dns"), list[Object]()
+        )
         endpoints = [each for item in slices for each in item.get("endpoints") or []]
         ready = [each for each in endpoints if (each.get("conditions") or {}).get("ready", True)]
         return len(ready) if slices else None
 
     def _review(self, kind: str, spec: Object) -> Object:
         what = f"read your rights in namespace {self.namespace}"
-        body = {"spec": spec}
-        status: Object = self._api.create(what, f"{_AUTHORIZATION}/{kind}", body)["status"]
+        path = f"apis/authorization.k8s.io/v1/{kind}"
+        status: Object = self._api.create(what, path, {"spec": spec})["status"]
         return status
 
     def _path(self, kind: str, name: str = "") -> str:

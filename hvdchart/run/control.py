@@ -14,16 +14,8 @@ from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
 from hvdchart.run.ranks import run_of
-from hvdchart.run.release import Object, Release
+from hvdchart.run.release import Object
 from hvdchart.run.status import Status, newest_job, run_status
-
-
-def present_release(cluster: Cluster, name: str) -> Release:
-    """The objects of a release; raises ClusterError when there are none."""
-    release = cluster.release(name)
-    if not release.exists:
-        raise NoRunError(name, cluster.namespace)
-    return release
 
 
 def stop(cluster: Cluster, name: str, helm: Helm) -> Status:
@@ -31,7 +23,7 @@ def stop(cluster: Cluster, name: str, helm: Helm) -> Status:
 
     Returns the status before. Of a run that has ended, only the workers that it has left end.
     """
-    release = present_release(cluster, name)
+    release = cluster.present_release(name)
     before = run_status(release)
     if not before.over:
         _change(cluster, name, helm, {"master": {"suspend": True}})
@@ -55,7 +47,16 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         rest = cluster.rest(name)
         if not rest:
             raise
-        _check_inactive(cluster, name, [item for kind, item in rest if kind == "jobs"])
+        # The run may be one of Helm's own, kept where it does not look.
+        jobs = [item for kind, item in rest if kind == "jobs"]
+        current = run_status(replace(cluster.release(name), jobs=jobs))
+        if current.is_active and current.state != "suspended" and current.pods:
+            where = f"-n {cluster.namespace}"
+            raise ClusterError(
+                f"Helm knows no release {name} in namespace {cluster.namespace}, but its run is "
+                f"{current.state}: another tool or HELM_DRIVER may have installed it, uninstall it "
+                f"with that; if it is yours, kubectl delete job {current.job} {where} and try again"
+            ) from None
     removed = []
     for kind, item in rest:
         cluster.delete(kind, item["metadata"]["name"])
@@ -63,21 +64,9 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     return removed
 
 
-def _check_inactive(cluster: Cluster, name: str, jobs: list[Object]) -> None:
-    """Refuse to delete the run of a release that may be Helm's own, kept where it does not look."""
-    current = run_status(replace(cluster.release(name), jobs=jobs))
-    if current.is_active and current.state != "suspended" and current.pods:
-        where = f"-n {cluster.namespace}"
-        raise ClusterError(
-            f"Helm knows no release {name} in namespace {cluster.namespace}, but its run is "
-            f"{current.state}: another tool or HELM_DRIVER may have installed it, uninstall it "
-            f"with that; if it is yours, kubectl delete job {current.job} {where} and try again"
-        )
-
-
 def restart(cluster: Cluster, name: str, helm: Helm) -> int:
     """Start the run once more, from its checkpoints if it has any; returns its generation."""
-    present_release(cluster, name)
+    cluster.present_release(name)
     values = release_values(name, cluster.namespace, helm)
     generation = int((values.get("master") or {}).get("generation") or 1) + 1
     _change(cluster, name, helm, {"master": {"generation": generation, "suspend": False}}, values)
@@ -86,7 +75,7 @@ def restart(cluster: Cluster, name: str, helm: Helm) -> int:
 
 def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Helm) -> bool:
     """Set the number of workers, of a group if there are several; whether the run continues."""
-    release = present_release(cluster, name)
+    release = cluster.present_release(name)
     job = newest_job(release)
     values = release_values(name, cluster.namespace, helm)
     groups = values.get("workerGroups") or []

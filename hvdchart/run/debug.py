@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from hvdchart.errors import ClusterError, RunFailedError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.control import present_release, remove
+from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm, release_values, upgrade
 from hvdchart.run.phases import TRAINING, phase_of
 from hvdchart.run.ranks import run_of
-from hvdchart.run.release import Object, Release
+from hvdchart.run.release import Release
 from hvdchart.run.status import newest_job, run_status
 from hvdchart.run.watch import watch_release
 
@@ -24,34 +24,27 @@ _MASTER = {
 }  # fmt: skip
 
 
-def debug_values(values: Object) -> Object:
-    """The values of a run's release, with a command in place of the training that only waits."""
-    kept = {key: value for key, value in values.items() if key not in _OWN}
-    launch = {"mode": "custom"} | {
-        key: value
-        for key, value in (values.get("launch") or {}).items()
-        if key in ("hostsTimeoutSeconds", "preload")
-    }
-    return {**kept, "launch": launch, "master": {**(values.get("master") or {}), **_MASTER}}
-
-
 @contextmanager
 def debug_pods(
     cluster: Cluster, name: str, helm: Helm, report: Callable[[str], None]
 ) -> Iterator[Release]:
-    """The release NAME-debug, whose pods are up, until the end of the block.
-
-    Calls `report` with what is waited for. Raises ClusterError without such a run, and
+    """The release NAME-debug, whose pods are up and run a command that only waits, until the end of
+    the block. Calls `report` with what is waited for. Raises ClusterError without such a run, and
     RunFailedError when the pods do not come up.
     """
-    present_release(cluster, name)
+    cluster.present_release(name)
     copy = f"{name}-debug"
     if cluster.release(copy).exists:
         raise ClusterError(
             f"{copy} exists already, from another `hvdchart debug {name}`: end that, or run "
             f"hvdchart undeploy {copy} -n {cluster.namespace}"
         )
-    values = debug_values(release_values(name, cluster.namespace, helm))
+    values = release_values(name, cluster.namespace, helm)
+    launch = values.get("launch") or {}
+    kept = {key: launch[key] for key in ("hostsTimeoutSeconds", "preload") if key in launch}
+    values = {key: value for key, value in values.items() if key not in _OWN}
+    values["launch"] = {"mode": "custom", **kept}
+    values["master"] = {**(values.get("master") or {}), **_MASTER}
     try:
         upgrade(copy, cluster.namespace, values, helm)
         yield _wait_until_up(cluster, copy, report)

@@ -179,7 +179,9 @@ class _Kubeconfig:
             token = status.get("token", "")
             certificate = status.get("clientCertificateData", "").encode() or certificate
             key = status.get("clientKeyData", "").encode() or key
-        headers = list(_impersonation(user))
+        headers = [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+        for field, name in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
+            headers += [(name, _text(user, field))] if field in user else []
         if "auth-provider" in user:
             headers.append(("Authorization", _header_of_provider(self._files, context)))
         elif token:
@@ -224,15 +226,6 @@ def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
 
 def _bearer(token: str) -> tuple[str, str]:
     return "Authorization", f"Bearer {token}"
-
-
-def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if "as" in user:
-        yield "Impersonate-User", _text(user, "as")
-    if "as-uid" in user:
-        yield "Impersonate-Uid", _text(user, "as-uid")
-    for group in user.get("as-groups") or ():
-        yield "Impersonate-Group", str(group)
 
 
 def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[str, Any]:

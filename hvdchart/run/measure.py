@@ -50,7 +50,16 @@ def run_trials(
 
 @contextmanager
 def installed(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[None]:
-    """Install a plan, and uninstall it at the end of the `with` block.
+    """Install a plan, and uninstall it at the end of the block. Raises what `install` does."""
+    install(cluster, plan, helm)
+    try:
+        yield
+    finally:
+        remove(cluster, plan.spec.name, helm)
+
+
+def install(cluster: Cluster, plan: Plan, helm: Helm) -> None:
+    """Install a plan; what is incomplete is removed.
 
     Raises ClusterError where a release has the name: it would be replaced and uninstalled.
     """
@@ -63,6 +72,12 @@ def installed(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[None]:
             "was interrupted; in that case remove it: "
             f"hvdchart undeploy {name} -n {cluster.namespace}"
         )
+    upgrade_or_remove(cluster, plan, helm)
+
+
+def upgrade_or_remove(cluster: Cluster, plan: Plan, helm: Helm) -> None:
+    """Install a plan in the place of the release's last one; what is incomplete is removed."""
+    name = plan.spec.name
     try:
         upgrade(name, cluster.namespace, checked_values(plan), helm)
     except (KeyboardInterrupt, HelmError) as problem:
@@ -74,7 +89,3 @@ def installed(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[None]:
             with suppress(ClusterError, *((HelmError,) if is_reported else ())):
                 remove(cluster, name, helm)
         raise
-    try:
-        yield
-    finally:
-        remove(cluster, name, helm)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
 from hvdchart.run.release import Object, Release, component_of
-from hvdchart.run.status import newest_job, run_status
+from hvdchart.run.status import belongs_to_other_job, newest_job, run_status
 
 _REFERENCE = re.compile(r"\$\(([^)]+)\)")
 _TIMELINE = "HOROVOD_TIMELINE"
@@ -24,6 +24,7 @@ def running_pod(release: Release, target: str) -> Object:
     for pod in release.pods:
         name = str(pod["metadata"]["name"])
         is_wanted = component_of(pod) == "master" if wanted == "master" else name == wanted
+        is_wanted = is_wanted and not belongs_to_other_job(pod, job)
         if is_wanted and pod["status"].get("phase") == "Running":
             return pod
     current = run_status(release)
@@ -34,10 +35,7 @@ def running_pod(release: Release, target: str) -> Object:
 
 
 def code_source(release: Release) -> str:
-    """The ConfigMap with the code that the newest run mounts; raises ClusterError without one.
-
-    Others may have the release's labels, too.
-    """
+    """The ConfigMap with the code that the newest run mounts; raises ClusterError without one."""
     job = newest_job(release)
     if job is None:
         raise ClusterError(
@@ -91,10 +89,8 @@ def _timeline_path(stateful_set: Object) -> str | None:
             str(entry["name"]): str(entry.get("value", "")) for entry in container.get("env") or []
         }
         if values.get(_TIMELINE):
-            return _expand(values[_TIMELINE], values)
+            # Kubernetes replaces references such as $(OUTPUT_PATH).
+            parts = _REFERENCE.split(values[_TIMELINE])
+            parts[1::2] = [values.get(name, f"$({name})") for name in parts[1::2]]
+            return "".join(parts)
     return None
-
-
-def _expand(text: str, values: dict[str, str]) -> str:
-    """Replace references such as $(OUTPUT_PATH), as Kubernetes does."""
-    return _REFERENCE.sub(lambda match: values.get(match[1], match[0]), text)

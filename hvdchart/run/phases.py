@@ -35,7 +35,10 @@ def phase_of(release: Release) -> Phase:
     job = newest_job(release)
     if job is None or job["spec"].get("suspend"):
         return Phase(QUEUED, "the Job is suspended" if job else "")
-    stage = _stage(release, job)
+    name = job["metadata"]["name"]
+    told = [event for event in release.events if event["involvedObject"].get("name") == name]
+    stages = [_STAGES[reason] for event in told if (reason := event.get("reason", "")) in _STAGES]
+    stage = stages[-1] if stages else ""
     if stage == TRAINING:
         return Phase(TRAINING, status.progress.text() if status.progress else "")
     return _phase_of_pods(release, status.workers_wanted + 1) or Phase(stage or STARTING)
@@ -76,13 +79,3 @@ def _is_pulling(pod: Object, events: Sequence[Object]) -> bool:
         event.get("reason") for event in events if event["involvedObject"].get("name") == name
     ]
     return "Pulling" in reasons and "Pulled" not in reasons
-
-
-def _stage(release: Release, job: Object) -> str:
-    """The phase of the master's last event about this Job; empty before the first."""
-    name = job["metadata"]["name"]
-    for event in reversed(release.events):
-        about = event["involvedObject"]
-        if about.get("name") == name and event.get("reason") in _STAGES:
-            return _STAGES[str(event["reason"])]
-    return ""

@@ -43,11 +43,6 @@ def component_of(pod: Object) -> str:
     return str(labels.get("app.kubernetes.io/component", "worker"))
 
 
-def record_name(release: str) -> str:
-    """The ConfigMap that holds a release's record."""
-    return f"{release}-run"
-
-
 def selector(name: str) -> str:
     """The label selector of a release's objects."""
     return f"{CHART_SELECTOR},app.kubernetes.io/instance={name}"

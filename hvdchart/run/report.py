@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hvd_pods.common.hostile import one_line
 from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object, event_time
-from hvdchart.run.status import PodStatus, Status
+from hvdchart.run.status import Status
 from hvdchart.text import table
 
 # Characters of a reason: a container's last message has as many at most.
@@ -33,18 +33,9 @@ def status_report(status: Status, namespace: str) -> Iterator[str]:
         yield f"why: {one_line(status.reason, LONGEST)}"
     if status.advice:
         yield f"what to do: {status.advice}"
-    yield from _pod_lines(status.pods)
-    where = f"{status.name} -n {namespace}"
-    if status.workers_left:
-        yield f"its workers stay, as cleanup says; to remove them: hvdchart stop {where}"
-    if status.job:
-        yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
-
-
-def _pod_lines(pods: Sequence[PodStatus]) -> Iterator[str]:
-    shown = pods
+    shown = pods = status.pods
     if len(pods) > _MOST_PODS:
-        shown = [pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem]
+        shown = tuple(pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem)
     width = max((len(pod.name) for pod in shown), default=0)
     for pod in shown:
         node = f" on {pod.node}" if pod.node else ""
@@ -52,6 +43,11 @@ def _pod_lines(pods: Sequence[PodStatus]) -> Iterator[str]:
         yield f"  {pod.name:<{width}}  {pod.state}{node}{restarts}"
     if len(shown) < len(pods):
         yield f"  {len(pods) - len(shown)} {'other ' if shown else ''}pods run; -o json lists all"
+    where = f"{status.name} -n {namespace}"
+    if status.workers_left:
+        yield f"its workers stay, as cleanup says; to remove them: hvdchart stop {where}"
+    if status.job:
+        yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
 
 
 def list_report(runs: Sequence[tuple[str, Status]]) -> list[str]:

@@ -79,7 +79,7 @@ class Status:
 def run_status(release: Release) -> Status:
     """The status of a release's newest run."""
     job = newest_job(release)
-    pods = [pod for pod in release.pods if job is None or not _belongs_to_other_job(pod, job)]
+    pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
     failed = int((job or {}).get("status", {}).get("failed", 0))
@@ -122,7 +122,12 @@ def _judge(
         if not release.exists:
             reason = "this namespace has no objects of the release"
             return "not found", reason, "list all runs: hvdchart list --all-namespaces"
-        return _recorded(release)
+        # For a Job that its time to live or a person has deleted.
+        if release.record.get("state") == "Finished":
+            return "finished", _not_stored(release), ""
+        if release.record.get("state") == "Failed":
+            return "failed", release.record.get("reason", ""), ""
+        return "not found", "the run's Job was deleted", "deploy it again to start a new run"
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if component_of(pod) == _MASTER]
     if _is_true(conditions, "Complete"):
@@ -140,20 +145,15 @@ def _judge(
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in masters):
         return "retrying", f"the last attempt failed: {last}", ""
     if workers.ready < workers.wanted or not masters:
-        return "waiting", _progress(needed, workers.ready, workers.wanted), ""
+        waiting: dict[str, list[str]] = {}
+        for pod in needed:
+            if what := waits_for(pod):
+                waiting.setdefault(what, []).append(pod["metadata"]["name"])
+        ready = f"{workers.ready} of {workers.wanted} workers are up"
+        return "waiting", "; ".join(filter(None, (ready, _group_names(waiting)))), ""
     spare, advice = _problems(release, workers.dispensable)
     reasons = (f"an earlier attempt failed: {last}" if last else "", spare)
     return "running", "; ".join(filter(None, reasons)), advice
-
-
-def _recorded(release: Release) -> Judgement:
-    """The outcome in the record, for a Job that its time to live or a person has deleted."""
-    record = release.record
-    if record.get("state") == "Finished":
-        return "finished", _not_stored(release), ""
-    if record.get("state") == "Failed":
-        return "failed", record.get("reason", ""), ""
-    return "not found", "the run's Job was deleted", "deploy it again to start a new run"
 
 
 def _not_stored(release: Release) -> str:
@@ -239,16 +239,6 @@ def _terminated_text(state: Object) -> str:
     return message or f"the master ended with exit code {state.get('exitCode')}"
 
 
-def _progress(pods: list[Object], ready: int, wanted: int) -> str:
-    """How many workers are ready, and what the pods that have not started wait for."""
-    waiting: dict[str, list[str]] = {}
-    for pod in pods:
-        reason = waits_for(pod)
-        if reason:
-            waiting.setdefault(reason, []).append(pod["metadata"]["name"])
-    return "; ".join(filter(None, (f"{ready} of {wanted} workers are up", _group_names(waiting))))
-
-
 def _group_names(names: dict[str, list[str]]) -> str:
     """hvd-worker-0, hvd-worker-1: Pending; hvd-worker-2: ErrImagePull."""
     return "; ".join(f"{join_names(sorted(own))}: {reason}" for reason, own in names.items())
@@ -266,7 +256,8 @@ def _pod_status(pod: Object, release: Release) -> PodStatus:
     )
 
 
-def _belongs_to_other_job(pod: Object, job: Object) -> bool:
+def belongs_to_other_job(pod: Object, job: Object) -> bool:
+    """Whether a pod is the master of another run than the Job's."""
     labels = pod["metadata"].get("labels") or {}
     owner = labels.get("batch.kubernetes.io/job-name")
     return owner is not None and owner != job["metadata"]["name"]

@@ -96,7 +96,8 @@ class HorovodSettings:
     autotune: bool = key(BOOLEAN, "let Horovod tune the fusion threshold and the cycle time", False)
     fusion_threshold: int | None = optional(
         Memory("0", "64Gi"),
-        "size of the Tensor Fusion buffer, a multiple of 1Mi; 0 turns fusion off (default: 128Mi)",
+        "size of the Tensor Fusion buffer, a multiple of 1Mi; 0 turns fusion off (default: over "
+        "MPI on CPUs 512Ki for each rank, at most 128Mi, else 128Mi)",
     )
     cycle_time: float | None = optional(
         Number(0.1, 10_000), "milliseconds between two reductions (default: 1)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
@@ -14,30 +13,23 @@ from hvdchart.run.trials import Outcome, Trial, trials_plan
 from hvdchart.tune.grid import Measurement, Setting, collect, describe, faster_settings
 
 
-@dataclass(frozen=True)
-class Bench:
-    """How to measure a setting: the command for each rank, and on how many of the plan's workers.
-
-    Each setting runs `repeats` times, then the plan's and the faster ones `confirmations` times.
-    """
-
-    plan: Plan
-    command: Sequence[str]
-    workers: int
-    repeats: int
-    confirmations: int
-
-
 def search(
     cluster: Cluster,
-    bench: Bench,
+    plan: Plan,
     settings: Sequence[Setting],
+    command: Sequence[str],
     report: Callable[[str], None],
     helm: Helm,
+    *,
+    workers: int,
+    repeats: int,
+    confirmations: int,
 ) -> tuple[list[Measurement], list[Measurement]]:
     """Measure all settings, then again the ones faster than the plan's own, `settings[0]`.
 
-    Calls `report` with a line for each run. Raises RunFailedError when no run printed a speed.
+    A setting is measured with the command on so many of the plan's workers: `repeats` times, then
+    `confirmations` times. Calls `report` with a line for each run. Raises RunFailedError when no
+    run printed a speed.
     """
 
     def measure(tried: Sequence[Setting], repeats: int) -> list[Measurement]:
@@ -47,17 +39,17 @@ def search(
 
         def take(outcome: Outcome) -> None:
             outcomes.append(outcome)
-            (made,) = collect([runs[outcome.trial]], [outcome])
-            report(f"{len(outcomes)}/{len(runs)} {describe(made)}")
+            (measured,) = collect([runs[outcome.trial]], [outcome])
+            report(f"{len(outcomes)}/{len(runs)} {describe(measured)}")
 
-        trials = [Trial(bench.workers, setting) for setting in runs]
-        plan = trials_plan(bench.plan, "tune", trials, bench.command, probes=False)
-        run_trials(cluster, plan, helm, len(runs), take)
+        trials = [Trial(workers, setting) for setting in runs]
+        made = trials_plan(plan, "tune", trials, command, probes=False)
+        run_trials(cluster, made, helm, len(runs), take)
         return collect(tried, outcomes)
 
-    measured = measure(settings, bench.repeats)
+    measured = measure(settings, repeats)
     faster = faster_settings(measured)
     if not faster:
         return measured, measured[:1]
     report(f"{pluralize(len(faster), 'faster setting')}: measuring again, in turn with the plan's")
-    return measured, measure([settings[0], *faster], bench.confirmations)
+    return measured, measure([settings[0], *faster], confirmations)

@@ -10,7 +10,7 @@ from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.launchers import launcher_memory
-from hvdchart.spec.model import HorovodSettings, NodeGroup, Toleration, Volume, mount_path
+from hvdchart.spec.model import NodeGroup, Volume, mount_path
 from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, without_spot
 from hvdchart.spec.yaml_tree import Plain
@@ -48,7 +48,13 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
         values["workerGroups"] = groups
     values["master"] = _master(plan)
     values["launch"] = _launch(plan)
-    values["horovod"] = _switches(spec.horovod)
+    threshold = spec.horovod.fusion_threshold
+    values["horovod"] = _omit_empty(
+        timeline=spec.horovod.timeline or None,
+        autotune=spec.horovod.autotune or None,
+        fusionThresholdMiB=None if threshold is None else threshold // MI,
+        cycleTimeMs=spec.horovod.cycle_time,
+    )
     values["network"] = _omit_empty(
         interface=plan.launching.interface, transport=plan.launching.transport or None
     )
@@ -169,31 +175,20 @@ def _launch(plan: Plan) -> dict[str, Plain]:
     )
 
 
-def _switches(switches: HorovodSettings) -> dict[str, Plain]:
-    threshold, cycle = switches.fusion_threshold, switches.cycle_time
-    return _omit_empty(
-        timeline=switches.timeline or None,
-        autotune=switches.autotune or None,
-        fusionThresholdMiB=None if threshold is None else threshold // MI,
-        cycleTimeMs=cycle,
-    )
-
-
 def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
     return _omit_empty(
         nodeSelector=dict(nodes.node_selector),
         affinity=copy.deepcopy(dict(nodes.affinity)),
-        tolerations=[_toleration(toleration) for toleration in nodes.tolerations],
-    )
-
-
-def _toleration(toleration: Toleration) -> dict[str, Plain]:
-    return _omit_empty(
-        key=toleration.taint,
-        operator=toleration.operator,
-        value=toleration.value,
-        effect=toleration.effect,
-        tolerationSeconds=toleration.toleration_seconds,
+        tolerations=[
+            _omit_empty(
+                key=toleration.taint,
+                operator=toleration.operator,
+                value=toleration.value,
+                effect=toleration.effect,
+                tolerationSeconds=toleration.toleration_seconds,
+            )
+            for toleration in nodes.tolerations
+        ],
     )
 
 
@@ -206,10 +201,7 @@ def _is_only_in(plan: Plan, volume: Volume, group: str) -> bool:
 
 
 def _paths(plan: Plan, group: str | None) -> dict[str, str]:
-    """Variables with mount paths: of the volumes that only `group` and some others mount.
-
-    None: of the volumes that all groups mount.
-    """
+    """Variables with paths of the volumes that only `group` and others mount; None: that all do."""
     variables = {}
     for name, variable in PATH_VARIABLES.items():
         volume = plan.spec.volumes.get(name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from hvdchart.errors import ErrorCollector, SpecError, ValuesError
 from hvdchart.plan.model import Plan
@@ -14,9 +12,6 @@ from hvdchart.spec.yaml_tree import Place, Plain, from_plain, shorten
 from hvdchart.values.build import make_values
 from hvdchart.values.merge import null_paths, omit_needless_nulls, without_nulls
 from hvdchart.values.schema import default_values, resolve, schema_at, values_schema
-
-if TYPE_CHECKING:
-    from jsonschema_rs import Draft7Validator
 
 
 def checked_values(plan: Plan) -> dict[str, Plain]:
@@ -42,7 +37,9 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
 
 
 def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
-    violations = _validator().iter_errors(without_nulls(values))
+    from jsonschema_rs import Draft7Validator
+
+    violations = Draft7Validator(values_schema()).iter_errors(without_nulls(values))
     errors = ErrorCollector()
     for error in sorted(violations, key=lambda error: [str(step) for step in error.instance_path]):
         where: KeyPath = tuple(error.instance_path)
@@ -100,10 +97,3 @@ def _refused(
         what = "a key of the chart" if at_key else "a value that the chart accepts"
         return SpecError(str(place), dotted(where), problem, expected or what)
     return ValuesError(f"the chart refuses {dotted(path) or 'the values'}: {problem}")
-
-
-@functools.cache
-def _validator() -> Draft7Validator:
-    from jsonschema_rs import Draft7Validator
-
-    return Draft7Validator(values_schema())

@@ -20,6 +20,7 @@ from hvdchart.values.check import checked_values
 _TEXT = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
 _YAML_1_1_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _COMMENT_COLUMN = 45
+_NULL = "tag:yaml.org,2002:null"
 
 
 def render_values(plan: Plan, origin: str = "a spec") -> str:
@@ -39,17 +40,15 @@ def dump(values: dict[str, Plain], reasons: dict[ValuePath, Reason]) -> str:
 
     yaml = YAML()
     # By default null is written as nothing, which looks like a forgotten value.
-    yaml.representer.add_representer(type(None), _represent_null)
+    yaml.representer.add_representer(
+        type(None), lambda representer, _: representer.represent_scalar(_NULL, "null")
+    )
     yaml.width = 1_000_000
     yaml.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
     yaml.dump(_commented(values, (), reasons), stream)
     # A comment after the last value is written without a line end.
     return stream.getvalue().rstrip("\n") + "\n"
-
-
-def _represent_null(representer: Any, value: None) -> Any:
-    return representer.represent_scalar("tag:yaml.org,2002:null", "null")
 
 
 def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) -> Any:

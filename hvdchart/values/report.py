@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdchart.plan.model import GroupPlan, Plan
+from hvdchart.plan.model import Plan
 from hvdchart.quantity import memory_text, pluralize
 from hvdchart.spec.model import mount_path
 from hvdchart.spec.yaml_tree import Plain
@@ -31,7 +31,19 @@ def document(plan: Plan) -> dict[str, Plain]:
         "launchMode": plan.framework.mode,
         "launchOptions": list(plan.spec.launch.options),
         "shm": memory_text(plan.shm),
-        "groups": [_group_document(group) for group in plan.groups],
+        "groups": [
+            {
+                "name": group.group.name,
+                "nodes": group.group.count,
+                "spares": group.group.spares,
+                "slots": group.slots,
+                "ranks": group.ranks,
+                "env": dict(group.env),
+                "requests": dict(group.requests),
+                "limits": dict(group.limits),
+            }
+            for group in plan.groups
+        ],
         "volumes": {
             name: {"mountPath": mount_path(name, volume), "source": volume.sources[0]}
             for name, volume in plan.spec.volumes.items()
@@ -41,19 +53,6 @@ def document(plan: Plan) -> dict[str, Plain]:
             {"value": name, "is": is_, "because": because, "source": source}
             for name, is_, because, source in reasons(plan)
         ],
-    }
-
-
-def _group_document(group: GroupPlan) -> dict[str, Plain]:
-    return {
-        "name": group.group.name,
-        "nodes": group.group.count,
-        "spares": group.group.spares,
-        "slots": group.slots,
-        "ranks": group.ranks,
-        "env": dict(group.env),
-        "requests": dict(group.requests),
-        "limits": dict(group.limits),
     }
 
 
@@ -82,7 +81,13 @@ def tables(plan: Plan) -> list[Any]:
         groups.add_column(name, justify="right")
     groups.add_column("devices")
     for group in plan.groups:
-        groups.add_row(*_group_row(group))
+        names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+        threads = "/".join(group.env.get(name, "-") for name in names)
+        devices = [f"{count} {name}" for name, count in group.limits.items() if "/" in name]
+        spares = f"+{group.group.spares}" if group.group.spares else ""
+        numbers = [f"{group.group.count}{spares}", str(group.slots), str(group.ranks), threads]
+        requests = [group.requests.get(name, "-") for name in ("cpu", "memory")]
+        groups.add_row(group.group.name, *numbers, *requests, ", ".join(devices) or "-")
     parts: list[Any] = [groups]
     if plan.spec.volumes:
         volumes = Table("volume", "source", "mount path", "mode", "groups")
@@ -91,31 +96,17 @@ def tables(plan: Plan) -> list[Any]:
             where = ", ".join(volume.groups) or "all"
             volumes.add_row(name, volume.sources[0], mount_path(name, volume), mode, where)
         parts.append(volumes)
-    parts.append(Text(f"launch: {_launch_line(plan)}"))
-    batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
-    parts.append(Text(f"{batch}learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"))
-    parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
-    return parts
-
-
-def _launch_line(plan: Plan) -> str:
     binding = plan.launching.binding
     words = [plan.framework.mode, f"bound to {binding.to}"]
     if binding.cores_per_rank:
         words.append(f"{pluralize(binding.cores_per_rank, 'core')} per rank")
     if binding.ranks_per_socket:
         words.append(f"{pluralize(binding.ranks_per_socket, 'rank')} per socket")
-    return ", ".join([*words, *plan.spec.launch.options])
-
-
-def _group_row(group: GroupPlan) -> list[str]:
-    names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-    threads = "/".join(group.env.get(name, "-") for name in names)
-    devices = [f"{count} {name}" for name, count in group.limits.items() if "/" in name]
-    spares = f"+{group.group.spares}" if group.group.spares else ""
-    numbers = [f"{group.group.count}{spares}", str(group.slots), str(group.ranks), threads]
-    requests = [group.requests.get(name, "-") for name in ("cpu", "memory")]
-    return [group.group.name, *numbers, *requests, ", ".join(devices) or "-"]
+    parts.append(Text(f"launch: {', '.join([*words, *plan.spec.launch.options])}"))
+    batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
+    parts.append(Text(f"{batch}learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"))
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
+    return parts
 
 
 def reason_table(plan: Plan) -> Any:

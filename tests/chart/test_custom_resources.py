@@ -48,6 +48,7 @@ def find_problems(resource: dict[str, Any]) -> list[str]:
         ("PodGroup", VOLCANO),
         ("PodGroup", {"gang": "SchedulerPlugins"}),
         ("PodMonitor", {"metrics": {"enabled": True, "podMonitor": MONITOR}}),
+        ("PrometheusRule", {"metrics": {"enabled": True, "rules": {"labels": {"a": "b"}}}}),
     ],
 )
 def test_rendered_resources_are_valid(kind: str, values: Values) -> None:

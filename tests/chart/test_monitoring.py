@@ -46,6 +46,23 @@ def test_horovod_settings_become_environment_of_workers() -> None:
     assert unfused["HOROVOD_FUSION_THRESHOLD"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("values", "by_ranks"),
+    [
+        ({}, True),
+        ({"horovod": {"fusionThresholdMiB": 128}}, False),
+        ({"horovod": {"autotune": True}}, False),
+        ({"launch": {"mode": "horovodrun"}}, False),
+        ({"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}}, False),
+        ({"worker": {"env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]}}, False),
+    ],
+)
+def test_ranks_choose_the_fusion_threshold_over_mpi_on_cpus_alone(
+    values: Values, by_ranks: bool
+) -> None:
+    assert ("HVD_FUSION_BY_RANKS" in variables(render(values))) is by_ranks
+
+
 def test_tensorboard_mounts_the_output_volume_only_and_is_scheduled_like_the_master() -> None:
     master = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
     manifests = render({**OUTPUT, "master": master, "tensorboard": {"enabled": True}})

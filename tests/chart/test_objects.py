@@ -40,7 +40,7 @@ DEFAULT_CENSUS = {
 }
 NAMESPACED = {
     *DEFAULT_CENSUS,
-    *("Deployment", "PodDisruptionBudget", "PodGroup", "PodMonitor"),
+    *("Deployment", "PodDisruptionBudget", "PodGroup", "PodMonitor", "PrometheusRule"),
 }
 GROUPS: Values = {
     "worker": {"number": 3, "env": [{"name": "A", "value": "1"}]},

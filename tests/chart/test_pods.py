@@ -307,6 +307,13 @@ def test_preload_overrides_what_the_image_names(
     assert worker(launch={"preload": preload}).get("HVD_PRELOAD") == expected
 
 
+def test_framework_reaches_the_ranks_and_their_launcher() -> None:
+    manifests = render({"launch": {"framework": "torch"}})
+    for kind in ("StatefulSet", "Job"):
+        container = pod_spec(one(manifests, kind))["containers"][0]
+        assert variable("HVD_FRAMEWORK", "torch") in container["env"]
+
+
 def test_last_entry_of_a_name_wins_in_every_container() -> None:
     """The entries of a group come after those of all workers."""
     twice = [variable("TWICE", "1"), variable("TWICE", "2")]

@@ -169,6 +169,10 @@ tensorboard: {enabled: true, logDir: /outside}
   tensorboard.logDir is "/outside" | volumeMounts
 metrics: {podMonitor: true}
   metrics.podMonitor | metrics.enabled
+metrics: {rules: true}
+  metrics.rules | metrics.enabled
+metrics: {dashboard: true}
+  metrics.dashboard | metrics.enabled
 tensorboard: {allowFrom: [{podSelector: {}}]}
   tensorboard.allowFrom | tensorboard.enabled
 {tensorboard: {enabled: true, logDir: /o, allowFrom: [{podSelector: {}}]}, \

@@ -75,6 +75,8 @@ MARKED: Values = {
     },
     "metrics": {
         "file": "/zz41", "podMonitor": {"labels": {"zz57": "x"}, "interval": "7058s"},
+        "rules": {"labels": {"zz88": "x"}},
+        "dashboard": {"labels": {"zz89": "x"}, "annotations": {"zz90": "x"}},
         "allowFrom": [{"podSelector": {"zz86": "x"}}],
     },
     "staging": {"image": {"repository": "zz42"}, "env": [{"name": "ZZ43", "value": "x"}]},

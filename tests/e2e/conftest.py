@@ -30,7 +30,7 @@ def node_folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def foreign_images(kubeconfig: Path) -> dict[str, str]:
     """References of images as others build them, in the cluster, by their names."""
-    return {name: _loaded(name) for name in ("plain", "public")}
+    return {name: _loaded(name) for name in ("plain", "public", "arm64")}
 
 
 @pytest.fixture(scope="session")

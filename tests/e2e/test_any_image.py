@@ -59,18 +59,26 @@ def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
 
 @pytest.mark.parametrize(
     ("lacks", "told"),
-    [("python", "use an image with Python 3"), ("ssh", "has no ssh-keygen: set ssh.image")],
+    [
+        ("python", "use an image with Python 3"),
+        ("ssh", "has no ssh-keygen: set ssh.image"),
+        ("cpu", "sshd of ssh.image is for arm64, and this node is x86-64"),
+    ],
 )
 def test_what_an_image_lacks_is_named_and_nothing_waits(
-    namespace: Namespace, wheels_image: str, ssh_image: dict[str, str], lacks: str, told: str
-) -> None:
+    namespace: Namespace, wheels_image: str, ssh_image: dict[str, str],
+    foreign_images: dict[str, str], lacks: str, told: str,
+) -> None:  # fmt: skip
     """The image with OpenSSH has no Python."""
     image = ":".join(ssh_image.values()) if lacks == "python" else wheels_image
     brought = {} if lacks == "ssh" else ssh_image
+    if lacks == "cpu":
+        brought = dict(zip(("repository", "tag"), foreign_images["arm64"].split(":"), strict=True))
     of_run = values(image, brought, volumes=[], volumeMounts=[])
     namespace.install("hvd", of_run)
     assert namespace.wait_for_end("hvd", 60) == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
-    ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
+    (status,) = attempt["status"]["containerStatuses"]
     problem = problem_of(attempt, [])
-    assert told in (problem.advice if problem else ended["message"]), ended
+    said = f"{problem}" if problem else status["state"]["terminated"]["message"]
+    assert told in said, attempt["status"]

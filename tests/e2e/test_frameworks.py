@@ -14,6 +14,7 @@ from tests.conftest import in_cluster
 from tests.e2e.cluster import Namespace
 from tests.e2e.test_hvdchart import here, hvdchart, write_spec
 from tests.results import read_result
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DIGITS = ["--data", "/examples/digits.csv.gz", "--epochs", "4", "--target-accuracy", "0.8"]
@@ -38,7 +39,7 @@ if jax.process_index() == 0:
 
 # Gloo tells rank 0 that its peer is gone while rank 1 ends.
 LOST = """
-import os, signal
+import os, signal, time
 import torch
 import torch.distributed as dist
 dist.init_process_group("gloo")
@@ -49,8 +50,52 @@ for step in range(20):
         os.kill(os.getpid(), signal.SIGKILL)
     if step == 10 and dist.get_rank() == 1 and attempt == 2:
         raise ValueError("out of luck")
+    if step == 10 and dist.get_rank() == 1 and attempt == 3:
+        time.sleep(3600)  # The other rank waits.
 if dist.get_rank() == 0:
     print("RESULT", '{"attempt": %d}' % attempt, flush=True)
+dist.destroy_process_group()
+"""
+
+
+# Each rank keeps a half of the parameters.
+FSDP = """
+import json
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+dist.init_process_group("gloo")
+torch.manual_seed(1)
+layers = torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1)
+model = FullyShardedDataParallel(torch.nn.Sequential(*layers), device_id=torch.device("cpu"))
+optimizer = torch.optim.Adam(model.parameters(), 0.01)
+torch.manual_seed(dist.get_rank())
+rows, losses = torch.randn(256, 8), []
+for _ in range(30):
+    loss = torch.nn.functional.mse_loss(model(rows).squeeze(1), rows.sum(1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    dist.all_reduce(loss.detach())
+    losses.append(loss.item())
+if dist.get_rank() == 0:
+    kept = sum(parameter.numel() for parameter in model.parameters())
+    print("RESULT", json.dumps({"kept": kept, "losses": losses}), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+# The first attempt goes on until a worker leaves.
+LEFT = """
+import json, os, socket, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+hosts = [None] * dist.get_world_size()
+for step in range(3000 if os.environ["HVD_ATTEMPT"] == "1" else 3):
+    dist.all_gather_object(hosts, socket.gethostname())
+    if dist.get_rank() == step == 0:
+        print("BEGUN", os.environ["HVD_ATTEMPT"], json.dumps(hosts), flush=True)
+    time.sleep(0.2)
 dist.destroy_process_group()
 """
 
@@ -102,15 +147,45 @@ def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOST)
-    train = {"command": ["python3", "train.py"], "retries": 2}
+    train = {"command": ["python3", "train.py"], "retries": 3}
     log = deploy(
-        namespace, tmp_path, script, image=pytorch_image, launch={"mode": mode}, train=train
-    )
-    assert read_result(log)["attempt"] == 3
+        namespace, tmp_path, script, image=pytorch_image, launch={"mode": mode}, train=train,
+        values={"launch": {"stallTimeoutSeconds": 10}},
+    )  # fmt: skip
+    assert read_result(log)["attempt"] == 4
     causes = [line for line in log.splitlines() if "[hvd] error: rank " in line]
     assert "rank 1 on hvd-worker-1: ended by SIGKILL" in causes[0]
     assert "rank 1 on hvd-worker-1: ValueError: out of luck" in causes[1]
+    # Which of the two keeps the other waiting is in their stacks.
+    assert "rank 1 on hvd-worker-1 uses no CPU for" in log
+    assert 'train.py", line 14 in <module>' in log
+    assert "longer than launch.stallTimeoutSeconds=10" in log
     assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
+
+
+def test_fsdp_shards_its_parameters(
+    namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(FSDP)
+    run = read_result(deploy(namespace, tmp_path, script, image=pytorch_image))
+    assert run["kept"] == 161, "of 321 parameters"
+    assert run["losses"][-1] < run["losses"][0] / 2
+
+
+def test_ddp_goes_on_with_a_spare_when_a_worker_leaves(
+    namespace: Namespace, pytorch_image: dict[str, str]
+) -> None:
+    launch = {"mode": "direct", "framework": "torch", "preload": ["torch"]}
+    values = {"master": {"args": ["python3", "-c", LEFT]}, "launch": launch, "image": pytorch_image}
+    namespace.install("hvd", {**values, "worker": {"number": 2, "spares": 1}})
+    namespace.wait_for_event("Training", 120)
+    wait_until(lambda: "BEGUN 1" in namespace.log("hvd"), 120, "the ranks have met", PROGRAM_PAUSE)
+    namespace.kubectl("delete", "pod", "hvd-worker-1", "--wait=false")
+    namespace.assert_completes("hvd")
+    log = namespace.log("hvd")
+    assert 'BEGUN 2 ["hvd-worker-0", "hvd-worker-2"]' in log
+    assert "hvd-worker-1 was terminated" in log
 
 
 def test_allreduce_is_measured_in_pods(
@@ -144,14 +219,15 @@ def test_keras_trains_on_jax(
     assert run["losses"][-1] < run["losses"][0]
 
 
-@pytest.mark.parametrize("mode", ["mpirun"])
-def test_mpi_program_measures_its_allreduce(
-    namespace: Namespace, tmp_path: Path, foreign_images: dict[str, str], mode: str
+@pytest.mark.parametrize(
+    "command",
+    [["allreduce"], ["python3", "allreduce.py", "--framework", "mpi"]],
+    ids=["C", "Python"],
+)
+def test_mpi_program_reduces_over_all_ranks(
+    namespace: Namespace, tmp_path: Path, foreign_images: dict[str, str], command: list[str]
 ) -> None:
-    run = read_result(
-        deploy(
-            namespace, tmp_path, EXAMPLES / "allreduce.py", "--framework", "mpi",
-            image=split(foreign_images["plain"]), launch={"mode": mode},
-        )
-    )  # fmt: skip
-    assert (run["framework"], run["ranks"]) == ("mpi", 2)
+    train = {"command": command, "framework": "mpi", "retries": 0}
+    image, script = split(foreign_images["plain"]), EXAMPLES / "allreduce.py"
+    run = read_result(deploy(namespace, tmp_path, script, image=image, train=train))
+    assert (run["framework"], run["ranks"], run.get("sum", 1)) == ("mpi", 2, 1)

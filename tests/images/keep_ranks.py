@@ -103,7 +103,7 @@ def forget(*lost: int) -> None:
 def interrupt() -> None:
     """Make the newest commit incomplete on both workers."""
     files = [*worker.glob("one/*-shared.*")]
-    newest = max(files, key=lambda file: keep.read_file(file).step)
+    newest = max(files, key=lambda file: keep.read_file(file).key)
     with newest.open("r+b") as file:
         file.write(bytes(8))
 

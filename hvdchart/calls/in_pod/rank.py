@@ -14,6 +14,7 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -91,7 +92,7 @@ def describe(
 
 def answer(connection: socket.socket, stream: IO[bytes], version: str) -> bool:
     """Fetch the call, make it, and send the answer; whether it is a result."""
-    message = wire.read_message(stream, wire.LARGEST_CALL)
+    message = wire.read_message(partial(wire.read_frame, stream), wire.LARGEST_CALL)
     if message is None:
         raise SystemExit("the call has ended")
     kind, data = make_call(load_cloudpickle(version), message.data)
@@ -109,10 +110,10 @@ def answer(connection: socket.socket, stream: IO[bytes], version: str) -> bool:
 def main() -> int:
     """Make the call; 1 when it has failed."""
     version, port, number = sys.argv[1:]
-    # Whole lines, so that those of several ranks do not mix.
+    # Whole lines, also with PYTHONUNBUFFERED, so that those of several ranks do not mix.
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
-            output.reconfigure(line_buffering=True)
+            output.reconfigure(line_buffering=True, write_through=False)
     # As if the function's script were in the folder of the code.
     sys.path[:3] = [str(Path.cwd())]
     host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import queue
 import select
 import selectors
 import signal
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
@@ -34,6 +36,10 @@ LISTEN_WITHIN, SPEAK_WITHIN = 10.0, 10.0
 FAIL_WITHIN, END_WITHIN = 0.5, 3.0
 LOOK_EVERY = 0.1
 MOST_RANKS = 1_000_000
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # What a caller has sent; None at its end.
+    Frames = queue.Queue[wire.Frame | None]
 
 
 class Call:
@@ -44,6 +50,7 @@ class Call:
         # When a rank failed or the caller went.
         self.failed_at = 0.0
         self._caller, self._lock, self._is_over = caller, threading.Lock(), False
+        self._spoke_at = time.monotonic()
         self._threads: list[threading.Thread] = []
 
     def send(self, kind: bytes, data: bytes, number: int = 0) -> None:
@@ -51,11 +58,21 @@ class Call:
         with self._lock:
             if self._is_over:
                 return
-            self._is_over = kind == wire.END
+            self._is_over, self._spoke_at = kind == wire.END, time.monotonic()
+            rest = memoryview(wire.Frame(kind, number, data).encode())
             try:
-                self._caller.sendall(wire.Frame(kind, number, data).encode())
+                while rest:
+                    # A caller may stop reading for a while; `receive` knows whether it has gone.
+                    with suppress(socket.timeout):
+                        rest = rest[self._caller.send(rest) :]
             except OSError:
+                self._is_over = True
                 self.fail()
+
+    def beat(self) -> None:
+        """Send something if there was nothing for a while."""
+        if time.monotonic() - self._spoke_at > wire.BEAT_EVERY:
+            self.send(wire.BEAT, b"")
 
     def end(self, code: int) -> None:
         """Tell the caller that the launcher has ended, after what its ranks have sent."""
@@ -121,29 +138,37 @@ class CallServer:
 
     def attend(self, caller: socket.socket, idle: float) -> int | None:
         """Make the calls of one caller until it goes; else the exit code with which to end."""
-        with caller.makefile("rb") as stream:
-            try:
-                hello = json.dumps({"python": list(sys.version_info[:2])})
-                caller.sendall(wire.Frame(wire.HELLO, 0, hello.encode()).encode())
-                while select.select([caller], [], [], idle)[0]:
-                    message = wire.read_message(stream, wire.LARGEST_CALL)
-                    if message is None:
-                        return None
-                    if message.kind == wire.END:
-                        print("[hvd] error: the caller misses a worker", file=sys.stderr)
-                        return 1
-                    self._make(message.data, caller)
-            except (ConnectionError, ValueError):
-                return None
-        return 0
+        caller.settimeout(wire.SILENT_FOR)
+        frames: Frames = queue.Queue()
+        threading.Thread(target=receive, args=(caller, frames), daemon=True).start()
+        try:
+            hello = json.dumps({"python": list(sys.version_info[:2])})
+            caller.sendall(wire.Frame(wire.HELLO, 0, hello.encode()).encode())
+            while True:
+                next_frame = partial(frames.get, timeout=idle)
+                message = wire.read_message(next_frame, wire.LARGEST_CALL)
+                if message is None:
+                    return None
+                if message.kind == wire.END:
+                    print("[hvd] error: the caller misses a worker", file=sys.stderr)
+                    return 1
+                self._make(message.data, caller, frames)
+        except queue.Empty:
+            return 0
+        except (OSError, ValueError):
+            return None
+        finally:
+            # Else `receive` would keep it open.
+            with suppress(OSError):
+                caller.shutdown(socket.SHUT_RDWR)
 
-    def _make(self, content: bytes, caller: socket.socket) -> None:
+    def _make(self, content: bytes, caller: socket.socket, frames: Frames) -> None:
         self._number += 1
         self._call = Call(self._number, content, caller)
-        self._call.end(self._run(self._call, caller))
+        self._call.end(self._run(self._call, frames))
         self._call = None
 
-    def _run(self, call: Call, caller: socket.socket) -> int:
+    def _run(self, call: Call, frames: Frames) -> int:
         """Start the ranks and wait for the end of all; the launcher's exit code."""
         line = [*self._line, str(self._ranks.port), str(call.number)]
         pipe = subprocess.PIPE
@@ -152,13 +177,17 @@ class CallServer:
             (FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)
         ]  # fmt: skip
         with selectors.DefaultSelector() as selector, process:
-            for number, stream in enumerate((caller, process.stdout, process.stderr)):
+            for number, stream in ((1, process.stdout), (2, process.stderr)):
                 assert stream is not None  # noqa: S101
                 selector.register(stream, selectors.EVENT_READ, number)
-            while process.poll() is None or len(selector.get_map()) > 1:
+            while process.poll() is None or selector.get_map():
                 for key, _ in selector.select(LOOK_EVERY):
                     if not self._pass_on(call, key.data, key.fd):
                         selector.unregister(key.fileobj)
+                # Nothing but its end comes from a caller that waits.
+                if not frames.empty():
+                    call.fail()
+                call.beat()
                 waited = time.monotonic() - call.failed_at if call.failed_at else 0.0
                 if process.poll() is not None:
                     end_children()
@@ -169,15 +198,20 @@ class CallServer:
     def _pass_on(self, call: Call, number: int, descriptor: int) -> bool:
         """Pass on output, to the log of the pod, too; whether more may follow."""
         data = os.read(descriptor, 1 << 16)
-        if number == 0:
-            # Nothing but its end comes from a caller that waits.
-            call.fail()
-            return False
-        if data:
-            call.send(wire.OUTPUT, data, number)
-            streams.write(number, data)
-            return True
-        return False
+        call.send(wire.OUTPUT, data, number)
+        streams.write(number, data)
+        return bool(data)
+
+
+def receive(caller: socket.socket, frames: Frames) -> None:
+    """Put what a caller sends but beats, and None when it has gone, or was silent for too long."""
+    with suppress(OSError, ValueError), caller.makefile("rb") as stream:
+        for frame in iter(partial(wire.read_frame, stream), None):
+            if frame.kind != wire.BEAT:
+                frames.put(frame)
+    frames.put(None)
+    with suppress(OSError):
+        caller.shutdown(socket.SHUT_RDWR)
 
 
 def end_children() -> None:

@@ -8,11 +8,15 @@ reads this: standard library only.
 from __future__ import annotations
 
 import struct
-from typing import IO, Iterator, NamedTuple
+from typing import IO, Callable, Iterator, NamedTuple
 
 # What the server says first, JSON; a pickled call; and the end of a call, JSON. Of the caller, END
 # says that workers are lost: the server fails, so that the next attempt waits for them.
 HELLO, CALL, END = b"H", b"C", b"E"
+# Of both ends, in which nothing else is to be said: this end is there. Seconds between two, and
+# without anything from the other end until that is lost.
+BEAT = b"B"
+BEAT_EVERY, SILENT_FOR = 20.0, 120.0
 # What the ranks print; the number is that of the stream, 1 or 2.
 OUTPUT = b"O"
 # A rank's pickled result; a pickled Failure; and that a rank has gone without either. The number is
@@ -59,14 +63,14 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
     return Frame(kind, number, data) if len(data) == size else None
 
 
-def read_message(stream: IO[bytes], most: int) -> Frame | None:
-    """The next message, as one frame of any size; None at the end of the stream.
+def read_message(next_frame: Callable[[], Frame | None], most: int) -> Frame | None:
+    """The next message, as one frame of any size; None when there is no next frame.
 
     Raises ValueError for one of more than `most` bytes.
     """
     parts, size = [], 0
     while True:
-        frame = read_frame(stream)
+        frame = next_frame()
         if frame is None:
             return None
         parts.append(frame.data)

@@ -55,19 +55,10 @@
 {{- end }}
 
 {{- define "horovod.checkGpus" -}}
-{{- $pattern := printf "^(%s)$" (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).gpus -}}
-{{- range $group := .horovod.groups -}}
-{{- $gpus := 0 -}}
-{{- $gpuKey := "" -}}
-{{- range $key, $count := (.resources).limits -}}
-{{- /* A limit of 0 is no GPU. */ -}}
-{{- if and (regexMatch $pattern $key) (int $count) -}}
-{{- $gpus = add $gpus (int $count) -}}
-{{- $gpuKey = $key -}}
-{{- end -}}
-{{- end -}}
-{{- if and $gpuKey (ne (int $gpus) (int .slots)) -}}
-{{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $gpuKey (int $gpus) -}}
+{{- range .horovod.groups -}}
+{{- $gpus := include "horovod.gpus" (dict "root" $ "group" .) | fromJson -}}
+{{- if and $gpus.key (ne (int $gpus.number) (int .slots)) -}}
+{{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $gpus.key (int $gpus.number) -}}
 {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
 {{- end -}}
 {{- end -}}

@@ -30,7 +30,9 @@
 {{- fail (printf "%s networkPolicy.enabled is false: %s" $none $why) -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.metrics.podMonitor (not .Values.metrics.enabled) -}}
-{{- fail "metrics.podMonitor is set but metrics.enabled is false: there would be nothing to scrape; set both" -}}
+{{- range $key := ternary list (list "podMonitor" "rules" "dashboard") .Values.metrics.enabled -}}
+{{- if get $.Values.metrics $key -}}
+{{- fail (printf "metrics.%s is set but metrics.enabled is false: there would be nothing to scrape; set both" $key) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}

@@ -90,6 +90,8 @@
   "tensorboard.allowFrom": [],
   "metrics.enabled": false,
   "metrics.podMonitor": {},
+  "metrics.rules": {},
+  "metrics.dashboard": {},
   "metrics.file": "",
   "metrics.allowFrom": [],
   "volumes": [],

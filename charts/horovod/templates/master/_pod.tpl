@@ -94,6 +94,9 @@ spec:
 {{- if not .Values.ssh.existingSecret }}
 - {name: HVD_SSH_SECRET, value: {{ include "horovod.sshSecret" . | quote }}}
 {{- end }}
+{{- with .Values.launch.framework }}
+- {name: HVD_FRAMEWORK, value: {{ . }}}
+{{- end }}
 {{- with .Values.serviceMesh }}
 - {name: HVD_MESH, value: {{ . | quote }}}
 {{- end }}

@@ -108,6 +108,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- $timeout := include "horovod.stallTimeout" .root | int }}
 {{- $period := ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) }}
 - {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
+{{- if include "horovod.once" (dict "root" .root "name" "horovod.fusesByRanks") }}
+- {name: HVD_FUSION_BY_RANKS, value: "1"}
+{{- end }}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
 {{- end }}
@@ -120,6 +123,36 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- with include "horovod.once" (dict "root" .root "name" "horovod.networkVariables") }}
 {{ . }}
 {{- end }}
+{{- end }}
+
+{{/*
+The GPUs of a group as JSON: their number, and the key in resources.limits; call with
+(dict "root" $ "group" $group). A limit of 0 is no GPU.
+*/}}
+{{- define "horovod.gpus" -}}
+{{- $pattern := printf "^(%s)$" (.root.Files.Get "files/hvd_pods/common/resources.json" | fromJson).gpus -}}
+{{- $gpus := dict "number" 0 "key" "" -}}
+{{- range $key, $count := (.group.resources).limits -}}
+{{- if and (regexMatch $pattern $key) (int $count) -}}
+{{- $gpus = dict "number" (add $gpus.number (int $count)) "key" $key -}}
+{{- end -}}
+{{- end -}}
+{{ $gpus | toJson }}
+{{- end }}
+
+{{/*
+Whether ranks choose the size of Horovod's fusion buffer (hvd_pods/common/fusion.py): over MPI, on CPUs, where no value
+decides it. All groups must agree. Empty or "true".
+*/}}
+{{- define "horovod.fusesByRanks" -}}
+{{- $horovod := .Values.horovod -}}
+{{- $decided := or $horovod.autotune (not (kindIs "invalid" $horovod.fusionThresholdMiB)) (ne .Values.launch.mode "mpirun") -}}
+{{- range .horovod.groups -}}
+{{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
+{{- $gpus := include "horovod.gpus" (dict "root" $ "group" .) | fromJson -}}
+{{- $decided = or $decided $has $gpus.key -}}
+{{- end -}}
+{{- if not $decided -}}true{{- end -}}
 {{- end }}
 
 {{/* Horovod settings as a JSON list of environment variables. Variables that the group's env sets are left out. */}}

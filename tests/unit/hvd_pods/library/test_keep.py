@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,6 +110,8 @@ def test_the_checkpoint_counts_where_all_memory_is_gone(
     assert resume()[0] == 3, "memory is newer"
     monkeypatch.setenv("HVD_RUN_ID", "two")
     assert resume() == (2, b"after step 02")
+    train(1)
+    assert resume()[0] == 1, "another run's checkpoint is not newer, whatever its step"
     # Written beside the training, at each commit.
     train(5, minutes=0.0)
     checkpoint = worker.with_name("keep-main.state")
@@ -189,15 +192,38 @@ def test_epochs_with_other_steps_are_begun_again(worker: Path) -> None:
     state = train(9)
     assert state.epochs(4) == 2
     state.commit(9)
+    state.save()
     del state
     again = train()
     assert (again.epochs(4), again.step) == (2, 9)
     assert (again.epochs(3), again.step) == (2, 6)
+    again.commit(7)
+    del again
+    assert resume()[0] == 7, "what was counted in longer epochs is older"
+    train(2)
+    assert resume()[0] == 2, "a script may count anew"
+
+
+def test_a_checkpoint_can_be_written_before_the_training_begins(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (worker.parent / "file").touch()
+    for folder in (worker.parent / "file", worker.parent / "file" / "in"):
+        with pytest.raises(ValueError, match=r"cannot write checkpoints to .*file.*OUTPUT_PATH"):
+            train(output=folder)
+    made, synced = worker.parent / "new" / "keep-main.state", []
+
+    def sync(descriptor: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink(), made.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    train(1, output=made.parent).save()
+    assert synced[-1] == (made.parent, True), "the name of the file is on disk, too"
 
 
 def answer(steps: list[int], own: list[int] | None = None) -> dict[str, Any]:
     """What a rank has."""
-    return {"steps": dict.fromkeys(steps, 100), "own": own or []}
+    return {"steps": steps, "own": own or []}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +249,17 @@ def test_ranks_agree_on_the_newest_step(
     assert keep.choose(answers) == chosen
 
 
+def test_a_rank_without_a_state_of_its_own_is_named(
+    worker: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(1, 2, own=b"numbers")
+    for path in worker.glob("one/*-rank-0.*"):
+        path.unlink()
+    state = train(own=b"new numbers")
+    assert (state.step, state.own) == (2, b"new numbers")
+    assert "ranks [0] have no random numbers" in capsys.readouterr().err
+
+
 def test_ranks_that_have_not_found_each_other_are_refused(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,12 +268,41 @@ def test_ranks_that_have_not_found_each_other_are_refused(
         train()
 
 
-def test_a_model_without_variables_is_refused(worker: Path) -> None:
-    class Model:
-        built, variables, trainable_variables = False, (), ()
+class Model:
+    """As Keras has them."""
 
-    with pytest.raises(ValueError, match="model has no variables yet"):
-        keep.State(model=Model())
+    def __init__(self, built: bool) -> None:
+        self.built, self.variables, self.trainable_variables = built, (), ()
+
+
+class Optimizer:
+    """As Keras has them."""
+
+    apply_gradients, built, variables = None, False, ()
+
+    def build(self, variables: object) -> None:
+        self.built = True
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ({"model": Model(built=False)}, "model has no variables yet"),
+        (
+            {"critic": Model(built=True), "actor": Model(built=True), "slow": Optimizer()},
+            r"slow has no variables yet, and 2 models .* slow.build\(",
+        ),
+        ({"slow": Optimizer()}, "slow has no variables yet, and 0 models"),
+    ],
+)
+def test_what_has_no_variables_yet_is_refused(
+    worker: Path, parts: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        keep.State(**parts)
+    for part in parts.values():
+        part.built = True
+    assert keep.State(**parts).restore() == 0
 
 
 def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(

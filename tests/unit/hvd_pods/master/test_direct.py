@@ -22,8 +22,9 @@ from tests.fakes.faults import TIMEOUT
 from tests.waiting import wait_until
 
 PROGRAM = Path(direct.__file__)
-# In place of a session with a worker of two slots.
+# In place of a session with a worker of two slots, which takes nothing while it is held.
 SSH = f"""#!/bin/sh
+while [ -e hold-$1 ]; do sleep 0.05; done
 HVD_SLOTS=2 HVD_POD=${{1%.svc}} {sys.executable} -I -S {host.__file__}
 """
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -36,14 +37,14 @@ def start(tmp_path: Path) -> Start:
     ssh.write_text(SSH)
     ssh.chmod(0o755)
     hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
-    environment = {
-        **os.environ,
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "HVD_NOTICES": "127.0.0.1,1,secret",
-        "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
-    }
 
     def run(script: str) -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "HVD_NOTICES": "127.0.0.1,1,secret",
+            "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
+        }
         command = [sys.executable, "-I", "-S", str(PROGRAM), str(hosts), "4", "sh", "-c", script]
         pipe = subprocess.PIPE
         return subprocess.Popen(
@@ -124,6 +125,29 @@ def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: P
     assert process.returncode == 128 + signal.SIGUSR1
     (tmp_path / "go-on").touch()
     wait_until(lambda: are_there("done"), TIMEOUT, "the ranks have gone on")
+
+
+def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Path) -> None:
+    """The command line is longer than a pipe takes."""
+    (tmp_path / "hold-hvd-0.svc").touch()
+    output, _ = start(f"rm -f hold-hvd-0.svc; echo $RANK; : {'x' * 100_000}").communicate(
+        timeout=TIMEOUT
+    )
+    assert own_lines(output) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(("framework", "meets"), [("", True), ("torch", False), ("jax", False)])
+def test_only_ranks_that_may_use_horovod_get_a_store(
+    framework: str, meets: bool, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVD_FRAMEWORK", framework)
+    # Ranks that would meet at a port of this machine are not what is tested here.
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "elsewhere:1")
+    output, errors = start("echo ${HOROVOD_GLOO_RENDEZVOUS_PORT:-none}").communicate(
+        timeout=TIMEOUT
+    )
+    assert [line != "none" for line in own_lines(output)] == [meets] * 4, errors
 
 
 def test_host_whose_ranks_were_ended_with_their_input_has_not_finished() -> None:

@@ -85,6 +85,7 @@ def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) ->
         {"kind": notices.FAILED, **FROM, "status": -9},
         {"kind": notices.ENDED, **FROM},
         STOPPED,
+        {**STOPPED, "kind": notices.IDLE},
         {"kind": notices.LEAVING, "host": "hvd-gpu-0", "rank": -1, "seconds": 30.0},
     ]
     for content in sent:

@@ -209,7 +209,7 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
     mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So does the launcher of an image without an mpirun, which the packages may have."""
-    monkeypatch.setattr(packages, "install", lambda code: f"for {code.name}")
+    monkeypatch.setattr(packages, "install", lambda code, within: f"for {code.name}")
     code = unpacked(mounted, install_within=60.0)
     image = {"PATH": str(tmp_path)}
     bare = code.prepare_launcher("mpirun", image)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster.addresses import NO_SERVICE
+from hvd_pods.cluster.shapes import NO_SERVICE
 from hvd_pods.common.ssh import STALE
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.gathering import (

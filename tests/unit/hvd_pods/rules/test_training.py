@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.common.errors import RunError
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import STORED, deadline, will_retry
 from hvd_pods.rules.messages import Cause
@@ -214,6 +214,24 @@ def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
     assert training().state.news()["progress"] == ""
 
 
+def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -> None:
+    world = training()
+    report(world, 10)
+    report(world, 20)
+    began = world.now
+    world.end_launcher(1, seconds=90.0)
+    world.effects.clear()
+    world.settle(until=m.Launch)
+    for step in (10, 20):
+        report(world, step)
+        assert world.state.progress.lost == 0, "these steps were made before"
+    report(world, 21)
+    lost = world.now - began
+    assert lost > 3
+    report(world, 22)
+    assert world.state.progress.lost == lost
+
+
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) -> None:
     world = training(failOnNaN=is_wanted)
@@ -253,6 +271,26 @@ def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
     assert not world.of(m.EndLauncher)
     world.settle(until=m.EndLauncher)
     assert "rank 3 on w-1 is stopped" in end_with(world, 143)
+
+
+@pytest.mark.parametrize(
+    ("first", "pause", "is_stall"),
+    [((0, 1, 2), 0, True), ((0, 1), 0, False), ((0, 1, 2), 60, False)],
+)
+def test_ranks_stall_when_none_of_them_computes(
+    first: tuple[int, ...], pause: int, is_stall: bool
+) -> None:
+    """One that computes may be what the others wait for, for as long as it likes."""
+    world = training(stallTimeoutSeconds=100)
+    for rank in first:
+        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
+    world.now += pause
+    notice(world, IDLE, "w-1", rank=3, seconds=101.0, period=15.0)
+    assert ("stalls" in world.state.timers) is is_stall
+    if is_stall:
+        world.settle(until=m.EndLauncher)
+        assert [e.ranks for e in world.of(m.ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
+        assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
 
 
 def test_ranks_that_stalled_before_say_nothing_of_the_next_launch() -> None:

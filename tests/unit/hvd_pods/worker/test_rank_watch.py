@@ -82,6 +82,29 @@ def test_master_is_told_once_in_a_period_of_stall_checks(
     assert [notice["kind"] for notice in master.all(1)] == [notices.ASKED]
 
 
+@pytest.mark.parametrize(
+    ("framework", "computes", "kinds"),
+    [("torch", False, ["idle"]), ("torch", True, []), ("", False, []), ("horovod", False, [])],
+)
+def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
+    folder: Path, master: Master, framework: str, computes: bool, kinds: list[str]
+) -> None:
+    """What a rank has started computes for it."""
+    script = "while :; do :; done" if computes else "sleep 600"
+    watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": framework})
+    with subprocess.Popen(["setsid", "sh", "-c", f"({script}); true"]) as process:
+        ranks.register(3, process.pid)
+        watch.look()
+        if computes:
+            wait_until(
+                lambda: rank_watch.cpu_seconds([process.pid])[process.pid] > 1, 20, "it runs"
+            )
+        watch.look()
+        assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
+        assert [n["kind"] for n in master.all(len(kinds) + 1)] == [*kinds, notices.ASKED]
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def test_ended_script_is_no_rank_of_the_worker(
     script: subprocess.Popen[bytes], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

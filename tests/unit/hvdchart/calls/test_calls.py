@@ -18,7 +18,6 @@ from typing import Any
 import cloudpickle
 import pytest
 
-import hvdchart
 from hvdchart.calls.connection import Connection, RemoteTraceback, pack
 from hvdchart.calls.in_pod import rank, server, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
@@ -27,6 +26,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 # These functions travel by value, as those of a notebook do: the ranks do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+ROOT = Path(__file__).parents[4]
 SECRET = "0123456789abcdef"
 # Starts two ranks as mpirun does: it ends all when one fails, and with them at SIGTERM.
 MPIRUN = """\
@@ -48,6 +48,15 @@ sys.exit(max(abs(rank.returncode) for rank in ranks))
 """
 
 
+SERVER = f"""\
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from hvdchart.calls.in_pod import server, wire
+wire.BEAT_EVERY, wire.SILENT_FOR = 0.1, float(sys.argv[1])
+sys.exit(server.serve(float(sys.argv[2]), sys.argv[3:]))
+"""
+
+
 class Pod:
     """The master's pod: the server's process, and the connections to it."""
 
@@ -60,22 +69,24 @@ class Pod:
         self.folder, self.log = folder, folder / "log"
         (folder / "mpirun.py").write_text(MPIRUN)
 
-    def start(self, idle: float = 60.0) -> subprocess.Popen[bytes]:
-        """Start the call server."""
+    def start(self, idle: float = 60.0, silent: float = 120.0) -> subprocess.Popen[bytes]:
+        """Start the call server, which waits for `silent` seconds for a caller's next word."""
         start = [sys.executable, rank.__file__, cloudpickle.__version__]
         line = [sys.executable, str(self.folder / "mpirun.py"), *start]
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, server.__file__, str(idle), *line],
+                [sys.executable, "-c", SERVER, str(silent), str(idle), *line],
                 env=self._environment, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
                 start_new_session=True,
             )  # fmt: skip
 
+    def command(self) -> list[str]:
+        """What `kubectl exec` does."""
+        variable = f"HVD_CALLS={self._environment['HVD_CALLS']}"
+        return ["env", variable, sys.executable, server.__file__, "connect"]
+
     def connect(self) -> Connection:
-        """Connect as `kubectl exec` does."""
-        program = [sys.executable, server.__file__, "connect"]
-        variables = [f"{name}={self._environment[name]}" for name in ("HVD_CALLS",)]
-        return Connection(["env", *variables, *program])
+        return Connection(self.command())
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +304,7 @@ def test_another_cloudpickle_in_the_image_is_replaced_by_the_callers(tmp_path: P
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path), cloudpickle.__version__],
-        check=True, capture_output=True, text=True, cwd=Path(__file__).parents[4],
+        check=True, capture_output=True, text=True, cwd=ROOT,
     )  # fmt: skip
     assert done.stdout.split() == [cloudpickle.__version__, f"{site}/cloudpickle/__init__.py"]
 
@@ -310,32 +321,54 @@ def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> 
         pack(own_rank, [argument], {})
 
 
-def test_another_python_in_the_image_is_named() -> None:
-    hello = wire.Frame(wire.HELLO, 0, b'{"python": [3, 99]}').encode()
-    says = [sys.executable, "-c", f"import sys; sys.stdout.buffer.write({hello!r})"]
-    with pytest.raises(CallError, match=r"the image has Python 3\.99, and this is Python 3\.\d+"):
-        Connection(says)
+HELLO = wire.Frame(wire.HELLO, 0, f'{{"python": {list(sys.version_info[:2])}}}'.encode())
+PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
+
+
+@pytest.mark.parametrize(
+    ("frames", "error", "says"),
+    [
+        ([HELLO._replace(data=b'{"python": [3, 99]}')], CallError, r"image has Python 3\.99, and"),
+        ([], ClusterError, "nothing has come from the pods for 0.5 s"),
+        ([HELLO], ClusterError, "nothing has come from the pods for 0.5 s"),
+        # The ranks have ended while a result was on its way.
+        (
+            [HELLO, PART, wire.Frame(wire.END, 0, b'{"code": 137}')],
+            RunFailedError,
+            "exit code 137, and rank 0, 1 without a result",
+        ),
+    ],
+)  # fmt: skip
+def test_server_that_says_too_little_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, frames: list[wire.Frame],
+    error: type[HvdchartError], says: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(wire, "BEAT_EVERY", 0.1)
+    monkeypatch.setattr(wire, "SILENT_FOR", 0.5)
+    (tmp_path / "said").write_bytes(b"".join(frame.encode() for frame in frames))
+    with pytest.raises(error, match=says):
+        call(Connection(["sh", "-c", f"cat {tmp_path}/said; exec sleep 60"]), own_rank)
+
+
+def test_caller_counts_as_gone_only_when_it_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(wire, "BEAT_EVERY", 0.1)
+    monkeypatch.setattr(wire, "SILENT_FOR", 3.0)
+    pod = Pod(tmp_path)
+    process = pod.start(silent=3.0)
+    with closing(pod.connect()) as connection:
+        assert call(connection, lambda: time.sleep(4.0))[0] == [None, None]
+    (tmp_path / "pids").mkdir()
+    monkeypatch.setattr(wire, "BEAT_EVERY", 60.0)
+    monkeypatch.setattr(wire, "SILENT_FOR", 60.0)
+    with closing(pod.connect()) as connection, pytest.raises(ClusterError):
+        call(connection, write_pid_and_wait, str(tmp_path / "pids"))
+    assert_ended(tmp_path / "pids")
+    process.kill()
+    process.wait()
 
 
 def test_server_that_cannot_be_reached_is_told_with_the_reason() -> None:
     with pytest.raises(ClusterError, match=r"has ended: pods .* is forbidden"):
         Connection([sys.executable, "-c", "import sys; sys.exit('pods \"m\" is forbidden')"])
-
-
-def test_launcher_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with hvdchart.Launcher() as launcher, pytest.raises(CallError, match="cannot be pickled"):
-        launcher(own_rank, [threading.Lock()])
-
-
-def test_spec_whose_launcher_takes_no_calls_is_refused() -> None:
-    spec = hvdchart.parse_spec(
-        "{apiVersion: hvdchart/v1, name: a, image: {repository: i, tag: t}, "
-        "nodes: [{name: n, count: 2, coresPerSocket: 4, memory: 8Gi}], "
-        "train: {command: [a]}, launch: {mode: horovodrun}}"
-    )
-    with pytest.raises(hvdchart.SpecError, match=r"launch\.mode: 'horovodrun' takes no calls"):
-        hvdchart.Launcher(spec=spec)

@@ -137,6 +137,30 @@ def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> N
     assert examine_image([node, node], {"image": image}).state == state
 
 
+@pytest.mark.parametrize(
+    ("ssh", "expected"),
+    [
+        ("", {"OpenSSH": "unknown"}),
+        ("host/ssh:1", {"OpenSSH": "ok", "ssh.image": "ok"}),
+        ("host/ssh:2", {"OpenSSH": "ok", "ssh.image": "unknown"}),
+    ],
+)
+def test_openssh_of_the_run_is_named_and_looked_for(
+    hvdchart: Command, cluster: FakeCluster, tmp_path: Path, ssh: str, expected: dict[str, str]
+) -> None:
+    images = [{"names": ["host/ssh:1"]}]
+    cluster.put("nodes", {"metadata": {"name": "n"}, "status": {"images": images}})
+    spec, image = (
+        tmp_path / "run.spec.yaml",
+        {"repository": "host/a", **({"ssh": ssh} if ssh else {})},
+    )
+    spec.write_text(json.dumps({**SPEC, "image": image}))
+    done = hvdchart("doctor", spec, "-o", "json")
+    found = {item["subject"]: item["state"] for item in json.loads(done.output)}
+    assert {key: found.get(key) for key in ("OpenSSH", *expected)} == expected
+    assert ("ssh.image" in found) is bool(ssh)
+
+
 def test_only_nodes_that_admit_the_run_must_have_its_image() -> None:
     taint = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
     soft = {"key": "old", "effect": "PreferNoSchedule"}
@@ -225,7 +249,7 @@ def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> Non
     }
     values = {
         "tensorboard": {"enabled": True}, "podDisruptionBudget": {"enabled": True},
-        "metrics": {"podMonitor": True},
+        "metrics": {"podMonitor": True, "rules": True},
     }  # fmt: skip
     resources = {right.resource for right in needed_rights("rights to deploy", values)}
     plurals = {

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError, pauses
+from hvd_pods.cluster.shapes import NO_SERVICE
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
@@ -25,7 +26,6 @@ FIRST_RECONNECT, LONGEST_RECONNECT = 0.2, 10.0
 WORKING_WATCH = 5.0
 # How it begins why hosts have no address where the Service was deleted. Its controller keeps an
 # empty slice of a Service without pods.
-NO_SERVICE = "there is no EndpointSlice of Service"
 # Seconds between two looks at all names in DNS: doubled while nothing changes.
 FIRST_LOOKUP, LONGEST_LOOKUP = 0.5, 2.0
 DNS_THREADS = 8

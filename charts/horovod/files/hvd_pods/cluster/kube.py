@@ -16,10 +16,10 @@ import time
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator
+from typing import Callable, Iterator
 from urllib.parse import urlencode
 
-from hvd_pods.cluster.shapes import ITEM, LIST, OBJECT, fit
+from hvd_pods.cluster.shapes import ITEM, LIST, OBJECT, Object, fit
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 
@@ -31,10 +31,6 @@ WATCH_SECONDS, WATCH_GRACE = 300, 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
 # minutes, in which no pod can report its end anyway.
 RETRY_SECONDS = 900.0
-# Seconds for which a call before the training is repeated; the training starts without it.
-START_RETRY_SECONDS = 10.0
-# Seconds for which a call between two attempts is repeated, and the longest wait for its answer.
-AGAIN_RETRY_SECONDS = 2.0
 # Seconds for which calls are repeated once this pod was asked to end: by default, the kubelet
 # kills it 30 s after that.
 STOP_RETRY_SECONDS = 10.0
@@ -51,7 +47,6 @@ NO_ANSWER = 0
 # What a server, or a proxy before it, answers while it starts, ends or is overloaded. 401 is among
 # them because the server reads the service account to verify a token, which may fail as well.
 TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
-Object = Dict[str, Any]
 Opened = Callable[[socket.socket], None]
 
 

@@ -6,8 +6,15 @@ Everything that it answers goes through `fit`: what comes after it may rely on t
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Dict
 
+Object = Dict[str, Any]
+# The text that says that no EndpointSlice is left: a run without its Service cannot go on for long.
+NO_SERVICE = "there is no EndpointSlice of Service"
+# Seconds for which a call before the training is repeated; the training starts without it.
+START_RETRY_SECONDS = 10.0
+# Seconds for which a call between two attempts is repeated, and the longest wait for its answer.
+AGAIN_RETRY_SECONDS = 2.0
 # The API's numbers have 64 bits.
 LARGEST = 1 << 63
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Mapping, Sequence
 
-from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
+from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run

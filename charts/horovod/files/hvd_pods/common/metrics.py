@@ -24,6 +24,7 @@ METRICS = {
     "horovod_hosts_ready": "Workers whose SSH server answers.",
     "horovod_launches_total": "Times that this master has started the ranks.",
     "horovod_stalls_total": "Times that this master has reported ranks that others wait for.",
+    "horovod_lost_seconds_total": "Seconds until attempts came further than those before.",
     "horovod_slots": "Ranks that this worker runs at most.",
     "horovod_script_age_seconds": "Seconds since the script last wrote its metrics.",
     "horovod_script_lines_refused": "Lines of the script that are not metrics.",

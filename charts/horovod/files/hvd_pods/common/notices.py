@@ -22,8 +22,8 @@ ADDRESS = "HVD_NOTICES"
 # Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
 # and that its script has ended after that.
 RAISED, FAILED, ASKED, ENDED = "raised", "failed", "asked", "ended"
-# A stopped rank, and a worker whose pod is terminating.
-STOPPED, LEAVING = "stopped", "leaving"
+# A stopped rank, one that uses no CPU, and a worker whose pod is terminating.
+STOPPED, IDLE, LEAVING = "stopped", "idle", "leaving"
 # Seconds in which a notice has to be sent.
 SEND_WITHIN = 3.0
 

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 from urllib.parse import quote
@@ -97,10 +98,10 @@ def identify(code: Path) -> str:
     return hashlib.sha256(f"{text}{code.name if refers else ''}".encode()).hexdigest()[:10]
 
 
-def install(code: Path) -> str:
+def install(code: Path, within: float) -> str:
     """Make the packages that this code asks for those of the ranks; what was done for that.
 
-    Raises RunError when pip cannot install them.
+    Raises RunError when pip cannot install them, or has not done so within these seconds.
     """
     try:
         FOLDER.mkdir(exist_ok=True)
@@ -114,7 +115,7 @@ def install(code: Path) -> str:
                 for entry in FOLDER.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
-                done = fill(environment, code)
+                done = fill(environment, code, within)
                 (environment / COMPLETE).touch()
             beside = FOLDER / f"{CURRENT}.new"
             beside.unlink(missing_ok=True)
@@ -125,7 +126,7 @@ def install(code: Path) -> str:
     return done
 
 
-def fill(environment: Path, code: Path) -> str:
+def fill(environment: Path, code: Path, within: float) -> str:
     """Install into a new virtual environment; what was installed, and what pip warns of."""
     variables = {**PIP_LIMITS, **without(os.environ)}
     look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
@@ -138,14 +139,20 @@ def fill(environment: Path, code: Path) -> str:
     constraints = environment / "constraints.txt"
     constraints.write_text(keep(image["versions"], site))
     pip = [str(environment / "bin" / "python3"), *PIP, "--constraint", str(constraints)]
-    done = subprocess.run(
-        pip, env=variables, cwd=code, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    values = secrets(code / REQUIREMENTS, variables)
-    if done.returncode:
-        raise explain(done.stdout, values)
-    return redact(summarize(done.stdout), values)
+    told, code_of_pip = environment / "pip.log", None
+    # Not a pipe, which a program that pip has started would keep open after pip's end.
+    with told.open("wb") as log, suppress(subprocess.TimeoutExpired):
+        code_of_pip = subprocess.run(
+            pip, env=variables, cwd=code, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT, timeout=within, check=False,
+        ).returncode  # fmt: skip
+    output, values = told.read_text(errors="replace"), secrets(code / REQUIREMENTS, variables)
+    if code_of_pip is None:
+        late = f"pip has not ended within {within:g} s"
+        raise RunError(f"{late} (package index {find_index(output, values)}): {INSTEAD}")
+    if code_of_pip:
+        raise explain(output, values)
+    return redact(summarize(output), values)
 
 
 def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
@@ -214,11 +221,16 @@ def summarize(output: str) -> str:
     return "\n".join([done or "nothing: the image has all packages", *broken])
 
 
+def find_index(output: str, values: Iterable[str]) -> str:
+    """The package index that pip has named, without these values."""
+    begins = "Looking in indexes: "
+    named = (line for line in output.splitlines() if line.startswith(begins))
+    return redact(next(named, begins + DEFAULT_INDEX)[len(begins) :], values)
+
+
 def explain(output: str, values: Iterable[str] = ()) -> RunError:
     """Why pip failed, in one line with the index and what to do instead, without these values."""
-    lines = output.splitlines()
-    named = next((line for line in lines if line.startswith("Looking in indexes: ")), None)
-    index = redact(named.partition(": ")[2], values) if named else DEFAULT_INDEX
+    lines, index = output.splitlines(), find_index(output, values)
     if "No module named pip" in output:
         return ConfigurationError(f"the image's python3 has no pip: {INSTEAD}")
     errors = [line[len("ERROR: ") :].strip() for line in lines if line.startswith("ERROR: ")]
@@ -243,7 +255,7 @@ def explain(output: str, values: Iterable[str] = ()) -> RunError:
 def main() -> int:
     """On a worker: install what the code asks for; prints what was done, or why not."""
     try:
-        print(install(Path(fast_start.CODE) / sys.argv[1]))
+        print(install(Path(fast_start.CODE) / sys.argv[1], float(sys.argv[2])))
     except RunError as problem:
         print(problem, file=sys.stderr)
         return problem.exit_code

@@ -20,6 +20,8 @@ HOST_KEY_ALIAS = "horovod-worker"
 BANNER_MARK = "hvd-"
 # How the problem of a worker of another revision begins.
 STALE = "from before the last upgrade"
+# A host by this name and its own is asked for a login that others use (master/logins.py).
+LOGIN = "login_"
 # What ssh prints when a worker does not have the keys that this pod has, and what is told instead.
 OTHER_KEYS = re.compile(
     rf"Host key for {HOST_KEY_ALIAS} has changed|host key is known for {HOST_KEY_ALIAS} "
@@ -96,10 +98,7 @@ def find_program(name: str) -> str:
     search_path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin:/sbin"
     path = shutil.which(name, path=f"{search_path}:{OPENSSH}")
     if path is None:
-        raise ConfigurationError(
-            f"the image has no {name}: set ssh.image to an image with OpenSSH, "
-            "or install openssh-server and openssh-client in this one"
-        )
+        raise ConfigurationError(f"the image has no {name}: set ssh.image to an image with OpenSSH")
     return path
 
 
@@ -161,10 +160,12 @@ def derive_public_key(private: Path) -> str:
     return " ".join(done.stdout.split()[:2])
 
 
-def write_client_config(port: int, addresses: Mapping[Host, str]) -> None:
+def write_client_config(
+    port: int, addresses: Mapping[Host, str], sockets: Mapping[Host, Path] | None = None
+) -> None:
     """Replace the client configuration in one step: launchers may read it at any moment."""
     new = GENERATED / "ssh_config.new"
-    new.write_text(client_config(port, addresses))
+    new.write_text(client_config(port, addresses, sockets or {}))
     new.replace(GENERATED / "ssh_config")
 
 
@@ -181,17 +182,21 @@ def tells_other_keys(text: str) -> bool:
     return any(not one or f"\n  HostName {one}\n" in config for one in addresses)
 
 
-def client_config(port: int, addresses: Mapping[Host, str]) -> str:
+def client_config(port: int, addresses: Mapping[Host, str], sockets: Mapping[Host, Path]) -> str:
     """Return the configuration of this pod's SSH client.
 
-    It reaches each host by its IP address, so that a stale DNS answer cannot mislead it. The key
-    exchange that OpenSSH 9 prefers takes six times the CPU time of all the rest of a login.
+    It reaches each host by its IP address, so that a stale DNS answer cannot mislead it, or over
+    the login that listens at its socket. The key exchange that OpenSSH 9 prefers takes six times
+    the CPU time of all the rest of a login.
     """
-    blocks = [
-        f"Host {host.address} {host.name}\n  HostName {address}\n"
-        for host, address in addresses.items()
-    ]
+    blocks = []
+    for host, address in addresses.items():
+        blocks.append(f"Host {host.address} {host.name} {LOGIN}{host.name}\n  HostName {address}\n")
+        if host in sockets:
+            blocks.append(f"  ControlPath {sockets[host]}\n")
     blocks.append(f"""\
+Host {LOGIN}*
+  ControlMaster yes
 Host *
   Port {port}
   IdentityFile {GENERATED}/user-key

@@ -18,6 +18,7 @@ the log says so. Outside of a run of the chart there are only checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import json
@@ -31,15 +32,16 @@ import threading
 import time
 import weakref
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
-# What a record begins with: a mark, the step, the bytes of the description and of the whole record,
+# What a record begins with: a mark, the key, the bytes of the description and of the whole record,
 # and the checksum of what follows, 0 while it is not known. A checksum of these fields is last.
-HEADER = struct.Struct("<8sqQQI")
+HEADER = struct.Struct("<8sqqQQI")
 MARK, SUM = b"hvdkeep1", struct.Struct("<I")
 BEGIN = 64
 # Records of fewer bytes are summed up at once, others beside the next step.
@@ -48,22 +50,36 @@ SMALL = 1 << 20
 PIECE = 1 << 24
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
+# What Keras' callbacks learn in a training (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint).
+LEARNED = ("best", "best_epoch", "best_weights", "cooldown_counter", "wait")
+OTHER = "set another OUTPUT_PATH"
+# Types whose ranks have different parts of the weights, of PyTorch and DeepSpeed.
+SHARDED = {"FullyShardedDataParallel", "FSDPModule", "ZeroRedundancyOptimizer", "ZeROOptimizer",
+           "DeepSpeedZeroOptimizer", "DTensor"}  # fmt: skip
 Parts = List[memoryview]
 
 
+class Key(NamedTuple):
+    """How far a training has come. `count` grows when its steps are counted anew, as with other
+    steps of an epoch; it is -1 for what another run has left, and for a beginning.
+    """
+
+    count: int
+    step: int
+
+
 class Record(NamedTuple):
-    """A complete record: where it was read from, its step, and its bytes."""
+    """A complete record: where it was read from, how new it is, and its bytes."""
 
     place: str
-    step: int
+    key: Key
     tree: Any
     raw: memoryview
 
     @property
     def value(self) -> Any:
         """What was kept; its arrays are in the memory of the record."""
-        (described,) = struct.unpack_from("<Q", self.raw, 16)
-        end = BEGIN + described
+        end = BEGIN + HEADER.unpack_from(self.raw)[3]
 
         def view(node: Mapping[str, Any]) -> Any:
             nonlocal end
@@ -83,14 +99,14 @@ class Record(NamedTuple):
         return _build(self.tree, shape)
 
 
-def pack(step: int, value: Any) -> bytearray:
+def pack(key: Key, value: Any) -> bytearray:
     """A record of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
 
     Raises TypeError for anything else.
     """
     description, parts, size = _describe(value)
     raw = bytearray(size)
-    _seal(memoryview(raw), step, description, parts, is_summed=True)
+    _seal(memoryview(raw), key, description, parts, is_summed=True)
     return raw
 
 
@@ -98,7 +114,7 @@ def read(place: str, raw: memoryview) -> Record:
     """Read a record. Raises ValueError for one that is incomplete or damaged."""
     if len(raw) < BEGIN:
         raise ValueError(f"{place} is too short for a state")
-    mark, step, described, size, checksum = HEADER.unpack_from(raw)
+    mark, count, step, described, size, checksum = HEADER.unpack_from(raw)
     if mark != MARK or SUM.unpack_from(raw, HEADER.size)[0] != zlib.crc32(raw[: HEADER.size]):
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
@@ -109,7 +125,7 @@ def read(place: str, raw: memoryview) -> Record:
         tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{place} is damaged: {problem}") from problem
-    return Record(place, step, tree, raw[:size])
+    return Record(place, Key(count, step), tree, raw[:size])
 
 
 def read_file(path: Path) -> Record:
@@ -131,28 +147,22 @@ class Slots:
         self._summing: threading.Thread | None = None
         self._newest: Path | None = None
         # As they were read last.
-        self._steps: dict[Path, int] = {}
+        self._keys: dict[Path, Key] = {}
 
     def records(self) -> list[Record]:
-        """The complete records, the newest one first."""
+        """The complete records."""
         self._wait()
-        found = []
-        for path in self.paths:
-            try:
-                found.append(read_file(path))
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError) as problem:
-                # An interrupted commit leaves the other record complete.
-                say(str(problem))
-        self._steps = {Path(record.place): record.step for record in found}
-        return sorted(found, key=lambda record: -record.step)
+        # Both at once: their checksums are most of it.
+        with ThreadPoolExecutor(len(self.paths)) as pool:
+            found = [record for record in pool.map(_find, self.paths) if record is not None]
+        self._keys = {Path(record.place): record.key for record in found}
+        return found
 
-    def keep(self, step: int) -> None:
-        """The record of this step is the newest; the next one takes the place of the other."""
-        self._newest = next((path for path, is_ in self._steps.items() if is_ == step), None)
+    def keep(self, key: Key) -> None:
+        """This record is the newest; the next one takes the place of the other."""
+        self._newest = next((path for path, is_ in self._keys.items() if is_ == key), None)
 
-    def write(self, step: int, value: Any) -> None:
+    def write(self, key: Key, value: Any) -> None:
         """Write a record in place of the older one. Raises OSError where memory is full."""
         description, parts, size = _describe(value)
         self._wait()
@@ -160,7 +170,7 @@ class Slots:
         view = memoryview(self._fit(path, size))
         # Nothing of this record counts until all of it is there.
         view[:BEGIN] = bytes(BEGIN)
-        _seal(view, step, description, parts, is_summed=size < SMALL)
+        _seal(view, key, description, parts, is_summed=size < SMALL)
         self._newest = path
         if size >= SMALL:
             self._summing = threading.Thread(target=_sum, args=[view], daemon=True)
@@ -193,9 +203,18 @@ class Slots:
         return memory
 
 
-def _seal(
-    view: memoryview, step: int, description: bytes, parts: Parts, *, is_summed: bool
-) -> None:
+def _find(path: Path) -> Record | None:
+    try:
+        return read_file(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as problem:
+        # An interrupted commit leaves the other record complete.
+        say(str(problem))
+        return None
+
+
+def _seal(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_summed: bool) -> None:
     """Write the content of a record, and at last its header, with which it counts."""
     at, end = BEGIN, BEGIN + len(description)
     view[at:end] = description
@@ -203,17 +222,17 @@ def _seal(
         at = _aligned(end)
         end = at + len(part)
         view[at:end] = part
-    _write_header(view, step, len(description), zlib.crc32(view[BEGIN:]) if is_summed else 0)
+    _write_header(view, key, len(description), zlib.crc32(view[BEGIN:]) if is_summed else 0)
 
 
 def _sum(view: memoryview) -> None:
     """Add the checksum to a record."""
-    _, step, described, _, _ = HEADER.unpack_from(view)
-    _write_header(view, step, described, zlib.crc32(view[BEGIN:]))
+    _, count, step, described, _, _ = HEADER.unpack_from(view)
+    _write_header(view, Key(count, step), described, zlib.crc32(view[BEGIN:]))
 
 
-def _write_header(view: memoryview, step: int, described: int, checksum: int) -> None:
-    header = HEADER.pack(MARK, step, described, len(view), checksum)
+def _write_header(view: memoryview, key: Key, described: int, checksum: int) -> None:
+    header = HEADER.pack(MARK, *key, described, len(view), checksum)
     view[: HEADER.size + SUM.size] = header + SUM.pack(zlib.crc32(header))
 
 
@@ -265,8 +284,9 @@ def _bytes_of(value: Any) -> tuple[str, list[int], memoryview]:
     array = numpy.ascontiguousarray(value)
     if array.dtype.hasobject or array.dtype.names:
         raise TypeError(f"keep: an array of {array.dtype} cannot be kept")
-    # NumPy does not know bfloat16 and its like by anything but the name.
-    kind = array.dtype.name if array.dtype.kind == "V" else array.dtype.str
+    # NumPy does not know the types of ml_dtypes, as bfloat16, by anything but their names.
+    is_numpy = array.dtype.type.__module__ == "numpy"
+    kind = array.dtype.str if is_numpy else array.dtype.name
     return kind, list(numpy.shape(value)), memoryview(array.reshape(-1).view(numpy.uint8))
 
 
@@ -300,6 +320,8 @@ def _array(kind: str, shape: list[int], data: memoryview) -> Any:
         dtype = getattr(torch, kind.partition(".")[2])
         empty = torch.empty(shape, dtype=dtype)
         return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else empty
+    if kind.isidentifier():
+        kind = getattr(importlib.import_module("ml_dtypes"), kind)
     return _numpy().frombuffer(data, kind).reshape(shape)
 
 
@@ -318,7 +340,11 @@ class Ranks:
     def broadcast(self, raw: memoryview | None, size: int, root: int) -> memoryview:
         """The bytes that `root` has, on all ranks."""
         if raw is None or self.rank != root:
-            raw = memoryview(bytearray(size))
+            memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            with contextlib.suppress(AttributeError, OSError):
+                # Much of the time is that in which the kernel makes memory.
+                memory.madvise(mmap.MADV_HUGEPAGE)
+            raw = memoryview(memory)
         for at in range(0, size, PIECE):
             self.send(raw[at : at + PIECE], root)
         return raw
@@ -340,7 +366,11 @@ class HorovodRanks(Ranks):
             tensor = module.frombuffer(piece, dtype=module.uint8)
             self.hvd.broadcast_(tensor, root, name="keep.restore")
             return
-        tensor = module.constant(_numpy().frombuffer(piece, "uint8"))
+        if self.rank == root:
+            tensor = module.constant(_numpy().frombuffer(piece, "uint8"))
+        else:
+            # What it has does not matter.
+            tensor = module.zeros(len(piece), "uint8")
         received = self.hvd.broadcast(tensor, root, name="keep.restore")
         if self.rank != root:
             piece[:] = memoryview(received)
@@ -396,12 +426,12 @@ def say(message: str) -> None:
     print(f"[keep] {message}", file=sys.stderr, flush=True)
 
 
-def choose(answers: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def choose(answers: Sequence[Mapping[str, Any]]) -> tuple[Any, int]:
     """The step to go on from, and the first rank that has it.
 
-    `steps` of an answer are those that a rank can read, with their sizes, `own` those for which it
-    has what is its own. The newest step counts, but the one before if a rank was ended between its
-    own part of the newest commit and the shared one: that step is made again.
+    `steps` of an answer are those that a rank can read, `own` those for which it has what is its
+    own. The newest step counts, but the one before if a rank was ended between its own part of the
+    newest commit and the shared one: that step is made again.
     """
     steps = sorted({step for answer in answers for step in answer["steps"]}, reverse=True)
     owners = [answer["own"] for answer in answers if answer["own"]]
@@ -448,13 +478,15 @@ class State:
         self.name, self.step, self.own = name, step, own
         self._parts = list(parts)
         self.__dict__.update(parts)
-        self.is_restored, self._steps_of_epoch = False, 0
+        self.is_restored, self._steps_of_epoch, self._count = False, 0, 0
+        # What callbacks of Keras have learned, which the beginning of a fit() resets.
+        self._learned: dict[str, Any] = {}
         folder = output or os.environ.get("OUTPUT_PATH")
         self._checkpoint = Path(folder, f"keep-{name}.state") if folder else None
         self._every, self._saved_at = minutes * 60, time.monotonic()
         self._saving: threading.Thread | None = None
         self._slots: dict[str, Slots] = {}
-        run = os.environ.get("HVD_RUN_ID", "")
+        self._run = run = os.environ.get("HVD_RUN_ID", "")
         # Without the run's identity, a state could be that of another training.
         self._folder = Path(os.environ.get("HVD_KEEP", FOLDER), Path(run).name) if run else None
         for part_name, part in parts.items():
@@ -463,30 +495,36 @@ class State:
                     f"keep: {part_name} has no variables yet, so that nothing of it would be kept: "
                     "build the model first, as with model.build(input_shape)"
                 )
-            self._build_optimizer(part)
+            if found := _find_sharded(part):
+                raise ValueError(
+                    f"keep: {part_name} is sharded ({found}): each rank has another part of it, "
+                    "but keep hands the state of one rank to all: keep it with "
+                    "torch.distributed.checkpoint, or use DistributedDataParallel"
+                )
+            self._build_optimizer(part_name, part)
         State._all[name] = self
 
     def commit(self, step: int | None = None) -> None:
         """Keep the state after a step: in memory, and now and then in a checkpoint."""
-        self.step = self.step + 1 if step is None else int(step)
-        ranks = find_ranks()
+        step = self.step + 1 if step is None else int(step)
+        self._count += step < self.step
+        self.step = step
+        ranks, values, own = find_ranks(), *self._values()
         try:
             # First what is the rank's own, so that the shared part is never without it.
-            own = self._own_values()
             if own:
-                self._memory(f"rank-{ranks.rank}", lambda slots: slots.write(self.step, own))
+                self._memory(f"rank-{ranks.rank}", lambda slots: slots.write(self._key, own))
             if ranks.local_rank == 0:
-                self._memory("shared", lambda slots: slots.write(self.step, self._values()))
+                self._memory("shared", lambda slots: slots.write(self._key, values))
         except OSError as problem:
             self._give_up(problem)
         due = time.monotonic() - self._saved_at > self._every
         is_free = self._saving is None or not self._saving.is_alive()
         if due and is_free and ranks.rank == 0 and self._checkpoint:
             self._saved_at = time.monotonic()
-            content = pack(self.step, self._values())
             self._saving = threading.Thread(
                 target=write_atomically,
-                args=[self._checkpoint, content],
+                args=[self._checkpoint, pack(self._key, values)],
                 kwargs={"is_raised": False},
             )
             self._saving.start()
@@ -496,54 +534,64 @@ class State:
         if find_ranks().rank == 0 and self._checkpoint:
             if self._saving is not None:
                 self._saving.join()
-            write_atomically(self._checkpoint, pack(self.step, self._values()))
+            write_atomically(self._checkpoint, pack(self._key, self._values()[0]))
 
     def restore(self) -> int:
         """Leave all ranks with the newest state, and return its step; each rank has to call this.
 
         Where there is none, all ranks begin with the state of rank 0. Raises ValueError for a
-        checkpoint of another model.
+        checkpoint of another model, and where no checkpoint could be written.
         """
         ranks = find_ranks()
         records = self._records()
-        own = {record.step: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
-        has_memory = bool(records)
+        own = {record.key: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
         checkpoint, problem = self._read_checkpoint() if ranks.rank == 0 else (None, "")
         if checkpoint is not None:
-            records.setdefault(checkpoint.step, checkpoint)
-        sizes = {step: len(record.raw) for step, record in records.items()}
-        if ranks.rank == 0:
-            sizes.setdefault(self.step, _describe(self._values())[2])
-        told = {"steps": sizes, "own": [*own], "problem": problem, "has memory": has_memory}
+            records.setdefault(checkpoint.key, checkpoint)
+        here = self._key if self.is_restored else Key(-1, self.step)
+        told = {
+            "steps": [*records, here] if ranks.rank == 0 else [*records],
+            "own": [*own],
+            "has own": bool(self._values()[1]),
+            "problem": problem,
+        }
         answers = ranks.gather(told)
         if problem:
             say(problem)
         wrong = next((answer["problem"] for answer in answers if answer["problem"]), "")
         # What is in memory is newer, and the next checkpoint replaces a wrong one.
-        if wrong and not any(answer["has memory"] for answer in answers):
+        if wrong and all(key.count < 0 for answer in answers for key in answer["steps"]):
             raise ValueError(wrong)
-        step, root = choose(answers)
-        is_fresh = ranks.rank == root == 0 and step not in records
-        lacking = [rank for rank, answer in enumerate(answers) if step not in answer["steps"]]
-        record = records.get(step)
+        key, root = choose(answers)
+        if key.count < 0:
+            # Each rank refuses what cannot be kept before it trains.
+            _describe(self._values()[0])
+        record, is_fresh = records.get(key), ranks.rank == root and key not in records
+        lacking = [rank for rank, answer in enumerate(answers) if key not in answer["steps"]]
         if lacking:
             # Sent from one rank to all others where a worker is new.
-            fresh = memoryview(pack(step, self._values())) if is_fresh else None
-            raw = record.raw if record else fresh
-            sent = ranks.broadcast(raw, answers[root]["steps"][step], root)
+            raw = memoryview(pack(key, self._values()[0])) if is_fresh else record and record.raw
+            size = ranks.gather(len(raw or b""))[root]
+            sent = ranks.broadcast(raw, size, root)
             record = record or read(f"rank {root}", sent)
         if record is not None and not is_fresh:
             self._apply(record)
-        if step in own:
-            self._apply_own(own[step].value)
-        if ranks.rank == root and step in records:
-            found = f"found in {records[step].place}"
-            say(f"goes on after step {step}, {found}" + (f", sent to {lacking}" if lacking else ""))
-        self.step, self.is_restored = step, True
+        if key in own:
+            self._apply_own(own[key].value)
+        if ranks.rank == root and record is not None and not is_fresh:
+            to = f", sent to {lacking}" if lacking else ""
+            say(f"goes on after step {key.step}, found in {record.place}{to}")
+            new = [
+                r for r, told in enumerate(answers) if told["has own"] and key not in told["own"]
+            ]
+            if new:
+                say(f"ranks {new} have no random numbers and the like of their own for step "
+                    f"{key.step}: they go on with those that the script has made")  # fmt: skip
+        self.step, self._count, self.is_restored = key.step, max(key.count, 0), True
         if ranks.local_rank == 0:
-            self._memory("shared", lambda slots: slots.keep(step))
-        self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(step))
-        return step
+            self._memory("shared", lambda slots: slots.keep(key))
+        self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(key))
+        return self.step
 
     def epochs(self, steps: int) -> int:
         """Return the number of finished epochs, of `steps` steps each.
@@ -553,8 +601,12 @@ class State:
         """
         before, self._steps_of_epoch = self._steps_of_epoch or steps, steps
         if before != steps:
-            self.step = self.step // before * steps
+            self.step, self._count = self.step // before * steps, self._count + 1
         return self.step // steps
+
+    @property
+    def _key(self) -> Key:
+        return Key(self._count, self.step)
 
     def _memory(self, name: str, use: Any) -> Any:
         """What `use` returns for these slots; an empty list where there is no memory to use."""
@@ -566,7 +618,7 @@ class State:
 
     def _give_up(self, problem: OSError) -> None:
         """Go on without memory, which is full, and leave what is there."""
-        needed = 2 * _describe(self._values())[2]
+        needed = 2 * _describe(self._values()[0])[2]
         assert self._folder is not None  # noqa: S101
         volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
         say(
@@ -578,17 +630,16 @@ class State:
         )
         self._folder = None
 
-    def _values(self) -> dict[str, Any]:
-        parts = {name: _read(getattr(self, name)) for name in self._parts}
-        return {"parts": parts, "steps of epoch": self._steps_of_epoch}
+    def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What all ranks have alike, and what is this rank's own, if there is any."""
+        seeds: list[Any] = []
+        parts = {name: _read(getattr(self, name), seeds) for name in self._parts}
+        own = {"own": _read(self.own, []), "seeds": seeds}
+        values = {"parts": parts, "steps of epoch": self._steps_of_epoch, "run": self._run}
+        return values, own if seeds or self.own is not None else {}
 
-    def _own_values(self) -> dict[str, Any]:
-        seeds = {name: _seeds(getattr(self, name)) for name in self._parts}
-        kept = {name: found for name, found in seeds.items() if found}
-        return {"own": _read(self.own), "seeds": kept} if kept or self.own is not None else {}
-
-    def _records(self) -> dict[int, Record]:
-        """The records in this worker's memory that fit, by their steps."""
+    def _records(self) -> dict[Key, Record]:
+        """The records in this worker's memory that fit."""
         if self._folder is not None:
             for other in {*self._folder.parent.glob("*")} - {self._folder}:
                 # The state of another run, which is not this one's.
@@ -598,33 +649,40 @@ class State:
             if wrong := self._find_difference(record):
                 say(wrong)
             else:
-                found[record.step] = record
+                found[record.key] = record
         return found
 
     def _read_checkpoint(self) -> tuple[Record | None, str]:
-        """The checkpoint, and what is wrong with it."""
+        """The checkpoint, and what is wrong with it or its folder."""
         if self._checkpoint is None:
             return None, ""
+        folder = self._checkpoint.parent
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return None, f"keep: this user cannot write checkpoints to {folder}: {OTHER}"
         try:
             record = read_file(self._checkpoint)
-            wrong = self._find_difference(record)
+            if wrong := self._find_difference(record):
+                return None, f"keep: {wrong}: remove it, or {OTHER}"
         except FileNotFoundError:
             return None, ""
         except (OSError, ValueError) as problem:
             return None, f"keep: {problem}"
-        remedy = "remove it, or set another OUTPUT_PATH"
-        return (None, f"keep: {wrong}: {remedy}") if wrong else (record, "")
+        # However many steps another run has made, this one's memory is newer.
+        is_of_run = record.outline["run"] == self._run
+        return record if is_of_run else record._replace(key=Key(-1, record.key.step)), ""
 
     def _find_difference(self, record: Record) -> str:
         """Why a record is not the state of this script, or an empty text."""
         try:
-            trees = record.outline["parts"]
+            trees, _ = record.outline["parts"], record.outline["run"]
             for name in {*trees, *self._parts}:
                 if name not in trees or name not in self._parts:
                     return f"{record.place} has the parts {[*trees]}, this script {self._parts}"
                 here, there = (
                     _form(getattr(self, name), tree)
-                    for tree in (_read(getattr(self, name)), trees[name])
+                    for tree in (_read(getattr(self, name), []), trees[name])
                 )
                 if here != there:
                     return f"{record.place}: {name} has the shapes {there}, here {here}"
@@ -636,20 +694,41 @@ class State:
         kept = record.value
         self._steps_of_epoch = kept["steps of epoch"]
         for name, tree in kept["parts"].items():
-            setattr(self, name, _write(getattr(self, name), tree))
+            part = getattr(self, name)
+            setattr(self, name, _write(part, tree))
+            if _is_callback(part):
+                self._learned[name] = _copied(tree)
+
+    def _learn(self) -> None:
+        """Give callbacks of Keras what they had learned, after fit() has reset them."""
+        for name, kept in self._learned.items():
+            _write(getattr(self, name), kept)
+        self._learned.clear()
 
     def _apply_own(self, kept: dict[str, Any]) -> None:
         self.own = _write(self.own, kept["own"])
-        for name, numbers in kept["seeds"].items():
-            for variable, number in zip(_seeds(getattr(self, name)), numbers):
-                variable.assign(number)
+        seeds: list[Any] = []
+        for name in self._parts:
+            _read(getattr(self, name), seeds)
+        for variable, number in zip(seeds, kept["seeds"]):
+            variable.assign(number)
 
-    def _build_optimizer(self, part: Any) -> None:
+    def _build_optimizer(self, name: str, part: Any) -> None:
         """Give an optimizer of Keras its variables, which it makes in the first step otherwise."""
-        models = [getattr(self, name) for name in self._parts]
+        if not hasattr(part, "apply_gradients"):
+            return
+        if getattr(part, "built", getattr(part, "_built", False)):
+            return
+        models = [getattr(self, each) for each in self._parts]
         trained = [m.trainable_variables for m in models if hasattr(m, "trainable_variables")]
-        if hasattr(part, "apply_gradients") and trained and not getattr(part, "built", False):
-            part.build(trained[0])
+        build = getattr(part, "build", getattr(part, "_create_all_weights", None))
+        if len(trained) != 1 or build is None:
+            raise ValueError(
+                f"keep: {name} has no variables yet, and {len(trained)} models are kept with it: "
+                f"build it first with those that it trains, as {name}.build("
+                "model.trainable_variables)"
+            )
+        build(trained[0])
 
 
 def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> None:
@@ -661,57 +740,83 @@ def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) 
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        # So that its new name outlives a power failure, too; not every file system can.
+        with contextlib.suppress(OSError):
+            os.fsync(folder)
+        os.close(folder)
     except OSError as problem:
         if is_raised:
             raise
         say(f"cannot write a checkpoint: {problem}")
 
 
-def _all_variables(part: Any) -> list[Any] | None:
+def _variables(part: Any) -> list[Any] | None:
     """The variables of a model, an optimizer or a list; None for what has none."""
     if _is_variable(part):
         return [part]
     if isinstance(part, (list, tuple)):
         return [*part] if part and all(map(_is_variable, part)) else None
     found = getattr(part, "variables", None)
-    return None if found is None else [*(found() if callable(found) else found)]
+    if found is None:
+        return None
+    variables = [*(found() if callable(found) else found)]
+    # Keras 2 does not count it.
+    rate = getattr(part, "learning_rate", None)
+    if _is_variable(rate) and all(rate is not each for each in variables):
+        variables.append(rate)
+    return variables
 
 
 def _is_variable(part: Any) -> bool:
     return hasattr(part, "assign") and hasattr(part, "shape")
 
 
-def _variables(part: Any) -> list[Any] | None:
-    found = _all_variables(part)
-    return None if found is None else [v for v in found if SEED not in _path(v)]
+def _is_callback(part: Any) -> bool:
+    return hasattr(part, "on_epoch_end") and not hasattr(part, "get_state")
 
 
-def _seeds(part: Any) -> list[Any]:
-    return [variable for variable in _all_variables(part) or () if SEED in _path(variable)]
+def _is_seed(variable: Any) -> bool:
+    return SEED in str(getattr(variable, "path", getattr(variable, "name", "")))
 
 
-def _path(variable: Any) -> str:
-    return str(getattr(variable, "path", getattr(variable, "name", "")))
+def _find_sharded(part: Any) -> str:
+    """The type by which each rank has other weights in a part, or an empty text."""
+    modules = (
+        part.modules() if hasattr(part, "load_state_dict") and hasattr(part, "modules") else ()
+    )
+    groups = getattr(part, "param_groups", ())
+    parameters = [each for group in groups for each in group["params"]]
+    if modules:
+        parameters += part.parameters()
+    every = [part, getattr(part, "optimizer", None), *modules, *parameters]
+    found = {kind.__name__ for each in every for kind in type(each).__mro__} & SHARDED
+    return ", ".join(sorted(found))
 
 
-def _read(part: Any) -> Any:
-    """What is to be kept of a part."""
+def _read(part: Any, seeds: list[Any]) -> Any:
+    """What is to be kept of a part; the variables with random numbers go to `seeds`."""
     if hasattr(part, "state_dict"):
         return part.state_dict()
     if hasattr(part, "bit_generator"):
         return part.bit_generator.state
     if hasattr(part, "get_state"):
         return part.get_state()
+    if _is_callback(part):
+        return {name: vars(part)[name] for name in LEARNED if name in vars(part)}
     if isinstance(part, dict):
-        return {key: _read(each) for key, each in part.items()}
+        return {key: _read(each, seeds) for key, each in part.items()}
     variables = _variables(part)
-    return part if variables is None else variables
+    if variables is None:
+        return part
+    seeds += filter(_is_seed, variables)
+    return [each for each in variables if not _is_seed(each)]
 
 
 def _write(part: Any, kept: Any) -> Any:
     """Change a part to what was kept of it; what is then in its place."""
-    if (variables := _variables(part)) is not None:
-        for variable, array in zip(variables, kept):
+    if _variables(part) is not None and not hasattr(part, "load_state_dict"):
+        for variable, array in zip(_read(part, []), kept):
             variable.assign(array)
         return part
     # What takes the arrays themselves must not see the next record in their memory.
@@ -722,6 +827,8 @@ def _write(part: Any, kept: Any) -> Any:
         part.bit_generator.state = kept
     elif hasattr(part, "set_state"):
         part.set_state(kept)
+    elif _is_callback(part):
+        vars(part).update(kept)
     elif isinstance(part, dict):
         return {key: _write(part.get(key), each) for key, each in kept.items()}
     else:
@@ -775,20 +882,35 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
                 self.state.restore()
             # Keras 3 begins with this epoch; Keras 2 with its own, whose batches are left out.
             self.model._initial_epoch = self.state.epochs(self.steps)
+            self.done = self.state.step
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.state._learn()
             self.before = epoch * self.steps
             left_out = min(self.steps, self.state.step - self.before)
             if left_out > 0:
                 self.model.train_function = skipping(self.model, left_out)
 
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            # The number at the end is that of the first or of the last batch of an execution.
+            at_once = int(getattr(self.model, "steps_per_execution", None) or 1)
+            self.done = self.before + min(self.steps, batch + at_once)
+
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            step = self.before + batch + 1
-            if step > self.state.step and step % every == 0:
-                self.state.commit(step)
+            # The last one of an epoch counts when the epoch's end does, so that none is left out.
+            if self.done < self.before + self.steps:
+                self.commit()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.commit()
+
+        def commit(self) -> None:
+            if self.done >= self.state.step + every:
+                self.state.commit(self.done)
 
         def on_train_end(self, logs: Any = None) -> None:
             self.model._initial_epoch = None
+            self.state.step = max(self.state.step, self.done)
             self.state.save()
             State._fitted.add(self.state.name)
 

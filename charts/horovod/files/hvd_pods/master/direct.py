@@ -17,9 +17,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
@@ -38,11 +37,11 @@ STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
 class Session(NamedTuple):
-    """A host, the ssh that has started its ranks, and what they print."""
+    """The ssh that starts a host's ranks, what they print, and what it has still to be told."""
 
-    host: str
     client: subprocess.Popen[bytes]
     streams: list[streams.Stream]
+    line: bytearray
 
 
 def read_hosts(text: str) -> list[tuple[str, int]]:
@@ -72,11 +71,11 @@ def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
     return placed
 
 
-def common_variables(address: str, port: int) -> dict[str, str]:
-    """What all ranks get, of horovodrun's variables."""
+def common_variables(meeting: Mapping[str, str]) -> dict[str, str]:
+    """What all ranks get, of horovodrun's variables; `meeting`: where ranks of Horovod meet."""
     return {
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        **meeting,
+        # Also without a meeting: Horovod fails then, where it would be alone with MPI.
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "PYTHONUNBUFFERED": "1",
@@ -90,12 +89,10 @@ def begin(host: str, given: dict[str, Any], look: Callable[[bytes], None]) -> Se
     assert client.stdin  # noqa: S101
     assert client.stdout  # noqa: S101
     assert client.stderr  # noqa: S101
-    with suppress(BrokenPipeError):
-        # Not closed: the ranks end with it.
-        client.stdin.write(json.dumps(given).encode() + b"\n")
-        client.stdin.flush()
+    os.set_blocking(client.stdin.fileno(), False)
     output = streams.Stream(client.stdout.fileno(), 1)
-    return Session(host, client, [output, streams.Stream(client.stderr.fileno(), 2, look)])
+    errors = streams.Stream(client.stderr.fileno(), 2, look)
+    return Session(client, [output, errors], bytearray(json.dumps(given).encode() + b"\n"))
 
 
 class Told:
@@ -125,6 +122,8 @@ class Launch:
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
         for session in sessions:
+            assert session.client.stdin  # noqa: S101
+            self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
             for stream in session.streams:
                 self._selector.register(stream.source, selectors.EVENT_READ, stream)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -145,6 +144,8 @@ class Launch:
                         self._leave()
                     if signal.SIGTERM in numbers:
                         self._end(128 + signal.SIGTERM)
+                elif isinstance(key.data, Session):
+                    self._give(key.data)
                 elif not key.data.pass_on() and not key.data.is_open:
                     self._selector.unregister(key.fd)
             for session in [s for s in self._sessions if not any(o.is_open for o in s.streams)]:
@@ -167,8 +168,22 @@ class Launch:
         self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
         for session in self._sessions:
             assert session.client.stdin  # noqa: S101
-            with suppress(BrokenPipeError):
-                os.write(session.client.stdin.fileno(), STAY)
+            if not session.line:
+                self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
+            session.line.extend(STAY)
+
+    def _give(self, session: Session) -> None:
+        """Tell a session what it takes at once: one that is slow delays no other."""
+        assert session.client.stdin  # noqa: S101
+        if session.client.stdin.closed:
+            return
+        try:
+            del session.line[: os.write(session.client.stdin.fileno(), session.line)]
+        except BrokenPipeError:
+            session.line.clear()
+        if not session.line:
+            # Not closed: the ranks end with it.
+            self._selector.unregister(session.client.stdin)
 
     def _end(self, code: int) -> None:
         """End the ranks of the other hosts, and exit with this code."""
@@ -177,8 +192,9 @@ class Launch:
         self._code, self._kill_at = code, time.monotonic() + END_WITHIN
         for session in self._sessions:
             assert session.client.stdin  # noqa: S101
-            with suppress(BrokenPipeError):
-                session.client.stdin.close()
+            if session.line:
+                self._selector.unregister(session.client.stdin)
+            session.client.stdin.close()
 
 
 def main() -> int:
@@ -188,12 +204,16 @@ def main() -> int:
         print("[hvd] error: launch.mode direct: the master takes no notices", file=sys.stderr)
         return BAD_CONFIGURATION
     hosts = read_hosts(Path(sys.argv[1]).read_text())
-    store = GlooStore(address, secret)
-    spawn("gloo-store", store.serve)
+    meeting = {}
+    if os.environ.get("HVD_FRAMEWORK") not in ("torch", "jax"):
+        store = GlooStore(address, secret)
+        spawn("gloo-store", store.serve)
+        meeting["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
+        meeting["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(store.port)
     given = {
         "directory": os.getcwd(),  # noqa: PTH109 - a text
         "arguments": sys.argv[2:],
-        "variables": common_variables(address, store.port),
+        "variables": common_variables(meeting),
     }
     told = Told()
     placed = zip(hosts, place_ranks(hosts))

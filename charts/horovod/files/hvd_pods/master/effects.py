@@ -14,7 +14,8 @@ from typing import Any, Callable, Mapping, Sequence
 
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
-from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Api, ApiError, Object
+from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.cluster.staged import record_nodes
 from hvd_pods.cluster.statefulsets import (
@@ -26,7 +27,6 @@ from hvd_pods.cluster.statefulsets import (
     scale_to_zero,
     set_number,
 )
-from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.rank_variables import MEETING
@@ -35,6 +35,7 @@ from hvd_pods.common.run import Host
 from hvd_pods.master import remote, results
 from hvd_pods.master.launch import build_command, describe_meeting, write_live_hosts
 from hvd_pods.master.launcher import Launcher
+from hvd_pods.master.logins import Logins
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.preparation import Preparation
@@ -82,6 +83,7 @@ class Effects:
         # What the log says once in an attempt.
         self._told: set[str] = set()
         self._preparation = Preparation()
+        self._logins = Logins(self._run.ssh_port)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
         self._hosts: HostWatch | None = None
@@ -100,6 +102,7 @@ class Effects:
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
             m.Prepare: self._begin_attempt,
+            m.EndLogins: lambda effect: self._logins.end(self._of(effect.hosts)),
             m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
@@ -143,6 +146,7 @@ class Effects:
             self._hosts.close()
         if self._launcher:
             self._launcher.end(kills=False)
+        self._logins.end()
         self._restore()
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
@@ -157,6 +161,7 @@ class Effects:
         return [self._facts.hosts[name] for name in names]
 
     def _exit(self, effect: m.Exit) -> None:
+        self._logins.end()
         self.exit = effect
 
     def _provide(self, effect: m.ProvideWorkers) -> m.Event:
@@ -255,8 +260,7 @@ class Effects:
 
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
-        addresses = {host: pod.address for host, pod in pods.items()}
-        ssh.write_client_config(self._run.ssh_port, addresses)
+        self._logins.keep(pods)
         code, problem = self._preparation.code, None
         try:
             code.deliver(pods)
@@ -319,7 +323,7 @@ class Effects:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
-        ssh.write_client_config(self._run.ssh_port, addresses)
+        self._logins.write_config(addresses)
         # A session of a newer epoch ends what older ones have left: the program need do nothing.
         hosts = self._of(effect.hosts)
         program, is_stopped = ["common/fast_start.py"], lambda: watched.is_closed

@@ -19,7 +19,7 @@ from hvd_pods.common import notices
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.rules.messages import NoticeTaken, Tell
@@ -32,7 +32,8 @@ MOST_SECONDS = 86400.0 * 365
 # What a notice of each kind has, beside `host` and `rank`.
 FIELDS: Mapping[str, Mapping[str, type]] = {
     **{RAISED: {"text": str}, FAILED: {"status": int}, ASKED: {}, ENDED: {}},
-    **{STOPPED: {"seconds": float, "period": float}, LEAVING: {"seconds": float}},
+    **{kind: {"seconds": float, "period": float} for kind in (STOPPED, IDLE)},
+    **{LEAVING: {"seconds": float}},
 }
 
 

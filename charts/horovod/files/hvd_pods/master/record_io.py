@@ -6,7 +6,8 @@ import os
 from datetime import datetime, timezone
 from typing import Any, Mapping
 
-from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
+from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run

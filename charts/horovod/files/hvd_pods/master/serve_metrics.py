@@ -25,6 +25,7 @@ def make_page(state: State, script_file: str) -> str:
         Sample("horovod_hosts_ready", str(len(state.gathered.answering))),
         Sample("horovod_launches_total", str(state.launches)),
         Sample("horovod_stalls_total", str(state.stalls)),
+        Sample("horovod_lost_seconds_total", f"{state.progress.lost:.1f}"),
     ]
     if script_file:
         samples += script_samples(Path(script_file))

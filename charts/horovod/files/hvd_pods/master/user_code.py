@@ -23,6 +23,8 @@ from hvd_pods.master import remote
 
 # Seconds in which a host has to take the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
+# Seconds that a host has to tell that its pip was too slow.
+ANSWER_WITHIN = 5.0
 # What a message tells of hosts that have failed: reasons, and characters of each.
 MOST_REASONS, LONGEST_REASON = 8, 2000
 
@@ -77,7 +79,7 @@ class UserCode:
         lacks_mpirun = mode == "mpirun" and shutil.which("mpirun", path=variables["PATH"]) is None
         is_needed = mode == "custom" or lacks_mpirun
         if is_needed:
-            installed = packages.install(self.directory).splitlines()[0]
+            installed = packages.install(self.directory, self._install_within).splitlines()[0]
             log(f"{packages.REQUIREMENTS}: the master has installed {installed}")
         # Some launchers give the ranks their own PYTHONPATH.
         is_used = is_needed or variables.get("PYTHONPATH")
@@ -120,8 +122,9 @@ class UserCode:
         """Let hosts install the packages; return exit code and message of each failed host."""
         limit = self._install_within
         log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} hosts, at most {limit:.0f} s")
-        command = ["common/packages.py", self.name]
-        answers = remote.call(hosts, command, seconds=limit, is_stopped=self._is_stopped)
+        command = ["common/packages.py", self.name, str(limit)]
+        within = limit + ANSWER_WITHIN
+        answers = remote.call(hosts, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():
             first, *warnings = output.splitlines()

@@ -41,7 +41,7 @@ class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
 
 
 def read_line(file: int) -> bytes:
-    """Read the first line, after which nothing is sent; what there is if the line has no end."""
+    """Read the first line, after which nothing is sent; without an end if the input has ended."""
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(file, 1 << 16)
@@ -178,7 +178,11 @@ class HostRanks:
 
 def main() -> int:
     """Start the ranks and stay until they have ended."""
-    given = json.loads(read_line(0))
+    line = read_line(0)
+    if not line.endswith(b"\n"):
+        # The master has ended the launch before it had told what to start.
+        return 128 + signal.SIGTERM
+    given = json.loads(line)
     with suppress(OSError):
         # Only the master's image may have its folder.
         os.chdir(given["directory"])

@@ -18,13 +18,13 @@ from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start, notices, rank_variables, threads
+from hvd_pods.common import fast_start, fusion, notices, rank_variables, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
 
-# Seconds in which the server of horovodrun has to answer, and between two attempts.
+# Seconds in which the server where ranks of Horovod meet has to answer, and between two attempts.
 INTRODUCE_WITHIN, INTRODUCE_EVERY = 60.0, 0.2
 
 
@@ -95,9 +95,9 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 
 def introduce(variables: Mapping[str, str]) -> None:
-    """Show the run's secret to the server of horovodrun, which answers no others (master/guard.py).
+    """Show the run's secret where ranks of Horovod meet: only who has it is answered.
 
-    To a server without the guard, the line is a request with an unknown method.
+    To a horovodrun without master/guard.py, the line is a request with an unknown method.
     """
     address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
     secret = notices.parse_address(variables.get(notices.ADDRESS, ""))[2]
@@ -112,7 +112,7 @@ def introduce(variables: Mapping[str, str]) -> None:
                 return
         # So many connections wait there that it could not take this one.
         time.sleep(INTRODUCE_EVERY)
-    print(f"[hvd] horovodrun does not answer at {address}:{port}", flush=True)
+    print(f"[hvd] nothing answers at {address}:{port}, where ranks of Horovod meet", flush=True)
 
 
 def begin_cold(rank: int, program: str, pid: int) -> None:
@@ -140,6 +140,7 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
+    os.environ.update(fusion.choose(place.size, os.environ))
     os.environ.update(rank_variables.choose(place, os.environ, is_elastic=arguments.ranks == 0))
     if place.rank == 0 and arguments.ranks:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
     InterruptedRunError,
     LostHostError,
@@ -17,7 +17,7 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.rules import ending, gathering, holding, training
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import RUNNING, Attempt, Phase, Progress, State, Step
+from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
@@ -68,7 +68,8 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
         step.do(m.ReleaseRanks(before.waiting))
     number, epoch = state.attempts + 1, state.hold.epoch + 1
     step.set_hold(epoch=epoch)
-    step.set(attempts=number, attempt=Attempt(number), progress=Progress(), phase=Phase.GATHERING)
+    progress = state.progress.forget()
+    step.set(attempts=number, attempt=Attempt(number), progress=progress, phase=Phase.GATHERING)
     step.record(RUNNING, state.last_failure)
     step.write_record("begin")
     is_resumed = run.elastic and state.was_training
@@ -124,6 +125,8 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     step.set_attempt(problem=event.problem)
     step.set(phase=Phase.JUDGING)
     step.do(m.StopWatching())
+    if attempt.gathered.reasons and attempt.launched:
+        step.do(m.EndLogins(sorted(attempt.gathered.reasons)))
     # The next attempt is compared with the last step. A host that is lost cannot tell it.
     is_known = not isinstance(event.problem, LostHostError)
     step.do(m.StopProgress(attempt.number, tells_last=is_known))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Mapping
 
-from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Object
-from hvd_pods.cluster.shapes import parse_time
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object, parse_time
 from hvd_pods.common.errors import (
     BAD_CONFIGURATION,
     ConfigurationError,

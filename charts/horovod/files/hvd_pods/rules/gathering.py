@@ -15,9 +15,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
-from hvd_pods.cluster.addresses import NO_SERVICE
-from hvd_pods.cluster.kube import Object
-from hvd_pods.cluster.shapes import parse_time
+from hvd_pods.cluster.shapes import NO_SERVICE, Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
     ConfigurationError,
@@ -49,6 +47,8 @@ MASTER_OFFLINE_FACTOR = 5
 # Seconds to wait for a Service that was deleted, whose pods have no addresses then.
 SERVICE_WITHIN = 60.0
 NO_ANSWER = "it has not responded yet"
+# How the reason begins of a host that was asked at its address (master/probing.py).
+ASKED = "port "
 
 
 def begin(step: Step) -> None:
@@ -86,6 +86,9 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     if event.reason.startswith(STALE) and event.reason != gathered.reasons.get(event.host):
         list_pods(step)
     if event.host not in gathered.answering:
+        if step.state.was_training and event.reason.startswith(ASKED):
+            # Packets that wait for a network that was cut are sent again too late.
+            step.do(m.EndLogins([event.host]))
         return
     if event.silent >= limit and event.is_alone:
         limit *= MASTER_OFFLINE_FACTOR
@@ -95,6 +98,7 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
         step.set_gathered(is_alone=True)
     if event.silent >= limit:
         _drop(step, event.host)
+        step.do(m.EndLogins([event.host]))
 
 
 def on_gone(step: Step, event: m.HostGone) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from hvd_pods.cluster.kube import START_RETRY_SECONDS
+from hvd_pods.cluster.shapes import START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.common.hostile import one_line, parse_count

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 
-from hvd_pods.cluster.kube import Object
+from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
 
@@ -412,6 +412,12 @@ class Deliver(Effect):
 
     attempt: int
     pods: Mapping[str, Pod]
+
+
+class EndLogins(Effect):
+    """End the logins of these hosts that are kept open: their connections may be broken."""
+
+    hosts: Sequence[str]
 
 
 class WriteLiveHosts(Effect):

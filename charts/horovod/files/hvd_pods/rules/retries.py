@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from hvd_pods.cluster.kube import Object
+from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import (
     BAD_CONFIGURATION,
     HostsTimeoutError,

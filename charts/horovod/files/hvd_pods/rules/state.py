@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
-from hvd_pods.cluster.kube import Object
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
@@ -129,6 +128,8 @@ class Launched:
     raised: tuple[Mapping[str, Any], ...] = ()
     failed: tuple[Mapping[str, Any], ...] = ()
     stalls: Stalls = field(default_factory=Stalls)
+    # The last notice of each rank that uses no CPU.
+    idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     # Hosts that were lost, while their pods are being listed to say why.
     lost: tuple[str, ...] = ()
     code: int = 0
@@ -166,12 +167,15 @@ class Attempt:
 class Progress:
     """What was reported last (common/metrics.py), and when which step was seen.
 
-    `history`: seconds by time.monotonic(), and steps. `time`: of the last step.
+    `history`: seconds by time.monotonic(), and steps. `time`: of the last step. `furthest`: of all
+    attempts, as in the history. `lost`: seconds in which no attempt was further than one before.
     """
 
     reported: Mapping[str, Any] = field(default_factory=dict)
     time: str = ""
     history: tuple[tuple[float, int], ...] = ()
+    furthest: tuple[float, int] = (0.0, 0)
+    lost: float = 0.0
 
     @property
     def step(self) -> int:
@@ -191,7 +195,16 @@ class Progress:
             history = ()
         if history and step == history[-1][1]:
             return replace(self, reported=reported)
-        return Progress(reported, time, (*history, (now, step))[-WINDOW:])
+        furthest, lost = self.furthest, self.lost
+        if step > furthest[1]:
+            if furthest[1] and furthest not in history:
+                lost += now - furthest[0]
+            furthest = (now, step)
+        return Progress(reported, time, (*history, (now, step))[-WINDOW:], furthest, lost)
+
+    def forget(self) -> Progress:
+        """What is kept of it when another attempt begins."""
+        return Progress(furthest=self.furthest, lost=self.lost)
 
     def entry(self) -> str:
         """The progress for the record, in JSON; empty while nothing was reported."""

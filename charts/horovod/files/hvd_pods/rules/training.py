@@ -16,13 +16,13 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.run import Host
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
-from hvd_pods.rules.stalls import COLLECT, MOST_RANKS, Stall, describe
+from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, Stall, describe
 from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
@@ -236,6 +236,8 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
     if kind == STOPPED:
         what = "is stopped, by SIGSTOP or a debugger,"
         _add_stall(step, rank, host, what, notice["seconds"], notice["period"])
+    elif kind == IDLE:
+        _note_idle(step, notice)
     elif kind == RAISED:
         step.set_launched(raised=(*launched.raised, notice)[-MOST_NOTICES:])
     elif kind == FAILED:
@@ -269,6 +271,26 @@ def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     host = _find_host(step, event.rank)
     name = host.name if host else ""
     _add_stall(step, event.rank, name, event.what, event.seconds, event.seconds)
+
+
+def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
+    """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
+    launched, rank = step.state.attempt.launched, notice["rank"]
+    assert launched  # noqa: S101
+    known = {**launched.idle, rank: notice}
+    idle = {r: n for r, n in known.items() if step.now - n["at"] < FORGET_AFTER * n["period"]}
+    step.set_launched(idle=idle)
+    if step.state.run.elastic or len(idle) < step.state.run.ranks:
+        # Ranks of an elastic run change their numbers.
+        return
+    is_new = not launched.stalls.known and not launched.stalls.new
+    if is_new:
+        step.log(
+            "no rank computes: each waits for another one, for a file or for the network; a rank "
+            "whose stack is outside of a collective operation keeps the others waiting"
+        )
+    for one in idle.values() if is_new else [notice]:
+        _add_stall(step, one["rank"], one["host"], "uses no CPU", one["seconds"], one["period"])
 
 
 def _find_host(step: Step, rank: int) -> Host | None:

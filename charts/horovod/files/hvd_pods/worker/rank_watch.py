@@ -1,13 +1,15 @@
-"""Finds ranks of this worker that are stopped, and tells the master.
+"""Finds ranks of this worker that are stopped or use no CPU, and tells the master.
 
 Horovod itself finds ranks that do not join a collective operation, but its own threads wait for a
-rank that is stopped, and then say nothing.
+rank that is stopped, and then say nothing. Other frameworks say nothing of either.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from typing import Mapping
+from contextlib import suppress
+from typing import Iterable, Mapping
 
 from hvd_pods.common import fast_start, notices
 from hvd_pods.rank import ranks
@@ -17,30 +19,62 @@ LOOK_EVERY = 5.0
 PERIOD, DEFAULT_PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0
 # States of proc(5): stopped by a signal, and by a debugger.
 STOPPED = ("T", "t")
+# Those that do not name ranks which keep others waiting. Ranks that wait in MPI use their CPU.
+SILENT_FRAMEWORKS = ("torch", "jax")
+# The share of a CPU below which a rank, with the processes that it has started, is idle.
+IDLE_SHARE = 0.02
 
 
 class RankWatch:
-    """Remembers which ranks of this worker are stopped, and since when."""
+    """Remembers which ranks of this worker are stopped or idle, and since when."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         try:
             self._period = float(environment.get(PERIOD) or DEFAULT_PERIOD)
         except ValueError:
             self._period = DEFAULT_PERIOD
-        # For each stopped process: since when, and when the master was last told.
-        self._stopped: dict[int, tuple[float, float]] = {}
+        self._is_silent = environment.get("HVD_FRAMEWORK") in SILENT_FRAMEWORKS
+        # By process and kind of notice: since when, and when the master was last told.
+        self._seen: dict[tuple[int, str], tuple[float, float]] = {}
+        # By process: the seconds of CPU at the last look, and when that was.
+        self._used: dict[int, float] = {}
+        self._looked = 0.0
 
     def look(self) -> None:
         """Look at each rank once."""
-        stopped = {script.pid: script for script in ranks.running() if is_stopped(script.pid)}
-        now = time.monotonic()
-        self._stopped = {pid: self._stopped.get(pid, (now, now)) for pid in stopped}
-        for pid, (since, told) in self._stopped.items():
+        scripts, now = {script.pid: script for script in ranks.running()}, time.monotonic()
+        kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
+        kinds.update({pid: notices.STOPPED for pid in scripts if is_stopped(pid)})
+        self._seen = {key: self._seen.get(key, (now, now)) for key in kinds.items()}
+        for (pid, kind), (since, told) in self._seen.items():
             if now - told >= self._period:
-                self._stopped[pid] = (since, now)
-                ranks.notify(
-                    stopped[pid], kind=notices.STOPPED, seconds=now - since, period=self._period
-                )
+                self._seen[pid, kind] = (since, now)
+                ranks.notify(scripts[pid], kind=kind, seconds=now - since, period=self._period)
+
+    def _find_idle(self, pids: Iterable[int], now: float) -> list[int]:
+        """The ranks that have used no CPU since the last look."""
+        if not self._is_silent:
+            return []
+        used, limit = cpu_seconds(pids), IDLE_SHARE * (now - self._looked)
+        idle = [pid for pid in used if pid in self._used and used[pid] - self._used[pid] < limit]
+        self._used, self._looked = used, now
+        return idle
+
+
+def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
+    """The CPU that processes and all those that they have started have used, in seconds."""
+    parents = {pid: parent for pid, _, parent, _ in fast_start.processes()}
+    used = dict.fromkeys(leaders, 0.0)
+    for pid in parents:
+        leader = pid
+        while leader in parents and leader not in used:
+            leader = parents[leader]
+        if leader in used:
+            with suppress(OSError):
+                # In proc(5), utime, stime, cutime and cstime.
+                ticks = sum(map(int, fast_start.read_stat(pid)[11:15]))
+                used[leader] += ticks / os.sysconf("SC_CLK_TCK")
+    return used
 
 
 def is_stopped(pid: int) -> bool:

@@ -24,7 +24,8 @@ GRACE_TIME = 120
 ALIVE_EVERY, ALIVE_MISSED = 15, 4
 # Connections of one address that have not logged in, beside one for each rank, which horovodrun
 # starts at once; and how many such addresses there may be, beside one connection of each host,
-# which a program in mode custom may start at once. Each connection takes 1.3 MiB.
+# which a program in mode custom may start at once. Each connection takes 1.3 MiB. A connection may
+# have as many sessions: those that it refuses log in themselves.
 BASE_CONNECTIONS, SOURCES = 16, 4
 # Options of OpenSSH 8.5 and 9.8, and one of an OpenSSH that was compiled with PAM.
 OPTIONAL = ("PerSourceMaxStartups", "PerSourcePenalties", "UsePAM")
@@ -107,6 +108,7 @@ ClientAliveInterval {ALIVE_EVERY}
 ClientAliveCountMax {ALIVE_MISSED}
 MaxStartups {SOURCES * per_source + hosts}
 PerSourceMaxStartups {per_source}
+MaxSessions {per_source}
 PerSourcePenalties no
 LogLevel ERROR
 VersionAddendum {ssh.BANNER_MARK}{revision}
