@@ -12,14 +12,14 @@ minutes with a fault each 15 seconds, then 35 minutes with one each five minutes
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 import time
-from itertools import cycle, pairwise
+from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.bench.contestants import bench_namespace
-from tests.bench.report import Measured, publish, stage_table
+from tests.bench.report import Measured, add_turn, write_report
 from tests.e2e.cluster import Namespace
 from tests.e2e.volumes import claimed_folder
 from tests.faults.storm import BETWEEN, FAULTS, begin, finish, stages
@@ -31,32 +31,33 @@ SECONDS_OF_STEP = 0.055
 STORMS = ((600.0, 15.0), (2100.0, 300.0))
 
 
-def measure(
-    namespace: Namespace, folder: Path, seconds: float, every: float
-) -> tuple[dict[str, float], Measured]:
-    """The figures of one storm, and the seconds to each stage by kind of fault."""
+class Storm(NamedTuple):
+    """What a storm has cost, all weights being equal, and the seconds to each stage by fault."""
+
+    name: str
+    figures: dict[str, float]
+    measured: Measured
+
+
+def measure(namespace: Namespace, folder: Path, seconds: float, every: float) -> Storm:
+    """Measure one storm."""
     training = Training(namespace, folder, print, release=f"every-{every:g}")
-    steps, made = int(seconds / SECONDS_OF_STEP), list[tuple[str, float]]()
+    steps, faults, measured = int(seconds / SECONDS_OF_STEP), 0, Measured()
     begin(training, steps)
     began = training.steps()[0].at
     for fault in cycle(FAULTS):
-        due = began + (len(made) + 1) * every
-        time.sleep(max(0.0, due - time.time()))
-        reached = training.steps()[-1].step
+        time.sleep(max(0.0, began + (faults + 1) * every - time.time()))
+        at, reached = time.time(), training.steps()[-1].step
         if reached > steps - 4 * BETWEEN:
             break
-        print(f"{time.time() - began:.0f} s, step {reached}: {fault.__doc__}", flush=True)
-        made.append((fault.__name__.replace("_", " "), time.time()))
+        print(f"{at - began:.0f} s, step {reached}: {fault.__doc__}", flush=True)
         fault(training)
-        found = stages(training, made[-1][1], math.inf)
-        print({stage: round(at, 2) for stage, at in found.items()}, flush=True)
-    figures = {"every": every, "faults": len(made), **finish(training, began)}
-    print(figures, flush=True)
-    measured: Measured = {}
-    for (kind, at), (_, until) in pairwise([*made, ("end", math.inf)]):
-        measured.setdefault(f"every {every:g} s: {kind}", []).append(stages(training, at, until))
+        faults += 1
+        add_turn(measured, f"each {every:g} s: {fault.__name__}", stages(training, at))
+    storm = Storm(f"{faults} faults, one each {every:g} s", finish(training, began), measured)
+    print(storm.name, storm.figures, flush=True)
     namespace.helm("uninstall", training.release, "--wait")
-    return figures, measured
+    return storm
 
 
 def main() -> None:
@@ -65,30 +66,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="of one storm")
     parser.add_argument("--every", type=float, default=15.0, help="seconds between two faults")
     options = parser.parse_args()
-    storms = [(options.seconds, options.every)] if options.seconds else STORMS
-    figures, measured = [], dict[str, list]()
+    chosen = [(options.seconds, options.every)] if options.seconds else STORMS
     with bench_namespace() as namespace, tempfile.TemporaryDirectory(prefix="hvd-bench-") as name:
         folder = Path(name)
         folder.chmod(0o777)
         with claimed_folder(namespace, "output", folder):
-            for seconds, every in storms:
-                one, kinds = measure(namespace, folder, seconds, every)
-                figures.append(one)
-                measured |= kinds
-    lines = [
-        f"{one['faults']} faults, one each {one['every']:g} s: {one['effective']:.1%} effective, "
-        f"{one['lost']} steps made again, all weights equal.\n"
-        for one in figures
-    ]
-    rows = {
-        kind: {
-            name: [t[name] for t in turns if name in t]
-            for name in dict.fromkeys(n for t in turns for n in t)
-        }
-        for kind, turns in measured.items()
+            storms = [measure(namespace, folder, *one) for one in chosen]
+    titles = {
+        "Effective training time, %": {
+            storm.name: [100 * storm.figures["effective"]] for storm in storms
+        },
+        "Steps made again": {storm.name: [storm.figures["lost"]] for storm in storms},
     }
-    text = "\n".join([*lines, stage_table(rows)])
-    publish("bench-storm", "performance.md", 1, {"storms": figures, "stages": measured}, text)
+    measured = {kind: turns for storm in storms for kind, turns in storm.measured.items()}
+    write_report("bench-storm", titles, measured, 1)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -124,21 +123,19 @@ def finish(training: Training, since: float) -> dict[str, float]:
     }
 
 
-def stages(training: Training, fault: float, until: float) -> dict[str, float]:
-    """Seconds from a fault to each stage of the recovery before `until`; none if ranks went on."""
-    steps = [step for step in training.steps() if step.at <= until]
+def stages(training: Training, fault: float) -> dict[str, float]:
+    """Seconds from the last fault to each stage of the recovery; none if the ranks went on."""
+    steps = training.steps()
     before = [step for step in steps if step.at <= fault][-1]
     after = next((step for step in steps if step.at > fault and step.start != before.start), None)
     if after is None:
         return {}
     found = {"last step": max(step.at for step in steps if step.start == before.start)}
-    events = []
-    for recording in training.folder.glob("events-*.jsonl"):
-        lines = map(json.loads, recording.read_text().splitlines(keepends=False))
-        events += [(line["at"][1], line["event"]) for line in lines if "event" in line]
-    for at, event in sorted(events):
-        for stage in [name for name, shown_by in STAGES.items() if event in shown_by]:
-            if fault < at < after.at:
+    recordings = [path.stem for path in training.folder.glob("events-*.jsonl")]
+    lines = [line for name in recordings for line in training.lines(name) if "event" in line]
+    for at, event in sorted((line["at"][1], line["event"]) for line in lines):
+        for stage, shown_by in STAGES.items():
+            if event in shown_by and fault < at < after.at:
                 found.setdefault(stage, at)
     joined = [line["at"] for line in training.lines("ranks") if fault < line["at"] < after.at]
     found |= {"ranks joined": max(joined), "next step": after.at}

@@ -22,16 +22,7 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
 OF_ATTEMPT = (
-    "hosts",
-    "list",
-    "pods",
-    "resume",
-    "loss",
-    "kill",
-    "end",
-    "stalls",
-    "deliver",
-    "leave",
+    *("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),
 )
 
 
@@ -254,17 +245,8 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         return
     step.set(is_stopped=True)
     step.do(m.Interrupt())
-    if (
-        step.state.phase == Phase.TRAINING
-        and step.state.run.mode == "direct"
-        and step.state.run.api
-    ):
-        # Whether another master follows: until then, the ranks may go on.
-        step.set_timer("leave", step.now + training.LEAVE_WITHIN)
-        step.do(m.ReadJob(is_stopped=True, within=training.LEAVE_WITHIN))
-        return
     if step.state.phase == Phase.TRAINING:
-        training.interrupt(step)
+        training.terminate(step)
         return
     step.log("this pod is terminating")
     if step.state.phase == Phase.GATHERING:

@@ -183,6 +183,15 @@ def abort(step: Step, problem: RunError) -> None:
     step.do(m.EndLauncher())
 
 
+def terminate(step: Step) -> None:
+    """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
+    if step.state.run.mode == "direct" and step.state.run.api:
+        step.set_timer("leave", step.now + LEAVE_WITHIN)
+        step.do(m.ReadJob(is_stopped=True, within=LEAVE_WITHIN))
+    else:
+        interrupt(step)
+
+
 def interrupt(step: Step, job: Object | None = None) -> None:
     """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
     step.clear_timers("leave")
@@ -196,10 +205,7 @@ def interrupt(step: Step, job: Object | None = None) -> None:
     hosts = launched.hosts
     if step.state.run.elastic:
         hosts = tuple(name for name in step.state.facts.hosts if name in elastic)
-    code = ending.interruption(job).exit_code
-    may_stay = (
-        bool(job) and not ending.is_withdrawn(job) and ending.will_retry(job, code, step.wall)
-    )
+    may_stay = job is not None and ending.is_continued(job, step.wall)
     step.do(m.AskRanks(step.state.attempt.number, hosts, may_stay))
 
 
