@@ -117,8 +117,8 @@ def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: P
     def are_there(name: str) -> bool:
         return len(list(tmp_path.glob(f"{name}-*"))) == 4
 
-    waits = "until [ -e go-on ]; do echo x; sleep 0.05; done"
-    process = start(f"touch began-$RANK; {waits}; echo x; touch done-$RANK")
+    waits = "until [ -e go-on ]; do sleep 0.05; done; for _ in 1 2 3; do echo x; sleep 0.1; done"
+    process = start(f"touch began-$RANK; {waits}; touch done-$RANK")
     wait_until(lambda: are_there("began"), TIMEOUT, "the ranks run")
     process.send_signal(signal.SIGUSR1)
     process.communicate(timeout=TIMEOUT)

@@ -9,7 +9,6 @@ from hvd_pods.cluster.kube import Object
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.errors import (
     ConfigurationError,
-    InterruptedRunError,
     LaunchError,
     LostHostError,
     NotANumberError,
@@ -214,7 +213,6 @@ def on_asked(step: Step, event: m.RanksAsked) -> None:
     step.set_launched(is_asking=False)
     if event.are_left:
         step.log("the ranks go on until another master has come")
-        step.set_launched(problem=InterruptedRunError("its ranks were left to another master"))
         step.set_timer("kill", step.now + END_WITHIN)
         return
     _release(step)
