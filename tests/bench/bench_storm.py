@@ -22,9 +22,11 @@ from tests.bench.contestants import bench_namespace
 from tests.bench.report import Measured, add_turn, write_report
 from tests.e2e.cluster import Namespace
 from tests.e2e.volumes import claimed_folder
-from tests.faults.storm import BETWEEN, FAULTS, begin, finish, stages
+from tests.faults.storm import FAULTS, begin, finish, stages
 from tests.faults.training import Training
 
+# Without faults at the end: a new master takes at least ten.
+LAST_SECONDS = 30.0
 # Of a training that nothing disturbs.
 SECONDS_OF_STEP = 0.055
 # The seconds of a storm, and those between two faults.
@@ -48,7 +50,7 @@ def measure(namespace: Namespace, folder: Path, seconds: float, every: float) ->
     for fault in cycle(FAULTS):
         time.sleep(max(0.0, began + (faults + 1) * every - time.time()))
         at, reached = time.time(), training.steps()[-1].step
-        if reached > steps - 4 * BETWEEN:
+        if reached > steps - LAST_SECONDS / SECONDS_OF_STEP:
             break
         print(f"{at - began:.0f} s, step {reached}: {fault.__doc__}", flush=True)
         fault(training)
