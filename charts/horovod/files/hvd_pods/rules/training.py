@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping
 
-from hvd_pods.cluster.kube import Object
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import (
     ConfigurationError,
     LaunchError,
