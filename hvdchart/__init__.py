@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 # The distribution's version, too: pyproject.toml reads it here.
 __version__ = "0.2.0"
-
 # The modules of the names. Each is imported when it is first used: a command such as `status` needs
 # none of them, and they take 0.2 s.
 _NAMES = {

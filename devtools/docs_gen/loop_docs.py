@@ -20,7 +20,7 @@ RULES = (decide, ending, gathering, holding, training)
 LINE, SPACE, LEFT, MIDDLE, RIGHT, WIDTH = 20, 44, 20, 390, 690, 1020
 STYLE = """<style>
   text { font-family: system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #1f2933 }
-  .title { font-size: 16px; font-weight: 600 }
+  .title { font-size: 15px; font-weight: 600 }
   .line { font-size: 14px; fill: #52606d }
 </style>"""
 HEAD = (

@@ -19,7 +19,7 @@ from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.release import Object
+from hvdchart.run.release import Object, component_of
 from hvdchart.run.trials import Trial, trials_plan
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
@@ -92,10 +92,8 @@ def parse_machine(line: str) -> Object | None:
 def worker_pods(pods: Sequence[Object]) -> list[Pod]:
     """The workers among a release's pods, by name."""
     workers = []
-    for pod in pods:
+    for pod in (pod for pod in pods if component_of(pod) == "worker"):
         metadata = pod["metadata"]
-        if (metadata.get("labels") or {}).get("app.kubernetes.io/component") != "worker":
-            continue
         states = pod.get("status", {}).get("containerStatuses") or [{}]
         image = str(states[0].get("imageID") or states[0].get("image") or "")
         node = str(pod["spec"].get("nodeName", ""))

@@ -1,5 +1,6 @@
 """The command `build`, and the image that `deploy` builds first."""
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ from hvdchart.cli.terminal import note, say, show
 from hvdchart.errors import HvdchartError, ImageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
@@ -22,7 +23,6 @@ Examples:
   hvdchart build . --image resnet --load-with "minikube image load"
 
 Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130 interrupted."""
-
 Builder = Annotated[
     str | None,
     typer.Option(
@@ -98,9 +98,12 @@ def build(
         return
     from watchfiles import watch as changes
 
-    _try(once)
-    for _ in changes(folder, raise_interrupt=True):
-        _try(once)
+    for _ in chain([()], changes(folder, raise_interrupt=True)):
+        try:
+            once()
+        except HvdchartError as error:
+            # The next save may mend it.
+            say(f"{error}; waiting for the next change")
 
 
 def with_own_image(
@@ -153,11 +156,3 @@ def with_own_image(
         provide(source, target, cluster.has_image, say, builder=builder, output=output)
     values = merge_values(plan.spec.values, {"image": {"tag": tag}})
     return make_plan(replace(plan.spec, values=values), plan.tree)
-
-
-def _try(once: "Callable[[], None]") -> None:
-    """A build that fails is not the end of a watch: the next save may mend it."""
-    try:
-        once()
-    except HvdchartError as error:
-        say(f"{error}; waiting for the next change")

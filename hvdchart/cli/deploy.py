@@ -10,7 +10,7 @@ import typer
 from hvdchart.cli import options
 from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
-from hvdchart.errors import ClusterError
+from hvdchart.errors import ClusterError, RunFailedError
 
 if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
@@ -131,12 +131,30 @@ def launch(
     wait: bool,
 ) -> None:
     """Install or upgrade a run, and follow it; `before` is its release so far, if it was read."""
+    from hvdchart.quantity import pluralize
+    from hvdchart.run.helm import upgrade
     from hvdchart.run.status import run_status
+    from hvdchart.values.check import checked_values
 
     name = plan.spec.name
     earlier = run_status(before or _check_name(cluster, name, program))
-    _install(plan, cluster.namespace, program, create_namespace=create_namespace)
     where = f"{name} --namespace {cluster.namespace}"
+    values = checked_values(plan)
+    try:
+        revision = upgrade(
+            name, cluster.namespace, values, program, create_namespace=create_namespace
+        )
+    except KeyboardInterrupt:
+        note(
+            "",
+            f"interrupted while Helm changed release {name}: see hvdchart status {where}; deploy "
+            f"it again to complete it, or remove it with hvdchart undeploy {where}",
+        )
+        raise
+    note(
+        f"release {name} in namespace {cluster.namespace}, revision {revision}: "
+        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
+    )
     current = run_status(cluster.release(name))
     # The run that was replaced may be someone else's.
     if current.job == earlier.job and earlier.over:
@@ -169,31 +187,6 @@ def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
     return release
 
 
-def _install(plan: "Plan", namespace: str, helm: "Program", *, create_namespace: bool) -> None:
-    """Install or upgrade the release, and say so. Helm leaves an unchanged run as it is."""
-    from hvdchart.quantity import pluralize
-    from hvdchart.run.helm import upgrade
-    from hvdchart.values.check import checked_values
-
-    name = plan.spec.name
-    try:
-        revision = upgrade(
-            name, namespace, checked_values(plan), helm, create_namespace=create_namespace
-        )
-    except KeyboardInterrupt:
-        where = f"{name} --namespace {namespace}"
-        note(
-            "",
-            f"interrupted while Helm changed release {name}: see hvdchart status {where}; deploy "
-            f"it again to complete it, or remove it with hvdchart undeploy {where}",
-        )
-        raise
-    note(
-        f"release {name} in namespace {namespace}, revision {revision}: "
-        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
-    )
-
-
 def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
@@ -213,7 +206,13 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
         # The last phase may come a moment later.
         phases.join(1.0)
         closed.set()
-        current = run_status(cluster.release(name))
+        job, current = current.job, run_status(cluster.release(name))
+        # A Job that has ended may have been deleted.
+        if current.job not in (job, ""):
+            raise RunFailedError(
+                f"run {name} was replaced before it ended: the run that took its place is "
+                f"{current.state}"
+            )
     note(*status_report(current, cluster.namespace))
     raise_unless_finished(current)
 

@@ -32,12 +32,8 @@ Examples:
 Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7 the
 cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
 uninstalled."""
-
-
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
-
-
 # How many revisions Helm keeps: it reads all of them several times at each save.
 _REVISIONS = 2
 

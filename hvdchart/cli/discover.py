@@ -1,6 +1,6 @@
 """The command `discover`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -8,8 +8,6 @@ from hvdchart.cli.options import Context, Output, connect, write_output
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
 
-if TYPE_CHECKING:
-    from hvdchart.discover.nodes import Object
 EPILOG = """\b
 Examples:
   hvdchart discover -w run.spec.yaml
@@ -57,7 +55,7 @@ def discover(
         labels = f" with labels {selector}" if selector else ""
         raise ClusterError(f"the cluster has no nodes{labels}")
     try:
-        pods: list[Object] | None = cluster.all_pods()
+        pods: list[dict[str, Any]] | None = cluster.all_pods()
     except ClusterError as error:
         if fit is not None:
             raise

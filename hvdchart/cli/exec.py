@@ -52,6 +52,5 @@ def run_in_pod(
     from hvdchart.run.release import component_of
 
     pod = running_pod(release, target)
-    kubectl = Kubectl(cluster.namespace, context)
-    container = component_of(pod)
-    raise typer.Exit(kubectl.run_in(pod["metadata"]["name"], container, command or ()))
+    names = (pod["metadata"]["name"], component_of(pod))
+    raise typer.Exit(Kubectl(cluster.namespace, context).run_in(*names, command or ()))

@@ -6,6 +6,7 @@ import typer
 
 from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
 from hvdchart.cli.terminal import print_log
+from hvdchart.errors import ClusterError
 
 EPILOG = """\b
 Examples:
@@ -54,13 +55,17 @@ def logs(
     """
     seconds = parse_duration(since)
     from hvdchart.run.logs import LogLine, follow, read_logged_lines
-    from hvdchart.run.ranks import check_tagged, lines_of_rank, run_of
+    from hvdchart.run.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
     from hvdchart.run.status import newest_job
 
     cluster = connect(context, namespace)
     job = newest_job(cluster.present_release(name))
     if rank is not None and job:
-        check_tagged(run_of(job))
+        run = run_of(job)
+        check_tagged(run)
+        last = sum(1 for _ in pods_of_ranks(run, {})) - 1
+        if rank > last and not run.elastic:
+            raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")
     # Without a Job, which has a time to live, the run is over.
     read = follow if job and is_followed else read_logged_lines
     component = "" if rank is None and not master else "master"

@@ -17,8 +17,6 @@ Examples:
   hvdchart plan run.spec.yaml --expect resnet50 --speed 350 --gbit 25
 
 Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read."""
-
-
 # Where the spec does not say how many samples a rank has in a step.
 _BATCH = 64
 

@@ -1,17 +1,13 @@
 """The command `status`."""
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hvdchart.cli import options
 from hvdchart.cli.terminal import clear_screen, show
 from hvdchart.errors import NoRunError, RunFailedError
-
-if TYPE_CHECKING:
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.status import Status
 
 EPILOG = """\b
 Examples:
@@ -21,8 +17,6 @@ Examples:
 
 Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8 the
 run failed."""
-
-
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
 # Colours and bold text.
@@ -40,14 +34,23 @@ def status(
     ] = False,
 ) -> None:
     """Print the state of a run, its progress, the reason and what to do."""
+    from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status
+    from hvdchart.run.watch import watch_release
 
     cluster = options.connect(context, namespace)
-    if watch:
-        current = _watch(cluster, name, output)
-    else:
-        current = run_status(cluster.release(name))
-        _print_status(cluster, current, output)
+    last = None
+    for release in watch_release(cluster, name) if watch else [cluster.release(name)]:
+        current = run_status(release)
+        if current != last and output != "text":
+            options.print_document(current.document(), output)
+        elif current != last:
+            if watch:
+                clear_screen()
+            show(*status_report(current, cluster.namespace))
+        last = current
+        if current.over or current.state == "not found":
+            break
     if output == "text" and current.state == "failed":
         # The end of the last attempt's log explains more than its exit code.
         masters = [pod.name for pod in current.pods if pod.name.startswith(f"{current.job}-")]
@@ -60,30 +63,3 @@ def status(
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":
         raise RunFailedError(f"run {name} failed")
-
-
-def _print_status(cluster: "Cluster", current: "Status", output: str) -> None:
-    from hvdchart.run.report import status_report
-
-    if output != "text":
-        options.print_document(current.document(), output)
-    else:
-        show(*status_report(current, cluster.namespace))
-
-
-def _watch(cluster: "Cluster", name: str, output: str) -> "Status":
-    """Print the status each time that it has changed, until the run is over, and return it."""
-    from hvdchart.run.status import run_status
-    from hvdchart.run.watch import watch_release
-
-    last = None
-    for release in watch_release(cluster, name):
-        current = run_status(release)
-        if current != last:
-            if output == "text":
-                clear_screen()
-            _print_status(cluster, current, output)
-        last = current
-        if current.over or current.state == "not found":
-            break
-    return current

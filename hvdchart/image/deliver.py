@@ -43,11 +43,7 @@ def provide(
     builder: str | None = None,
     output: Report | None = None,
 ) -> str:
-    """Build the image of a folder's content and bring it to the target; returns its reference.
-
-    What the builder or the nodes have for the same content is not made again. Raises ImageError and
-    FileError.
-    """
+    """Build the image of a folder and bring it to the target, which may have it; its reference."""
     reference = source.reference()
     if target.pushes and "/" not in source.repository:
         raise ImageError(
@@ -72,7 +68,15 @@ def deliver(
         load_with(reference, target.loader, output)
     if target.kind is not None:
         report(f"loading {reference} into kind cluster {target.kind}")
-        load_into_kind(reference, engine, target.kind)
+        if shutil.which("kind") is None:
+            raise ImageError("no program kind is on PATH: install it, or use --push or --save")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "image.tar"
+            save(reference, engine, file)
+            command = ["kind", "load", "image-archive", str(file), "--name", target.kind]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ImageError(f"cannot load {reference} into kind: {' '.join(done.stderr.split())}")
     if target.pushes:
         report(f"pushing {reference}")
         push(reference, engine, output)
@@ -113,16 +117,3 @@ def save(reference: str, engine: str, file: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ImageError(f"cannot save {reference}: {' '.join(done.stderr.split())}")
-
-
-def load_into_kind(reference: str, engine: str, cluster: str) -> None:
-    """Load an image into the nodes of a cluster of kind."""
-    if shutil.which("kind") is None:
-        raise ImageError("no program kind is on PATH: install it, or use --push or --save")
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "image.tar"
-        save(reference, engine, archive)
-        command = ["kind", "load", "image-archive", str(archive), "--name", cluster]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ImageError(f"cannot load {reference} into kind: {' '.join(done.stderr.split())}")

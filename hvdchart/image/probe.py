@@ -19,7 +19,6 @@ FRAMEWORKS = ("tensorflow", "torch", "mxnet")
 # What programs without Horovod import.
 NEEDED = ("torch", "jax")
 FEATURES = ("mpi", "gloo", "nccl")
-
 INSPECT_FRAMEWORK = """
 import importlib, json, sys
 name, features = sys.argv[1], sys.argv[2:]

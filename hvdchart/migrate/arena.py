@@ -46,7 +46,12 @@ def migrate_arena(ledger: Ledger) -> tuple[str, str]:
     if workers is None:
         raise ledger.error((), "the key workers is missing", "the number of workers")
     ledger.carry_over(("workers",), ("worker", "number"), "", workers)
-    _carry_over_elastic(ledger, slots)
+    for key, new in (("minWorkers", "minRanks"), ("maxWorkers", "maxRanks")):
+        if (number := ledger.integer_at(key)) is not None:
+            path = ("launch", "elastic", new)
+            ledger.carry_over((key,), path, "ranks, not workers", number * slots)
+            ledger.replace(("launch", "mode"), "elastic")
+            ledger.add_check("launch.mode is elastic: master.args is the training command alone")
     launch.check_size(ledger, line, workers, slots, ("workers",))
     _carry_over_volumes(ledger)
     _carry_over_pods(ledger)
@@ -102,16 +107,6 @@ def _carry_over_resources(ledger: Ledger, line: CommandLine) -> int:
     ledger.put(("worker", "slots"), slots, ("gpuCount",))
     ledger.carry_over(("launcherResources",), ("master", "resources"))
     return slots
-
-
-def _carry_over_elastic(ledger: Ledger, slots: int) -> None:
-    for key, new in (("minWorkers", "minRanks"), ("maxWorkers", "maxRanks")):
-        number = ledger.integer_at(key)
-        if number is not None:
-            ledger.carry_over((key,), ("launch", "elastic", new), "ranks, not workers",
-                              number * slots)  # fmt: skip
-            ledger.replace(("launch", "mode"), "elastic")
-            ledger.add_check("launch.mode is elastic: master.args is the training command alone")
 
 
 def _carry_over_volumes(ledger: Ledger) -> None:

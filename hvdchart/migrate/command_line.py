@@ -7,10 +7,9 @@ files/hvd_pods/common/launcher_options.json has the options, and how many argume
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
@@ -239,9 +238,12 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
             arguments = 1
     elif name == "slots" and line.mode != "mpirun":
         arguments = 1
-    elif not option or not _has(option, line.mode):
-        return 0
     else:
+        # A later option may turn horovodrun into mode elastic.
+        modes = ["mpirun"] if line.mode == "mpirun" else ["horovodrun", "elastic"]
+        launchers = {each for mode in modes for each in LAUNCHER_OPTIONS["modes"][mode]}
+        if not option or not launchers.intersection(option.get("readBy", launchers)):
+            return 0
         arguments = option["arguments"]
     width = 1 if has_value else 1 + arguments
     if len(rest) < width or (has_value and arguments != 1):
@@ -276,13 +278,6 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
         new, reason = chart_value, ""
     line.parts.append(Part(tuple(words), new, reason or "unchanged"))
     return width
-
-
-def _has(option: Mapping[str, Any], mode: str) -> bool:
-    # A later option may turn horovodrun into mode elastic.
-    modes = ["mpirun"] if mode == "mpirun" else ["horovodrun", "elastic"]
-    launchers = {name for each in modes for name in LAUNCHER_OPTIONS["modes"][each]}
-    return bool(launchers.intersection(option.get("readBy", launchers)))
 
 
 def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> bool:

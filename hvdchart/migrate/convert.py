@@ -17,22 +17,21 @@ from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpij
 from hvdchart.migrate.ledger import Entry, Ledger, leaves
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, child_at, dotted, place_of, value_at
+from hvdchart.spec.paths import KeyPath, child_at, dotted, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
 
 @dataclass(frozen=True)
 class Migration:
-    """The chart's values, an entry for each value of the input, and what to check by hand.
+    """The chart's values, an entry for each value of the input, and what to check by hand."""
 
-    `source` is what the input is; `release` and `namespace` are empty when it does not name them.
-    """
-
+    # What the input is.
     source: str
     values: Mapping[str, Plain]
     entries: tuple[Entry, ...]
     checks: tuple[str, ...]
+    # Empty when the input does not name them.
     release: str
     namespace: str
 
@@ -93,14 +92,15 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
     return None
 
 
-def _check_labels(ledger: Ledger) -> None:
-    """Name values that select pods by labels which only the operator of the old job set."""
+def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
+    name, namespace = names
     own = {
         label
         for path in leaves(ledger.values, ())
         if len(path) > 2 and path[1] in ("podLabels", "podAnnotations")
         for label in path[2:]
     }
+    # Values that select pods by labels which only the operator of the old job set.
     for path in leaves(ledger.values, ()):
         text = " ".join(map(str, (*path, value_at(ledger.values, path))))
         gone = [match[0] for match in _OPERATORS_OWN.finditer(text) if match[0] not in own]
@@ -109,11 +109,6 @@ def _check_labels(ledger: Ledger) -> None:
                 f"{dotted(path[:2])} names what only the operator sets ({gone[0]}): the chart's "
                 "pods have the labels app.kubernetes.io/instance and app.kubernetes.io/component"
             )
-
-
-def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
-    name, namespace = names
-    _check_labels(ledger)
     release = _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[: RELEASE_NAME.longest].strip("-")
     if release[:1].isdigit():
         release = f"run-{release}"[: RELEASE_NAME.longest].rstrip("-")
@@ -126,7 +121,7 @@ def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
 
 def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     """The chart whose values these are, and what reads them. Raises SpecError for another file."""
-    place = str(place_of(ledger.root, ()))
+    place = str(ledger.root.place)
     if not isinstance(ledger.tree, dict):
         raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED)
     if "kind" in ledger.tree or "apiVersion" in ledger.tree:
@@ -138,7 +133,7 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     for key in _THIS_CHART_KEYS:
         if key in ledger.tree and of_arena < 2:
             problem = f"{key} is a key of this chart: the file needs no migration"
-            raise SpecError(str(place_of(ledger.root, (key,))), "", problem, _EXPECTED)
+            raise SpecError(str(nearest_node(ledger.root, (key,)).place), "", problem, _EXPECTED)
     if of_arena > max(1, of_stable):
         return arena.NAME, arena.migrate_arena
     if of_stable:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.paths import KeyPath, dotted, nearest_node, place_of, value_at
+from hvdchart.spec.paths import KeyPath, dotted, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
 from hvdchart.values.merge import without_nulls
@@ -29,10 +29,7 @@ _SAME = object()
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of a value, or of all values of a map or list, or of a part of a text.
-
-    `old` and `new` are dotted paths, `new` is empty when dropped.
-    """
+    """What became of a value, of all in a map or list, or of a part of a text: dotted paths."""
 
     outcome: Outcome
     old: str
@@ -130,7 +127,7 @@ class Ledger:
 
     def error(self, old: KeyPath, problem: str, expected: str) -> SpecError:
         """The error for a value of the input, with its place."""
-        return SpecError(str(place_of(self.root, old)), dotted(old), problem, expected)
+        return SpecError(str(nearest_node(self.root, old).place), dotted(old), problem, expected)
 
     def carry_over(
         self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = _SAME
@@ -256,7 +253,7 @@ class Ledger:
             self.drop(leaf, reason)
         if len(unknown) * 2 > len(every):
             problem = f"{len(unknown)} of {len(every)} values are unknown: {join_names(unknown)}"
-            raise SpecError(str(place_of(self.root, ())), "", problem, f"a file of {source}")
+            raise SpecError(str(self.root.place), "", problem, f"a file of {source}")
         for listed, text in (
             (ours, f"{source} ignored these keys, which this one has; set them again to use them"),
             (unknown, "no chart has these keys, so they are dropped"),

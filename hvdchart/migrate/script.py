@@ -7,7 +7,7 @@ its lines, so that each line has its entry in the ledger.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -173,7 +173,14 @@ class Script:
             ledger.drop(path, "its value is in the options and arguments that name it")
         elif program in _OTHER_LAUNCHERS:
             raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
-        elif self._starts_training(program, texts):
+        elif (
+            program in LAUNCHERS
+            or (program in PROGRAMS and [text.text for text in texts[1:2]] == ["run"])
+            or (
+                program in ("sh", "bash", "dash")
+                and any(_STARTS_TRAINING.search(text.text) for text in texts[1:])
+            )
+        ):
             if self.launch:
                 problem = f"a second line that starts a training, after {self.launch[0][0]}"
                 raise ledger.error(path, problem, "one such line")
@@ -190,16 +197,6 @@ class Script:
                 ledger.add_part(path, redirect, "", reason)
         else:
             self._leave_out(path, statement, program)
-
-    @staticmethod
-    def _starts_training(program: str, texts: Sequence[shell.Text]) -> bool:
-        if program in LAUNCHERS:
-            return True
-        if program in PROGRAMS:
-            return len(texts) > 1 and texts[1].text == "run"
-        if program in ("sh", "bash", "dash"):
-            return any(_STARTS_TRAINING.search(text.text) for text in texts[1:])
-        return False
 
     def _unwrap(self, path: KeyPath, texts: list[shell.Text]) -> list[shell.Text]:
         wrapper, *rest = texts

@@ -41,7 +41,6 @@ class Reason:
 
 
 Rule: TypeAlias = tuple[int | None, Reason]
-
 YIELD_REASON = Reason("shared machines: waiting ranks yield their core", _OURS)
 ALL_GPUS = Reason("all GPUs of the node", "Horovod")
 # XLA starts a thread for each CPU that the process may use, or so many as this variable says.
@@ -50,7 +49,6 @@ XLA_REASON = Reason("XLA's threads, as many as OpenMP's", "OpenXLA")
 RDMA = Reason("rdma.count", _SPEC)
 KMP_BLOCKTIME: Rule = (None, Reason("not set: 0 was measured slower", _OURS))
 KMP_AFFINITY: Rule = (None, Reason("not set: mpirun binds ranks", _OURS))
-
 # TensorFlow turns oneDNN on by default where the CPU has AVX512_VNNI or more.
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 # TensorFlow passes it to oneDNN, which may then round the factors of convolutions and products.

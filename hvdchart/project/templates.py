@@ -160,10 +160,7 @@ def script_spec(
     workers: int = 2,
     gpus: int = 0,
 ) -> Spec:
-    """The spec of a command; `gpus` are those of a worker, and OpenSSH may come from `ssh_image`.
-
-    Raises SpecError for a wrong name.
-    """
+    """The spec of a command; `gpus` are of a worker, and OpenSSH may come from `ssh_image`."""
     image = image or f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
     words = ", ".join(json.dumps(word, ensure_ascii=False) for word in command)
     text = _SPEC.format(name=_quoted(name), image=_image(image), command=words)

@@ -45,9 +45,7 @@ class Cluster:
 
     @staticmethod
     def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
-        """Connect with the kubeconfig's `context` (default: the current one) to its `namespace`
-        (default: the context's); without a kubeconfig, to the cluster of the pod that this runs in.
-        """
+        """Connect as a kubeconfig's context says; without one, to the cluster that this runs in."""
         return Cluster(Api.connect(context), namespace)
 
     def nodes(self, labels: str = "") -> list[Object]:

@@ -102,10 +102,7 @@ def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Hel
 
 
 def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
-    """Let `helm uninstall` leave the release's own PersistentVolumeClaims; returns their names.
-
-    Helm reads the annotation from the release that it has installed, hence the upgrade.
-    """
+    """Let `helm uninstall` leave the release's own PersistentVolumeClaims; returns their names."""
     values = release_values(name, cluster.namespace, helm)
     objects = copy.deepcopy(values.get("extraObjects") or [])
     claims = [item for item in objects if item.get("kind") == "PersistentVolumeClaim"]
@@ -113,6 +110,7 @@ def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         annotations = claim["metadata"].get("annotations") or {}
         claim["metadata"]["annotations"] = {**annotations, "helm.sh/resource-policy": "keep"}
     if claims:
+        # Helm reads the annotation from the release that it has installed.
         _change(cluster, name, helm, {"extraObjects": objects}, values)
     return [str(claim["metadata"]["name"]) for claim in claims]
 

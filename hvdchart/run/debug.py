@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.errors import ClusterError, NoRunError, RunFailedError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm, release_values, upgrade
@@ -50,7 +50,7 @@ def debug_pods(
         yield _wait_until_up(cluster, copy, report)
     finally:
         # There is no release when Helm was refused: that is the error to report.
-        with contextlib.suppress(ClusterError):
+        with contextlib.suppress(NoRunError):
             remove(cluster, copy, helm)
 
 

@@ -58,12 +58,8 @@ def run_program(entry: Any, folder: Path, cluster: Mapping[str, Any]) -> dict[st
         raise UnusableError(
             f"{command} ended with exit code {done.returncode}: {done.stderr or ''}"
         )
-    return _status(command, version, done.stdout)
-
-
-def _status(command: str, version: str, output: str) -> dict[str, str]:
     try:
-        answer = json.loads(output)
+        answer = json.loads(done.stdout)
         status = answer["status"]
         answered = answer["apiVersion"]
         has_one = bool(status.get("token") or status.get("clientCertificateData"))

@@ -13,7 +13,10 @@ _PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
 
 
 def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Iterator[str]:
-    """The stacks of one rank, of a worker's or of all: a text for each pod. Raises ClusterError."""
+    """The stacks of one rank, of a worker's or of all: a text for each pod.
+
+    A pod that does not answer is named at the end. Raises ClusterError when none does.
+    """
     if target is not None:
         pods = [running_pod(release, target)]
         if component_of(pods[0]) != "worker":
@@ -25,11 +28,12 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
     if not pods:
         raise ClusterError(f"no worker of run {release.name} runs")
     ranks = [target] if target and target.isdecimal() else []
+    problems = []
     for name, text in kubectl.read_each(pods, [*_PROGRAM, *ranks]):
         if isinstance(text, str):
             yield f"{name}:\n{text or 'no rank runs' + chr(10)}"
-        elif target is not None:
-            raise text
         else:
-            # The others may still answer.
-            yield f"{text}\n"
+            problems.append(text)
+    if len(problems) == len(pods):
+        raise problems[0]
+    yield from (f"{problem}\n" for problem in problems)

@@ -58,11 +58,17 @@ def read_usage(cluster: Cluster, name: str, kubectl: Kubectl) -> list[Usage]:
         if measured is None:
             raise
         return list(usages.values())
+    problems = []
     for pod, text in kubectl.read_each(pods, ["sh", "-c", _PROBE]):
-        answer = parse_probe(pod, text) if isinstance(text, str) else Usage(pod)
+        if isinstance(text, ClusterError):
+            problems.append(text)
+            continue
+        answer = parse_probe(pod, text)
         usages[pod].ranks = answer.ranks
         if measured is None:
             usages[pod].cpus, usages[pod].memory = answer.cpus, answer.memory
+    if measured is None and problems and len(problems) == len(usages):
+        raise problems[0]
     return list(usages.values())
 
 

@@ -50,9 +50,7 @@ def parse_outcome(line: str, trials: int) -> Outcome | None:
     try:
         told = json.loads(line.removeprefix(_MARK))
         speed = None if told["speed"] is None else float(told["speed"])
-        outcome = Outcome(int(told["trial"]), int(told["ranks"]), speed, str(told["error"]))
+        trial = range(trials).index(told["trial"])
+        return Outcome(trial, int(told["ranks"]), speed, str(told["error"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RunFailedError(f"a measurement cannot be read: {one_line(line)}") from error
-    if not 0 <= outcome.trial < trials:
-        raise RunFailedError(f"a measurement cannot be read: {one_line(line)}")
-    return outcome

@@ -77,9 +77,7 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
 
 
 def launcher_memory(mode: str, ranks: int) -> int:
-    """The bytes that the master needs for SSH clients that the launcher keeps open; 0 where the
-    number of ranks does not change it.
-    """
+    """The bytes that the master needs for the SSH clients that its launcher keeps for the ranks."""
     if mode not in LAUNCHER_OPTIONS["connections"]["perRank"]:
         return 0
     return connection_memory(ranks) * MI

@@ -10,7 +10,7 @@ from hvdchart.errors import ErrorCollector, FileError, SpecError
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.model import Spec
 from hvdchart.spec.overlays import apply_settings, merge_specs
-from hvdchart.spec.paths import dotted, place_of
+from hvdchart.spec.paths import dotted, nearest_node
 from hvdchart.spec.validate import find_contradictions
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, from_plain, parse
 
@@ -48,10 +48,8 @@ def load_tree(path: Path) -> Node:
 
 
 def read_bytes(path: Path) -> tuple[bytes, str]:
-    """The content of a file, or of standard input for "-", and its name in messages.
-
-    Raises FileError. One byte over the limit shows that a file is too long.
-    """
+    """The content of a file, or of standard input for "-", and its name. Raises FileError."""
+    # One byte over the limit shows that a file is too long.
     if str(path) == "-":
         return sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"
     try:
@@ -75,7 +73,8 @@ def read_spec(root: Node) -> Spec:
     spec = ObjectOf(Spec).read(root, "")
     errors = ErrorCollector()
     for path, problem, expected in find_contradictions(spec):
-        errors.add(SpecError(str(place_of(root, path)), dotted(path), problem, expected))
+        place = str(nearest_node(root, path).place)
+        errors.add(SpecError(place, dotted(path), problem, expected))
     errors.raise_all()
     return spec
 

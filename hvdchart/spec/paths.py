@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from hvdchart.spec.yaml_tree import Node, Place, Plain, shorten
+from hvdchart.spec.yaml_tree import Node, Plain, shorten
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys of maps and indices of lists, from the root: ("nodes", 0, "count")."""
@@ -36,11 +36,6 @@ def nearest_node(root: Node, path: Sequence[str | int]) -> Node:
             break
         node = child
     return node
-
-
-def place_of(root: Node, path: Sequence[str | int]) -> Place:
-    """The place of the value at `path`, or of the last one on the way to it that exists."""
-    return nearest_node(root, path).place
 
 
 def dotted(path: Sequence[str | int]) -> str:

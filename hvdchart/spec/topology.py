@@ -20,8 +20,6 @@ MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
 # Requests of the pods beside a worker: the DaemonSets and the master.
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
-
-
 # A word in labels and taints of nodes that the provider takes away: cloud.google.com/gke-spot,
 # kubernetes.azure.com/scalesetpriority=spot, eks.amazonaws.com/capacityType=SPOT, gke-preemptible,
 # lifecycle=Ec2Spot. Not in team=spotify or pool=non-spot.

@@ -33,7 +33,6 @@ from hvdchart.spec.topology import (
 # Kubernetes makes a label of a StatefulSet's name and a hash of 11 characters; labels have 63.
 # Source: kubernetes/kubernetes#64023.
 STATEFULSET_NAME_LIMIT = 52
-
 Finding: TypeAlias = tuple[KeyPath, str, str]
 """The path of the value to change, the problem, what was expected."""
 

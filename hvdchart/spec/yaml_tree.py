@@ -24,7 +24,6 @@ _LONGEST_NUMBER = 40
 _TAG = "tag:yaml.org,2002:"
 # Characters that no Kubernetes name, path, argument or environment variable may have.
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-
 Plain: TypeAlias = Any
 """A value of YAML and JSON: None, bool, int, float, str, list of Plain, dict of str to Plain."""
 
@@ -80,10 +79,7 @@ def shorten(text: str, limit: int = 60) -> str:
 
 
 def from_plain(value: Plain, place: Place) -> Node:
-    """The tree of a plain value, all of it at one place.
-
-    A value that YAML does not have becomes a scalar that no reader accepts.
-    """
+    """The tree of a plain value, all of it at one place; no reader accepts what YAML has not."""
     if isinstance(value, dict):
         children = {str(key): from_plain(child, place) for key, child in value.items()}
         return Node(place, children, "", place)

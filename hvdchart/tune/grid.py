@@ -26,7 +26,6 @@ VARIABLES = {
 }
 # Smaller differences are noise on a machine that others use too: the plan's setting stays.
 NOISE = 0.02
-
 Setting = Mapping[str, str]
 
 
@@ -118,9 +117,7 @@ def relative_gain(own: Measurement, other: Measurement) -> float:
 
 
 def choose_best(confirmed: Sequence[Measurement]) -> Measurement:
-    """The fastest of settings measured in turn, or the plan's own (the first) when no other is
-    faster by more than NOISE.
-    """
+    """The fastest setting; the plan's own, the first, unless another is faster by over NOISE."""
     own = confirmed[0]
     best = max(confirmed, key=lambda each: relative_gain(own, each))
     return best if relative_gain(own, best) > NOISE else own

@@ -116,10 +116,11 @@ def board(**dashboard: Any) -> tuple[Manifest, dict[str, Any]]:
 def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> None:
     _, shown = board()
     queries = [target["expr"] for panel in shown["panels"] for target in panel["targets"]]
-    variables = [variable.get("definition", "") for variable in shown["templating"]["list"]]
-    queries += re.sub(
-        r"label_values\((.*), (\w+)\)", r"group by (\2) (\1)", "\n".join(variables)
-    ).split("\n")[1:]
+    choices = [each["query"] for each in shown["templating"]["list"] if each["type"] == "query"]
+    for choice in choices:
+        found = re.fullmatch(r"label_values\((.*), (\w+)\)", choice["query"])
+        assert found
+        queries.append(f"group by ({found[2]}) ({found[1]})")
     for name, value in VARIABLES.items():
         queries = [query.replace(name, value) for query in queries]
     checks = {f"count({query}) > bool 0": [{"labels": "{}", "value": 1}] for query in queries}

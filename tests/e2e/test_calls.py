@@ -69,6 +69,13 @@ def large() -> bytes:
     return bytes(100_000_000)
 
 
+def version() -> int:
+    """Of the code that came with the call."""
+    import own_module  # type: ignore[import-not-found]
+
+    return int(own_module.VERSION)
+
+
 def measure(what: str, call: Callable[[], Any]) -> Any:
     """Make a call, and print how long it took."""
     began = time.monotonic()
@@ -79,13 +86,19 @@ def measure(what: str, call: Callable[[], Any]) -> Any:
 
 
 def test_calls_on_warm_workers_and_a_lost_one(
-    namespace: Namespace, settings: dict[str, Any]
+    namespace: Namespace, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     output = io.StringIO()
-    with Launcher(**settings, output=output) as launcher:
+    code = tmp_path / "own_module.py"
+    code.write_text("VERSION = 1")
+    with Launcher(**settings, code=tmp_path, output=output) as launcher:
         expected = [(0, "yes"), (1, "yes")]
         assert measure("first call, with its install", lambda: launcher(who)) == expected
         assert output.getvalue().count("I am called\n") == 2
+        # The first run's name comes back with its code.
+        for number in (2, 1):
+            code.write_text(f"VERSION = {number}")
+            assert measure("call with edited code", lambda: launcher(version)) == [number] * 2
         release = namespace.helm("status", "calls").stdout
         for _ in range(3):
             assert measure("a call on warm workers", lambda: launcher(who)) == expected

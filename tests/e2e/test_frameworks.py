@@ -57,6 +57,48 @@ if dist.get_rank() == 0:
 dist.destroy_process_group()
 """
 
+# Trains calmly, and then once more with a rank that is killed after its tenth step.
+KEPT = """
+import json, os, signal
+import keep, torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+rank, attempt = dist.get_rank(), int(os.environ["HVD_ATTEMPT"])
+def train(is_kept):
+    torch.manual_seed(attempt if is_kept else 1)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    parallel = DistributedDataParallel(model)
+    state = keep.State(model=model, optimizer=optimizer)
+    began = state.restore() if is_kept else 0
+    for step in range(began, 20):
+        rows = torch.rand(16, 8, generator=torch.Generator().manual_seed(2 * step + rank))
+        optimizer.zero_grad()
+        (parallel(rows) - rows.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+        if is_kept:
+            state.commit()
+        if is_kept and step == 9 and rank == attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return began, [weight.tolist() for weight in model.parameters()]
+_, calm = train(False)
+began, kept = train(True)
+refused = []
+layer = torch.nn.Linear(2, 2)
+for part in (ZeroRedundancyOptimizer(layer.parameters(), torch.optim.SGD), fully_shard(layer)):
+    try:
+        keep.State(part=part)
+    except ValueError as problem:
+        refused.append(str(problem))
+if rank == 0:
+    told = {"attempt": attempt, "began": began, "equal": kept == calm, "refused": refused}
+    print("RESULT", json.dumps(told), flush=True)
+dist.destroy_process_group()
+"""
+
 
 # Each rank keeps a half of the parameters.
 FSDP = """
@@ -161,6 +203,19 @@ def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
     assert 'train.py", line 14 in <module>' in log
     assert "longer than launch.stallTimeoutSeconds=10" in log
     assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
+
+
+def test_ddp_goes_on_after_the_last_step_of_a_rank_that_is_killed(
+    namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(KEPT)
+    train = {"command": ["python3", "train.py"], "retries": 2}
+    run = read_result(deploy(namespace, tmp_path, script, image=pytorch_image, train=train))
+    assert (run["attempt"], run["began"], run["equal"]) == (2, 10, True)
+    zero, fsdp = run["refused"]
+    assert "part is sharded (ZeroRedundancyOptimizer)" in zero
+    assert "FSDPModule" in fsdp
 
 
 def test_fsdp_shards_its_parameters(

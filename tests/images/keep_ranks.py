@@ -24,6 +24,7 @@ FRAMEWORK, FOLDER = sys.argv[1], Path(sys.argv[2])
 if FRAMEWORK == "tensorflow":
     import horovod.tensorflow as hvd
     import tensorflow as tf
+    from ml_dtypes import float8_e5m2
 else:
     import horovod.torch as hvd
     import torch
@@ -45,6 +46,7 @@ class TensorFlowTraining:
         layers = [tf.keras.layers.Dense(8), tf.keras.layers.Dropout(0.3), tf.keras.layers.Dense(1)]
         self.model = tf.keras.Sequential([tf.keras.Input((4,)), *layers])
         self.optimizer = tf.keras.optimizers.Adam(0.01)
+        self.eight = np.full(3, seed, float8_e5m2)
 
     def step(self, rows: np.ndarray) -> None:
         with tf.GradientTape() as tape:
@@ -58,13 +60,14 @@ class TensorFlowTraining:
 
 
 class TorchTraining:
-    """The same, with numbers of 16 bits and a schedule."""
+    """The same, with numbers of 16 bits."""
 
     def __init__(self, seed: int) -> None:
         torch.manual_seed(seed)
         nn = torch.nn
         self.model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
         self.model.register_buffer("sixteen", torch.rand(3, dtype=torch.bfloat16))
+        self.eight = torch.full([3], float(seed)).to(torch.float8_e5m2)
         adam = torch.optim.Adam(self.model.parameters(), 0.01)
         self.optimizer = hvd.DistributedOptimizer(adam, self.model.named_parameters())
 
@@ -82,14 +85,17 @@ def attempt(steps: int, seed: int, save_at: int = 0) -> tuple[int, str]:
     gc.collect()
     training = TensorFlowTraining(seed) if FRAMEWORK == "tensorflow" else TorchTraining(seed)
     generator = np.random.default_rng([seed, rank])
-    state = keep.State(model=training.model, optimizer=training.optimizer, own=generator)
+    state = keep.State(
+        model=training.model, optimizer=training.optimizer, eight=training.eight, own=generator
+    )
     began = state.restore()
     for step in range(began + 1, steps + 1):
         training.step(generator.random((16, 4), "float32"))
         state.commit()
         if step == save_at:
             state.save()
-    digest = hashlib.sha256(b"".join(array.tobytes() for array in training.arrays()))
+    eight = state.eight.float().numpy() if FRAMEWORK == "torch" else state.eight.astype("float32")
+    digest = hashlib.sha256(b"".join(array.tobytes() for array in [*training.arrays(), eight]))
     return began, digest.hexdigest()
 
 

@@ -12,42 +12,54 @@ from tests.images.conftest import Sandboxes
 from tests.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
-# Three epochs of five batches, which begin anew after batch seven.
+# Five epochs of six batches, which begin anew after some. No epoch is much better than the first: a
+# callback that counts them halves the learning rate twice.
 FIT = """
-import gc, os, shutil
+import os, shutil
 os.environ.update(HVD_RUN_ID="one", HVD_KEEP="/tmp/memory")
 import keep
 import tensorflow as tf
 keras = tf.keras
 
-def train(ends_at=None):
-    gc.collect()
+def train(ends_at=None, every=1, at_once=1):
+    keep.State._all.clear()
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
     for weight in model.trainable_variables:
         weight.assign(tf.ones_like(weight) * 0.1)
-    model.compile(keras.optimizers.Adam(0.01), "mse")
-    rows = tf.reshape(tf.range(160.0), (40, 4)) / 160
+    model.compile(keras.optimizers.Adam(0.01), "mse", steps_per_execution=at_once)
+    rows = tf.reshape(tf.range(192.0), (48, 4)) / 192
     data = tf.data.Dataset.from_tensor_slices((rows, rows[:, :1])).batch(8).repeat()
     class End(keras.callbacks.Callback):
         made = 0
         def on_train_batch_end(self, batch, logs=None):
             if logs:
-                End.made += 1
+                End.made += at_once
                 if End.made == ends_at:
                     raise KeyboardInterrupt
+    slower = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=2, min_delta=100)
+    kept = keep.State(model=model, optimizer=model.optimizer, slower=slower)
+    if at_once == 1:
+        # What the callback has learned outlives that fit() resets it after this.
+        kept.restore()
+    keeper = keep.Callback(kept, every=every)
     try:
-        model.fit(data, steps_per_epoch=5, epochs=3, verbose=0, callbacks=[keep.Callback(), End()])
+        model.fit(data, steps_per_epoch=6, epochs=5, verbose=0, callbacks=[slower, keeper, End()])
     except KeyboardInterrupt:
         pass
-    return End.made, [w.numpy().tolist() for w in model.trainable_variables]
+    rate = round(float(model.optimizer.learning_rate.numpy()), 6)
+    return End.made, rate, [w.numpy().tolist() for w in model.trainable_variables]
 
-made, calm = train()
-assert made == 15
-keep.State._fitted.clear()
-shutil.rmtree("/tmp/memory")
-assert train(ends_at=7)[0] == 7
-made, resumed = train()
-assert (made, resumed) == (8, calm), (made, resumed, calm)
+# After which batch the training ends, and how many batches the next one makes.
+for ends_at, every, at_once, left in [(8, 1, 1, 22), (20, 1, 1, 10), (24, 1, 1, 7), (20, 8, 1, 14),
+                                      (20, 1, 2, 10), (22, 4, 2, 10)]:
+    shutil.rmtree("/tmp/memory", ignore_errors=True)
+    keep.State._fitted.clear()
+    made, rate, calm = train(at_once=at_once)
+    assert (made, rate) == (30, 0.0025), (made, rate)
+    shutil.rmtree("/tmp/memory")
+    keep.State._fitted.clear()
+    train(ends_at, every, at_once)
+    assert train(every=every, at_once=at_once) == (left, rate, calm), (ends_at, every, at_once)
 try:
     train()
 except ValueError as problem:

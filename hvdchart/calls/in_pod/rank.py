@@ -21,19 +21,10 @@ from typing import IO, Any
 ROOT = Path(__file__).absolute().parents[3]
 sys.path[:0] = [str(ROOT), "/horovod/bin"]
 from hvd_pods.common import notices
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvdchart.calls.in_pod import wire
 
 # Seconds to reach the server.
 CONNECT_WITHIN = 30.0
-
-
-def find_rank() -> int:
-    """This rank's number, as its launcher says it."""
-    for names in LAUNCHER_OPTIONS["rankVariables"].values():
-        if all(name in os.environ for name in names):
-            return int(os.environ[names[0]])
-    raise SystemExit("no known launcher has started this rank")
 
 
 def load_cloudpickle(version: str) -> Any:
@@ -119,7 +110,7 @@ def main() -> int:
     host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])
     with socket.create_connection((host, int(port)), CONNECT_WITHIN) as connection:
         connection.settimeout(None)
-        connection.sendall(f"{secret} {number} {find_rank()}\n".encode())
+        connection.sendall(f"{secret} {number} {os.environ['RANK']}\n".encode())
         with connection.makefile("rb") as stream:
             return 0 if answer(connection, stream, version) else 1
 

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from hvd_pods.library import keep
 from tests.waiting import wait_until
 
-Damage = Callable[[bytearray], object]
+Damage = Callable[[bytes], bytes]
 
 
 @pytest.fixture
@@ -55,29 +56,18 @@ def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
     assert (worker / "one").stat().st_mode & 0o777 == 0o700
 
 
-def header(raw: bytearray) -> None:
-    raw[:8] = bytes(8)
-
-
-def content(raw: bytearray) -> None:
-    raw[-1] ^= 1
-
-
-def longer(raw: bytearray) -> None:
-    raw[24:32] = (1 << 62).to_bytes(8, "little")
-
-
-def short(raw: bytearray) -> None:
-    del raw[10:]
-
-
-@pytest.mark.parametrize("damage", [header, content, longer, short])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda raw: bytes(8) + raw[8:], id="header"),
+        pytest.param(lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), id="content"),
+        pytest.param(lambda raw: raw[:10], id="short"),
+    ],
+)
 def test_a_damaged_or_interrupted_commit_costs_one_step(worker: Path, damage: Damage) -> None:
     train(1, 2, 3)
     (newest,) = (path for path in worker.glob("one/*") if b"step 03" in path.read_bytes())
-    raw = bytearray(newest.read_bytes())
-    damage(raw)
-    newest.write_bytes(raw)
+    newest.write_bytes(damage(newest.read_bytes()))
     assert resume() == (2, b"after step 02")
     train(3)
     assert resume() == (3, b"after step 03")
@@ -110,13 +100,17 @@ def test_the_checkpoint_counts_where_all_memory_is_gone(
     assert resume()[0] == 3, "memory is newer"
     monkeypatch.setenv("HVD_RUN_ID", "two")
     assert resume() == (2, b"after step 02")
+    checkpoint = worker.with_name("keep-main.state")
+    other = checkpoint.read_bytes()
+    checkpoint.unlink()
+    monkeypatch.setenv("HVD_RUN_ID", "three")
     train(1)
+    checkpoint.write_bytes(other)
     assert resume()[0] == 1, "another run's checkpoint is not newer, whatever its step"
     # Written beside the training, at each commit.
     train(5, minutes=0.0)
-    checkpoint = worker.with_name("keep-main.state")
     wait_until(lambda: b"step 05" in checkpoint.read_bytes(), 60, "the checkpoint is written")
-    monkeypatch.setenv("HVD_RUN_ID", "three")
+    monkeypatch.setenv("HVD_RUN_ID", "four")
     assert resume() == (5, b"after step 05")
 
 
@@ -268,31 +262,21 @@ def test_ranks_that_have_not_found_each_other_are_refused(
         train()
 
 
-class Model:
-    """As Keras has them."""
-
-    def __init__(self, built: bool) -> None:
-        self.built, self.variables, self.trainable_variables = built, (), ()
-
-
-class Optimizer:
-    """As Keras has them."""
-
-    apply_gradients, built, variables = None, False, ()
-
-    def build(self, variables: object) -> None:
-        self.built = True
+def model(**more: Any) -> Any:
+    """As Keras has them; with `apply_gradients` it is an optimizer."""
+    return SimpleNamespace(**{"built": False, "variables": (), **more})
 
 
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        ({"model": Model(built=False)}, "model has no variables yet"),
+        ({"net": model(trainable_variables=())}, "net has no variables yet"),
+        ({"slow": model(apply_gradients=0)}, "slow has no variables yet, and 0 models"),
         (
-            {"critic": Model(built=True), "actor": Model(built=True), "slow": Optimizer()},
+            {name: model(built=True, trainable_variables=()) for name in ("critic", "actor")}
+            | {"slow": model(apply_gradients=0)},
             r"slow has no variables yet, and 2 models .* slow.build\(",
         ),
-        ({"slow": Optimizer()}, "slow has no variables yet, and 0 models"),
     ],
 )
 def test_what_has_no_variables_yet_is_refused(

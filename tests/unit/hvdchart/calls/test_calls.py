@@ -33,9 +33,7 @@ MPIRUN = """\
 import os, signal, subprocess, sys, time
 ranks = []
 for number in range(2):
-    place = dict(RANK=number, SIZE=2, LOCAL_RANK=number, LOCAL_SIZE=2)
-    own = {f"OMPI_COMM_WORLD_{name}": str(value) for name, value in place.items()}
-    ranks.append(subprocess.Popen(sys.argv[1:], env={**os.environ, **own}))
+    ranks.append(subprocess.Popen(sys.argv[1:], env={**os.environ, "RANK": str(number)}))
 def end(*_):
     for rank in ranks:
         rank.kill()
@@ -114,7 +112,7 @@ def call(
 
 
 def own_rank() -> int:
-    return int(os.environ["OMPI_COMM_WORLD_RANK"])
+    return int(os.environ["RANK"])
 
 
 def test_results_are_in_the_order_of_ranks_and_calls_follow_one_another(

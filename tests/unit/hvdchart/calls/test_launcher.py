@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import base64
 import io
 import json
-import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,25 +41,17 @@ def settings(
     process.wait()
 
 
-def installed_code(helm: StubProgram) -> bytes:
-    """The file m.py of the code that was installed last."""
-    content = base64.b64decode(installed_values(helm)["code"]["archive"])
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        file = archive.extractfile("m.py")
-        assert file
-        return file.read()
-
-
 def test_a_call_has_the_code_and_the_spec_as_they_are(
     settings: dict[str, Any], helm: StubProgram, tmp_path: Path
 ) -> None:
     (tmp_path / "code").mkdir()
+    archives = set()
     with hvdchart.Launcher(**settings, code=tmp_path / "code") as launcher:
         for number in (1, 2):
             (tmp_path / "code" / "m.py").write_text(f"x = {number}")
             assert launcher(own_rank) == launcher(own_rank) == [0, 1]
-            assert installed_code(helm) == f"x = {number}".encode()
-            assert len(upgrades(helm)) == number
+            archives.add(installed_values(helm)["code"]["archive"])
+            assert len(upgrades(helm)) == len(archives) == number
         text = settings["spec"].read_text()
         settings["spec"].write_text(text.replace("8Gi", "9Gi"))
         launcher(own_rank)

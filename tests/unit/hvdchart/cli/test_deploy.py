@@ -91,6 +91,20 @@ def test_deploy_says_which_run_it_replaces(
     assert "hvdchart: replaces the run that was running at step 120 of 500\n" in done.errors
 
 
+def test_deploy_fails_when_another_run_has_taken_the_place_of_its_own(
+    hvdchart: Command, running: FakeCluster, spec: Path
+) -> None:
+    newer = job(("Complete", "", ""), name="hvd-master-2", created="2026-01-02T10:00:00Z")
+
+    def replace() -> None:
+        running.wait_for("jobs", "watch")
+        running.put("jobs", newer)
+
+    with meanwhile(replace):
+        done = hvdchart("deploy", spec, "--wait")
+    assert (done.code, "run hvd was replaced before it ended" in done.errors) == (8, True)
+
+
 @pytest.mark.parametrize(
     ("run", "master", "code", "says"),
     [

@@ -129,6 +129,8 @@ def test_logs_are_of_all_pods_of_the_master_or_of_a_rank(
     assert [path.split("/")[-2] for path in asked] == [f"{JOB}-x"], "the master's log has them"
     running.put("jobs", job())
     assert "mpirun does not say which rank" in hvdchart("logs", "hvd", "--rank", "1").errors
+    running.put("jobs", job(options=["--tag-output"]))
+    assert "no rank 2: name one from 0 to 1" in hvdchart("logs", "hvd", "--rank", "2").errors
 
 
 def test_logs_are_followed_to_the_end_or_read_where_no_job_is_left(

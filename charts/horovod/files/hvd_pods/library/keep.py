@@ -60,11 +60,11 @@ Parts = List[memoryview]
 
 
 class Key(NamedTuple):
-    """How far a training has come. `count` grows when its steps are counted anew, as with other
+    """How far a training has come. `series` grows when its steps are counted anew, as with other
     steps of an epoch; it is -1 for what another run has left, and for a beginning.
     """
 
-    count: int
+    series: int
     step: int
 
 
@@ -114,7 +114,7 @@ def read(place: str, raw: memoryview) -> Record:
     """Read a record. Raises ValueError for one that is incomplete or damaged."""
     if len(raw) < BEGIN:
         raise ValueError(f"{place} is too short for a state")
-    mark, count, step, described, size, checksum = HEADER.unpack_from(raw)
+    mark, series, step, described, size, checksum = HEADER.unpack_from(raw)
     if mark != MARK or SUM.unpack_from(raw, HEADER.size)[0] != zlib.crc32(raw[: HEADER.size]):
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
@@ -125,7 +125,7 @@ def read(place: str, raw: memoryview) -> Record:
         tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{place} is damaged: {problem}") from problem
-    return Record(place, Key(count, step), tree, raw[:size])
+    return Record(place, Key(series, step), tree, raw[:size])
 
 
 def read_file(path: Path) -> Record:
@@ -227,8 +227,8 @@ def _seal(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_su
 
 def _sum(view: memoryview) -> None:
     """Add the checksum to a record."""
-    _, count, step, described, _, _ = HEADER.unpack_from(view)
-    _write_header(view, Key(count, step), described, zlib.crc32(view[BEGIN:]))
+    _, series, step, described, _, _ = HEADER.unpack_from(view)
+    _write_header(view, Key(series, step), described, zlib.crc32(view[BEGIN:]))
 
 
 def _write_header(view: memoryview, key: Key, described: int, checksum: int) -> None:
@@ -478,7 +478,7 @@ class State:
         self.name, self.step, self.own = name, step, own
         self._parts = list(parts)
         self.__dict__.update(parts)
-        self.is_restored, self._steps_of_epoch, self._count = False, 0, 0
+        self.is_restored, self._steps_of_epoch, self._series = False, 0, 0
         # What callbacks of Keras have learned, which the beginning of a fit() resets.
         self._learned: dict[str, Any] = {}
         folder = output or os.environ.get("OUTPUT_PATH")
@@ -507,7 +507,7 @@ class State:
     def commit(self, step: int | None = None) -> None:
         """Keep the state after a step: in memory, and now and then in a checkpoint."""
         step = self.step + 1 if step is None else int(step)
-        self._count += step < self.step
+        self._series += step < self.step
         self.step = step
         ranks, values, own = find_ranks(), *self._values()
         try:
@@ -560,10 +560,10 @@ class State:
             say(problem)
         wrong = next((answer["problem"] for answer in answers if answer["problem"]), "")
         # What is in memory is newer, and the next checkpoint replaces a wrong one.
-        if wrong and all(key.count < 0 for answer in answers for key in answer["steps"]):
+        if wrong and all(key.series < 0 for answer in answers for key in answer["steps"]):
             raise ValueError(wrong)
         key, root = choose(answers)
-        if key.count < 0:
+        if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
             _describe(self._values()[0])
         record, is_fresh = records.get(key), ranks.rank == root and key not in records
@@ -587,7 +587,7 @@ class State:
             if new:
                 say(f"ranks {new} have no random numbers and the like of their own for step "
                     f"{key.step}: they go on with those that the script has made")  # fmt: skip
-        self.step, self._count, self.is_restored = key.step, max(key.count, 0), True
+        self.step, self._series, self.is_restored = key.step, max(key.series, 0), True
         if ranks.local_rank == 0:
             self._memory("shared", lambda slots: slots.keep(key))
         self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(key))
@@ -601,12 +601,12 @@ class State:
         """
         before, self._steps_of_epoch = self._steps_of_epoch or steps, steps
         if before != steps:
-            self.step, self._count = self.step // before * steps, self._count + 1
+            self.step, self._series = self.step // before * steps, self._series + 1
         return self.step // steps
 
     @property
     def _key(self) -> Key:
-        return Key(self._count, self.step)
+        return Key(self._series, self.step)
 
     def _memory(self, name: str, use: Any) -> Any:
         """What `use` returns for these slots; an empty list where there is no memory to use."""
@@ -707,10 +707,7 @@ class State:
 
     def _apply_own(self, kept: dict[str, Any]) -> None:
         self.own = _write(self.own, kept["own"])
-        seeds: list[Any] = []
-        for name in self._parts:
-            _read(getattr(self, name), seeds)
-        for variable, number in zip(seeds, kept["seeds"]):
+        for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
             variable.assign(number)
 
     def _build_optimizer(self, name: str, part: Any) -> None:
@@ -883,18 +880,18 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
             # Keras 3 begins with this epoch; Keras 2 with its own, whose batches are left out.
             self.model._initial_epoch = self.state.epochs(self.steps)
             self.done = self.state.step
+            self.at_once = int(getattr(self.model, "steps_per_execution", None) or 1)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self.state._learn()
             self.before = epoch * self.steps
             left_out = min(self.steps, self.state.step - self.before)
             if left_out > 0:
-                self.model.train_function = skipping(self.model, left_out)
+                self.model.train_function = skipping(self.model, left_out, self.at_once)
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             # The number at the end is that of the first or of the last batch of an execution.
-            at_once = int(getattr(self.model, "steps_per_execution", None) or 1)
-            self.done = self.before + min(self.steps, batch + at_once)
+            self.done = self.before + min(self.steps, batch + self.at_once)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             # The last one of an epoch counts when the epoch's end does, so that none is left out.
@@ -917,10 +914,9 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
     return Keeper()
 
 
-def skipping(model: Any, batches: int) -> Any:
+def skipping(model: Any, left: int, at_once: int) -> Any:
     """A train function that reads so many batches, and then leaves its place to the model's."""
-    train, left = model.train_function, batches
-    at_once = int(getattr(model, "steps_per_execution", None) or 1)
+    train = model.train_function
 
     def skip(iterator: Any) -> dict[str, Any]:
         nonlocal left
