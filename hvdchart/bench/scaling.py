@@ -121,10 +121,7 @@ def check_side_by_side(measured: Sequence[Measurement]) -> None:
 
 
 def rows(measured: Sequence[Measurement]) -> list[Object]:
-    """A row for each size, ascending, as JSON data; intervals are half the 95 % interval.
-
-    Efficiency is relative to the smallest size, turn by turn.
-    """
+    """A row for each size as JSON data, with half the 95 % interval; efficiency is by turn."""
     by_size: dict[int, dict[int, Measurement]] = {}
     for each in measured:
         by_size.setdefault(each.workers, {})[each.turn] = each

@@ -220,10 +220,7 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
 def _print_phases(
     cluster: "Cluster", name: str, closed: threading.Event, has_progress: bool
 ) -> None:
-    """Print each phase with the time since the start, until `closed`.
-
-    With `has_progress`, also print each step that the script reports; otherwise the log has it.
-    """
+    """Print each phase until `closed`; with `has_progress` also each step, as the log has it."""
     from hvdchart.run.phases import DONE, TRAINING, phase_of
     from hvdchart.run.watch import watch_release
 

@@ -97,10 +97,7 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
 def check_requirements(
     probe: Mapping[str, Any], mode: str, framework: str = "horovod", brought: Sequence[str] = ()
 ) -> list[Finding]:
-    """Check each documented requirement, for one of the launch modes and train.framework.
-
-    brought: what a run brings to the image, of "ssh" (image.ssh) and "mpi" (requirements.txt).
-    """
+    """Check each requirement; a run brings "ssh" (image.ssh) or "mpi" (requirements.txt) itself."""
     version, wanted = str(probe["python"]), ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
     findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]

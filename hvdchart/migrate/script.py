@@ -64,10 +64,7 @@ def _read_text(data: bytes, file: str) -> tuple[str, list[shell.Statement]]:
 
 
 class Script:
-    """The statements of a script, one after the other, and its lines for a batch system.
-
-    The ledger has a map of its lines. Raises SpecError for what is no script.
-    """
+    """The statements of a script, one after the other, and its lines for a batch system."""
 
     def __init__(self, data: bytes, file: str, schema: Mapping[str, Any]) -> None:
         text, statements = _read_text(data, file)
@@ -263,10 +260,7 @@ class Script:
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 
     def _take_batch_size(self, path: KeyPath, line: CommandLine) -> None:
-        """Nodes and tasks of the lines for Slurm, where the launcher's line has none.
-
-        A launcher under Slurm fills the tasks of one node after the other.
-        """
+        """Nodes and tasks of the lines for Slurm, whose launchers fill one node after the other."""
         nodes, tasks = self.slurm.get("nodes"), self.slurm.get("ntasks")
         each = self.slurm.get("ntasks-per-node")
         if line.hosts or line.host_file or not (nodes or tasks or (each and line.ranks)):

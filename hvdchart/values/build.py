@@ -66,10 +66,7 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
 
 
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
-    """The reason for each planned number, by the path of its value.
-
-    Where the spec's `values` put another in its place, that is the reason.
-    """
+    """The reason for each number by the path of its value, also of the spec's `values`."""
     planned, merged = planned_values(plan), make_values(plan)
     reasons = {}
     for path, reason in _planned_reasons(plan).items():

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from hvd_pods.common.ssh import LOGIN
 from tests.e2e.test_life import events
 from tests.faults.conftest import Trainings
-from tests.faults.node import cut_off
+from tests.faults.node import cut_off, pod_processes
 from tests.faults.training import Training
 from tests.waiting import wait_until
 
@@ -72,6 +73,32 @@ def test_worker_cut_for_a_while(training: Training) -> None:
     training.finish(fault)
     (failed,) = events(training.namespace, "Failed")
     assert failed["message"].startswith("lost hvd-worker-1: ")
+
+
+@pytest.mark.rare
+@pytest.mark.fault("worker replaced by one with another address, behind a cut network")
+def test_login_to_a_replaced_worker(training: Training) -> None:
+    """Its login learns nothing of that: no packet of the worker that was deleted comes through."""
+    training.run_to(FAULT_AT, STEPS)
+    lost = training.worker(1)
+    before = find_logins(training)
+    with cut_off(lost), training.disturbed():
+        fault = time.time()
+        training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
+    new, after = training.worker(1), find_logins(training)
+    assert new["status"]["podIP"] != lost["status"]["podIP"]
+    assert [len(pids) for pids in (before, after, before & after)] == [2, 2, 1]
+    training.finish(fault)
+
+
+def find_logins(training: Training) -> set[int]:
+    """The processes of the master that keep a login of a worker open."""
+    master = training.namespace.get("pod", training.master())
+    return {
+        process.pid
+        for process in pod_processes(master)
+        if f"{LOGIN}hvd-worker-" in " ".join(process.cmdline())
+    }
 
 
 @pytest.mark.rare

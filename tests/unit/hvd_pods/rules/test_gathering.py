@@ -281,6 +281,28 @@ def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
     assert (alone in world.logged()) is is_alone
 
 
+def test_login_is_not_used_again_after_its_connection_may_have_broken() -> None:
+    world = World(one_group(lostAfterSeconds=15))
+    attempt = world.train()
+    world.tell(m.HostProblem(attempt, "w-1", "port 2222 closed the connection"))
+    assert not world.of(m.EndLogins), "the launcher uses it"
+    world.tell(m.HostProblem(attempt, "w-1", "port 2222 does not answer", 15.0))
+    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
+
+
+def test_login_of_a_host_that_was_silent_is_ended_with_the_attempt_and_in_the_next_one() -> None:
+    world = World(one_group(lostAfterSeconds=15))
+    world.tell(m.HostProblem(world.train(), "w-1", "port 2222 closed the connection"))
+    world.end_launcher(1)
+    while world.state.phase != Phase.GATHERING:
+        world.answer() if world.answers else world.fire()
+    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
+    number = world.state.attempt.number
+    for reason in ("it has not responded yet", "port 2222 does not answer: timed out"):
+        world.tell(m.HostProblem(number, "w-0", reason))
+    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"], ["w-0"]]
+
+
 def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
     world = waiting(World(one_group()))
     world.tell(m.Terminated())

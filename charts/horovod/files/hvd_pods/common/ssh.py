@@ -191,7 +191,8 @@ def client_config(port: int, addresses: Mapping[Host, str], sockets: Mapping[Hos
     """
     blocks = []
     for host, address in addresses.items():
-        blocks.append(f"Host {host.address} {host.name} {LOGIN}{host.name}\n  HostName {address}\n")
+        login = f" {LOGIN}{host.name}" if host in sockets else ""
+        blocks.append(f"Host {host.address} {host.name}{login}\n  HostName {address}\n")
         if host in sockets:
             blocks.append(f"  ControlPath {sockets[host]}\n")
     blocks.append(f"""\

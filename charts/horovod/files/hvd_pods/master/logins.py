@@ -70,8 +70,6 @@ class Logins:
         A pod without a UID, where only DNS is asked, gets none: a later one cannot be told from it.
         """
         with self._guard:
-            # Of this process alone, and its user's alone.
-            self._folder = self._folder or Path(tempfile.mkdtemp(prefix="logins-", dir=GENERATED))
             new = {}
             for host, pod in pods.items():
                 login = self._open.get(host)
@@ -79,7 +77,10 @@ class Logins:
                     self._open.pop(host).end()
                 if pod.uid and host not in self._open and len(self._open) < MOST:
                     self._number += 1
-                    new[host] = self._open[host] = Login(pod, self._folder / str(self._number))
+                    # Where its socket has no place, sessions log in themselves.
+                    with suppress(OSError):
+                        socket = self._make_folder() / str(self._number)
+                        new[host] = self._open[host] = Login(pod, socket)
             self._write({host: pod.address for host, pod in pods.items()})
             for host, login in new.items():
                 login.begin(host)
@@ -100,6 +101,12 @@ class Logins:
             for host in list(self._open if hosts is None else hosts):
                 if host in self._open:
                     self._open.pop(host).end()
+
+    def _make_folder(self) -> Path:
+        """Of this process alone, and its user's alone."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="logins-", dir=GENERATED))
+        return self._folder
 
     def _write(self, addresses: Mapping[Host, str]) -> None:
         sockets = {

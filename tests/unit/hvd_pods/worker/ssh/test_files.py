@@ -73,7 +73,7 @@ def test_openssh_is_the_images_own_or_that_of_another_image(
 
 def test_no_login_uses_the_slow_key_exchange(tmp_path: Path) -> None:
     config = tmp_path / "ssh_config"
-    config.write_text(ssh.client_config(2222, {}))
+    config.write_text(ssh.client_config(2222, {}, {}))
     command = ["ssh", "-G", "-F", str(config), "host"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (algorithms,) = (line for line in shown.splitlines() if line.startswith("kexalgorithms "))
@@ -84,7 +84,7 @@ def test_no_login_uses_the_slow_key_exchange(tmp_path: Path) -> None:
 def test_client_reaches_a_host_by_its_ipv6_address() -> None:
     first = make_run().hosts[0]
     # HostName takes the colons of IPv6 as they are, and would look up brackets in DNS.
-    assert "\n  HostName fd00::7\n" in ssh.client_config(2222, {first: "fd00::7"})
+    assert "\n  HostName fd00::7\n" in ssh.client_config(2222, {first: "fd00::7"}, {})
 
 
 def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
