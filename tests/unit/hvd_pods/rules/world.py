@@ -155,7 +155,10 @@ class World:
             m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
             m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
             m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],
-            m.AskRanks: [m.RanksAsked(attempt, 4), m.RanksAsked(attempt, 0)],
+            m.AskRanks: [
+                *(m.RanksAsked(attempt, 4), m.RanksAsked(attempt, 0)),
+                *([m.RanksAsked(attempt, 0, True)] if getattr(effect, "may_stay", False) else []),
+            ],
             m.ShowStacks: [m.StacksShown(attempt)],
             m.StopProgress: [m.ProgressStopped(attempt)],
             m.ScaleDown: [m.WorkersScaled()],

@@ -303,7 +303,11 @@ class Effects:
         return m.CauseFound(effect.attempt, cause, evictions)
 
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
-        return m.RanksAsked(effect.attempt, remote.ask_ranks(self._of(effect.hosts)))
+        hosts = self._of(effect.hosts)
+        if effect.may_stay and self._launcher and remote.may_stay(hosts):
+            self._launcher.leave()
+            return m.RanksAsked(effect.attempt, 0, are_left=True)
+        return m.RanksAsked(effect.attempt, remote.ask_ranks(hosts))
 
     def _show_stacks(self, effect: m.ShowStacks) -> m.Event:
         for name, ranks in effect.ranks.items():

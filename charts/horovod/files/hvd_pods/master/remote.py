@@ -92,6 +92,12 @@ def _follow(
     return code, text or f"exit code {code}"
 
 
+def may_stay(hosts: Sequence[Host]) -> bool:
+    """Whether all ranks on these hosts can be left alone: they lose nothing when they are ended."""
+    answers = call(hosts, ["worker/draining.py", "look"], seconds=ASK_WITHIN)
+    return all(not code and output.splitlines()[-1:] == ["0"] for code, output in answers.values())
+
+
 def ask_ranks(hosts: Sequence[Host]) -> int:
     """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
     asked = 0

@@ -21,7 +21,9 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
-OF_ATTEMPT = ("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver")
+OF_ATTEMPT = (
+    *("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),
+)
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
@@ -154,6 +156,8 @@ def on_job(step: Step, event: m.JobRead) -> None:
     step.set(job=event.job)
     if state.phase == Phase.CONCLUDING:
         conclude(step, event.job)
+    elif state.phase == Phase.TRAINING and "leave" in state.timers:
+        training.interrupt(step, event.job)
     elif state.phase == Phase.FINISHING:
         ending.scale_down(step)
     elif state.phase == Phase.READING:
@@ -242,7 +246,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
     step.set(is_stopped=True)
     step.do(m.Interrupt())
     if step.state.phase == Phase.TRAINING:
-        training.interrupt(step)
+        training.terminate(step)
         return
     step.log("this pod is terminating")
     if step.state.phase == Phase.GATHERING:
@@ -276,6 +280,7 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "loss": training.on_hosts,
     "stalls": training.report_stalls,
     "deliver": training.deliver,
+    "leave": training.interrupt,
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),
     "end": lambda step: step.do(m.EndLauncher()),
     "pause": lambda step: step.begin_attempt(),

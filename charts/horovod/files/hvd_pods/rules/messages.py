@@ -239,9 +239,10 @@ class NoticeTaken(AttemptEvent):
 
 
 class RanksAsked(AttemptEvent):
-    """All ranks that could be reached were asked to end: so many."""
+    """All ranks that could be reached were asked to end: so many; or none, and all may stay."""
 
     number: int
+    are_left: bool = False
 
 
 class StacksShown(AttemptEvent):
@@ -456,10 +457,14 @@ class FindCause(Effect):
 
 
 class AskRanks(Effect):
-    """Ask all ranks on these hosts to end: RanksAsked follows."""
+    """Ask all ranks on these hosts to end: RanksAsked follows.
+
+    With `may_stay`, leave them alone if all keep their state: another master follows.
+    """
 
     attempt: int
     hosts: Sequence[str]
+    may_stay: bool = False
 
 
 class ReleaseRanks(Effect):
