@@ -268,9 +268,10 @@ def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
 def _end(process: subprocess.Popen[bytes], changes: bool) -> None:
     """Wait for a Helm that changes something, and end it when it takes long or after Ctrl-C."""
     if changes:
-        with suppress(OSError, ValueError, KeyboardInterrupt):
-            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
+        # Ctrl-C counts from the moment the message can be read.
         with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            with suppress(OSError, ValueError):
+                print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
             process.communicate(timeout=_GRACE)
             return
     for sent in (signal.SIGTERM, signal.SIGKILL):
