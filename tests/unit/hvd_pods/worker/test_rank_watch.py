@@ -98,7 +98,8 @@ def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
         watch.look()
         return not master.taken.empty()
 
-    with subprocess.Popen(["setsid", "sh", "-c", f"({script}); true"]) as process:
+    command = ["sh", "-c", f"({script}); true"]
+    with subprocess.Popen(command, start_new_session=True) as process:
         try:
             ranks.register(3, process.pid)
             watch.look()
