@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
-from tests.faults.node import cut_off
+from tests.faults.node import cut_off, pod_processes
 from tests.faults.training import Training
 from tests.waiting import wait_until
 
@@ -75,8 +75,16 @@ def drain_worker(training: Training) -> None:
 
 def kill_warm_process(training: Training) -> None:
     """The process is killed that the ranks are forks of, which go on."""
-    name = training.newest(1)["host"]
-    warm = training.process(int(name.rpartition("-")[2]), command="warm/server.py")
+    number = int(training.newest(1)["host"].rpartition("-")[2])
+
+    def is_there() -> bool:
+        return any(
+            "warm/server.py" in " ".join(process.cmdline())
+            for process in pod_processes(training.worker(number))
+        )
+
+    wait_until(is_there, 60, "a worker that has just been replaced has its warm process")
+    warm = training.process(number, command="warm/server.py")
     for importing in warm.children():
         importing.kill()
 

@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import STORED, deadline, will_retry
+from hvd_pods.rules.ending import STORED, UNREADABLE, deadline, will_retry
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
@@ -499,7 +499,7 @@ def ask(world: World) -> m.AskRanks:
         ("direct", JOB, True),
         ("mpirun", JOB, False),
         ("direct", {**JOB, "status": {"failed": 2}}, False),
-        *(("direct", job, False) for job in (None, DELETED, SUSPENDED, EXCEEDED)),
+        *(("direct", job, False) for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE)),
     ],
 )
 def test_ranks_may_go_on_only_if_another_master_follows(

@@ -150,7 +150,10 @@ class World:
         }
         several: dict[type[Any], list[m.Event]] = {
             m.ReadRecord: [m.RecordRead(dict(self.record)), m.RecordFailed("read", 403, "no")],
-            m.ReadJob: [m.JobRead(self.job), m.JobRead(None), m.JobRead(UNREADABLE)],
+            m.ReadJob: [
+                m.JobRead(job, getattr(effect, "leaves", False))
+                for job in (self.job, None, UNREADABLE)
+            ],
             m.ProvideWorkers: [m.WorkersScaled(), m.WorkersScaled(problem)],
             m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
             m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
@@ -39,6 +40,7 @@ STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 class Session(NamedTuple):
     """The ssh that starts a host's ranks, what they print, and what it has still to be told."""
 
+    host: str
     client: subprocess.Popen[bytes]
     streams: list[streams.Stream]
     line: bytearray
@@ -82,8 +84,8 @@ def common_variables(meeting: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def begin(host: str, given: dict[str, Any], look: Callable[[bytes], None]) -> Session:
-    """Start the ranks of a host; `look` is called with the lines of its standard error."""
+def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> Session:
+    """Start the ranks of a host; `look` is called with it and lines of its standard error."""
     pipe = subprocess.PIPE
     client = subprocess.Popen(["ssh", host, START_RANKS], stdin=pipe, stdout=pipe, stderr=pipe)
     assert client.stdin  # noqa: S101
@@ -91,22 +93,23 @@ def begin(host: str, given: dict[str, Any], look: Callable[[bytes], None]) -> Se
     assert client.stderr  # noqa: S101
     os.set_blocking(client.stdin.fileno(), False)
     output = streams.Stream(client.stdout.fileno(), 1)
-    errors = streams.Stream(client.stderr.fileno(), 2, look)
-    return Session(client, [output, errors], bytearray(json.dumps(given).encode() + b"\n"))
+    errors = streams.Stream(client.stderr.fileno(), 2, partial(look, host))
+    return Session(host, client, [output, errors], bytearray(json.dumps(given).encode() + b"\n"))
 
 
 class Told:
-    """What hosts have told: the exit code of the rank that failed first, and how many stay.
+    """What hosts have told: the exit code of the rank that failed first, and whose ranks stay.
 
     The session of its host may end after those of hosts whose ranks failed because of it.
     """
 
     def __init__(self) -> None:
-        self.code = self.staying = 0
+        self.code, self.staying = 0, set[str]()
 
-    def look(self, lines: bytes) -> None:
+    def look(self, host: str, lines: bytes) -> None:
         """Find what a host tells in these lines."""
-        self.staying += len(STAYS.findall(lines))
+        if STAYS.search(lines):
+            self.staying.add(host)
         found = None if self.code else ENDED.search(lines)
         if found:
             code = int(found[2]) + (128 if found[1] == b"by signal" else 0)
@@ -153,23 +156,32 @@ class Launch:
                 code = session.client.wait()
                 if code:
                     self._end(self._told.code or (128 - code if code < 0 else code))
-            is_left = self._is_left and self._told.staying >= len(self._sessions)
-            if is_left or time.monotonic() >= self._kill_at:
+            if self._is_left and self._told.staying >= {one.host for one in self._sessions}:
+                # The process of a shared login keeps their output open until the ranks end.
+                self._kill()
+                break
+            if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
-                for session in self._sessions:
-                    session.client.kill()
+                self._kill()
         return self._code
+
+    def _kill(self) -> None:
+        for session in self._sessions:
+            session.client.kill()
 
     def _leave(self) -> None:
         """Let the ranks go on; a host that does not say so in time ends its own."""
+        if any(session.line for session in self._sessions):
+            # Some have not been told yet what to start.
+            self._end(128 + signal.SIGTERM)
         if self._code:
             return
         self._is_left = True
+        self._told.staying.clear()
         self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
         for session in self._sessions:
             assert session.client.stdin  # noqa: S101
-            if not session.line:
-                self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
+            self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
             session.line.extend(STAY)
 
     def _give(self, session: Session) -> None:

@@ -214,7 +214,8 @@ class Effects:
         return m.Prepared(effect.attempt)
 
     def _read_job(self, effect: m.ReadJob) -> m.Event:
-        return read_job(self._access, self._run, effect, time.time())
+        read = read_job(self._access, self._run, effect, time.time())
+        return m.JobRead(read.job, effect.leaves)
 
     def _list_pods(self, effect: m.ListPods) -> m.Event:
         api, run, refusals = self._access, self._run, {}

@@ -29,8 +29,7 @@ from hvd_pods.rank import start
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
 # handler. And seconds to wait for output of processes that a rank has left.
 KILL_AFTER, DRAIN_WITHIN = 0.2, 2.0
-# Seconds in which another master has to come, which the Job controller creates after up to six
-# minutes.
+# Seconds in which another master has to come: the Job controller waits up to six minutes.
 STAY_WITHIN = 600.0
 # Chunks that are read of a rank that has ended before its end is told.
 MOST_CHUNKS = 64
@@ -40,15 +39,16 @@ class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
     """A rank that runs: its number, its process, a pipe that ends with it, and its output."""
 
 
-def read_line(file: int) -> bytes:
-    """Read the first line, after which nothing is sent; without an end if the input has ended."""
+def read_line(file: int) -> tuple[bytes, bytes]:
+    """Read the first line, and what was sent after it; no line if the input ends before."""
     line = b""
-    while not line.endswith(b"\n"):
+    while b"\n" not in line:
         part = os.read(file, 1 << 16)
         if not part:
-            break
+            return b"", b""
         line += part
-    return line
+    first, _, more = line.partition(b"\n")
+    return first, more
 
 
 def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
@@ -126,7 +126,7 @@ class HostRanks:
             del self._streams[source]
         line = os.read(0, len(STAY)) if 0 in ready else None
         if line:
-            self._stay()
+            self.stay()
         elif line is not None:
             self._poll.unregister(0)
             if self._running:
@@ -134,8 +134,10 @@ class HostRanks:
                 self._code = self._code or 128 + signal.SIGTERM
                 self._end()
 
-    def _stay(self) -> None:
+    def stay(self) -> None:
         """Let go of the session, so that the ranks neither wait for it nor end with it."""
+        if self._is_ending:
+            return
         self._poll.unregister(0)
         streams.write(2, f"[hvd] ranks on {socket.gethostname()} go on without a master\n".encode())
         self._stay_until = time.monotonic() + STAY_WITHIN
@@ -178,8 +180,8 @@ class HostRanks:
 
 def main() -> int:
     """Start the ranks and stay until they have ended."""
-    line = read_line(0)
-    if not line.endswith(b"\n"):
+    line, more = read_line(0)
+    if not line:
         # The master has ended the launch before it had told what to start.
         return 128 + signal.SIGTERM
     given = json.loads(line)
@@ -187,7 +189,10 @@ def main() -> int:
         # Only the master's image may have its folder.
         os.chdir(given["directory"])
     os.environ.update(given["variables"])
-    return HostRanks([begin(own, given["arguments"]) for own in given["ranks"]]).follow()
+    ranks = HostRanks([begin(own, given["arguments"]) for own in given["ranks"]])
+    if more:
+        ranks.stay()
+    return ranks.follow()
 
 
 if __name__ == "__main__":

@@ -153,11 +153,13 @@ def _read_job(step: Step) -> None:
 def on_job(step: Step, event: m.JobRead) -> None:
     """The Job was read."""
     state = step.state
+    if event.leaves:
+        if "leave" in state.timers:
+            training.interrupt(step, event.job)
+        return
     step.set(job=event.job)
     if state.phase == Phase.CONCLUDING:
         conclude(step, event.job)
-    elif state.phase == Phase.TRAINING and "leave" in state.timers:
-        training.interrupt(step, event.job)
     elif state.phase == Phase.FINISHING:
         ending.scale_down(step)
     elif state.phase == Phase.READING:

@@ -69,7 +69,8 @@ def will_retry(job: Object, code: int, wall: float) -> bool:
 
 def is_continued(job: Object, wall: float) -> bool:
     """Whether the Job makes another master if this one, which trains, is terminated now."""
-    return not is_withdrawn(job) and will_retry(job, interruption(job).exit_code, wall)
+    is_sure = job != UNREADABLE and not is_withdrawn(job)
+    return is_sure and will_retry(job, interruption(job).exit_code, wall)
 
 
 def deadline(job: Object) -> float:

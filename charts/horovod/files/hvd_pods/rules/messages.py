@@ -116,9 +116,13 @@ class RecordFailed(Event):
 
 
 class JobRead(Event):
-    """The Job; None when an upgrade has removed it, else as in rules/ending.py."""
+    """The Job; None when an upgrade has removed it, else as in rules/ending.py.
+
+    `leaves` is that of the effect.
+    """
 
     job: Object | None
+    leaves: bool = False
 
 
 # Events that decisions cause:
@@ -346,10 +350,12 @@ class ReadJob(Effect):
     """Read the Job: JobRead follows.
 
     `is_stopped`: wait a moment for its deadline, which may be why this pod is asked to end.
+    `leaves`: to know whether ranks may go on without this master.
     """
 
     is_stopped: bool
     within: float | None
+    leaves: bool = False
 
 
 class ProvideWorkers(Effect):

@@ -24,8 +24,8 @@ from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, Stall, desc
 from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
-# are gone: its daemons on the others end when it is killed, and the next attempt ends what is left.
-END_WITHIN, END_WITHOUT_HOSTS_WITHIN = 5.0, 0.3
+# are gone: its daemons on the others end when it is killed. direct.py has none.
+END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
 # Seconds in which a master that is asked to end has to read the Job, to leave the ranks alone.
 LEAVE_WITHIN = 2.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
@@ -176,16 +176,21 @@ def abort(step: Step, problem: RunError) -> None:
     if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
         return
     step.set_launched(problem=problem)
-    within = END_WITHOUT_HOSTS_WITHIN if isinstance(problem, LostHostError) else END_WITHIN
+    within = END_WITHIN
+    if isinstance(problem, LostHostError):
+        is_direct = step.state.run.mode == "direct"
+        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
     step.set_timer("kill", step.now + within)
     step.do(m.EndLauncher())
 
 
 def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
-    if step.state.run.mode == "direct" and step.state.run.api:
+    run, launched = step.state.run, step.state.attempt.launched
+    is_ending = launched is None or launched.problem
+    if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
         step.set_timer("leave", step.now + LEAVE_WITHIN)
-        step.do(m.ReadJob(is_stopped=True, within=LEAVE_WITHIN))
+        step.do(m.ReadJob(is_stopped=False, within=LEAVE_WITHIN, leaves=True))
     else:
         interrupt(step)
 
@@ -360,6 +365,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     state, launched = step.state, step.state.attempt.launched
     assert launched  # noqa: S101
     step.set(phase=Phase.JUDGING)
+    step.clear_timers("leave")
     step.set_attempt(seconds=event.seconds)
     step.set_launched(code=event.code)
     if launched.waiting:

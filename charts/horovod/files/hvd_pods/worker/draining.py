@@ -64,22 +64,26 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
 def may_stay(script: ranks.Script) -> bool:
     """Whether a script loses nothing if a session of another master kills it later.
 
-    Its state is in this worker's memory (library/keep.py), and it has no handler that would save.
+    This run's state is in the worker's memory (library/keep.py), and no handler would save it.
     """
-    status = Path(f"/proc/{script.pid}/status").read_text()
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    run = Path(os.environ.get("HVD_RUN_ID", "")).name
+    try:
+        status = Path(f"/proc/{script.pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line for line in status.splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
     has_handler = int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1
-    return not has_handler and KEPT.is_dir() and any(KEPT.iterdir())
+    return not has_handler and bool(run) and any((KEPT / run).glob("*-shared.*"))
 
 
 def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
 
-    With the argument `look`, print how many must be asked because they may not stay.
+    With the argument `look`, print how many need not be asked because they may stay.
     """
     scripts = list(ranks.running())
     if sys.argv[1:] == ["look"]:
-        print(sum(not may_stay(script) for script in scripts))
+        print(sum(may_stay(script) for script in scripts))
         return 0
     for script in scripts:
         if not ranks.was_asked_to_end(script):

@@ -161,22 +161,22 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
 
 
 @pytest.mark.parametrize(
-    ("content", "keeps", "number"),
+    ("content", "kept", "number"),
     [
-        pytest.param(IDLE, True, b"0\n", id="state kept"),
-        pytest.param(IDLE, False, b"1\n", id="no state"),
-        pytest.param(SCRIPT, True, b"1\n", id="saves by itself"),
+        pytest.param(IDLE, "run-1", b"1\n", id="state kept"),
+        pytest.param(IDLE, "run-2", b"0\n", id="another run's state"),
+        pytest.param(SCRIPT, "run-1", b"0\n", id="saves by itself"),
     ],
 )
-def test_ranks_need_not_be_asked_if_their_state_is_kept_and_they_would_not_save(
-    pods: SshPods, notices: object, content: str, keeps: bool, number: bytes
+def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
+    pods: SshPods, notices: object, content: str, kept: str, number: bytes
 ) -> None:
     folder = pods.worker.generated / "keep"
     look = f"HVD_KEEP={folder} python3 -I {pods.worker.files}/hvd_pods/worker/draining.py look"
-    if keeps:
-        (folder / "run-1").mkdir(parents=True)
+    (folder / kept).mkdir(parents=True)
+    (folder / kept / "main-shared.a").touch()
     with running_rank(pods, content=content):
-        done = pods.master.ssh(WORKER, look, HVD_EPOCH=EPOCH)
+        done = pods.master.ssh(WORKER, look, HVD_EPOCH=EPOCH, HVD_RUN_ID="run-1")
         assert (done.stdout, done.stderr) == (number, b"")
 
 
