@@ -129,8 +129,10 @@ def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: P
 
 
 def test_host_may_read_that_its_ranks_stay_together_with_what_to_start(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Ranks of Horovod would wait for the store of the master.
+    monkeypatch.setenv("HVD_FRAMEWORK", "torch")
     (tmp_path / "hold-hvd-0.svc").touch()
     process = start("touch began-$RANK; sleep 1; touch done-$RANK")
     wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, TIMEOUT, "the others run")
