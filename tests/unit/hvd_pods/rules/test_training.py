@@ -510,6 +510,14 @@ def test_ranks_may_go_on_only_if_another_master_follows(
     assert ask(world).may_stay is may_stay
 
 
+@pytest.mark.parametrize(("hosts", "is_test"), [(1, False), (2, True)])
+def test_ranks_of_one_host_or_of_a_test_do_not_go_on(hosts: int, is_test: bool) -> None:
+    world = World(one_group(hosts, mode="direct"), is_test=is_test)
+    world.train()
+    world.answer_all()
+    assert not ask(world).may_stay
+
+
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world = training(mode="direct")
     world.tell(m.Terminated())
@@ -528,6 +536,49 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     assert "its pod was deleted or evicted" in world.end()[1]
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running"
     assert not world.of(m.ScaleDown)
+
+
+def left_by_another_master(**record: str) -> World:
+    """The run of a master that another one of its Job precedes, and its hosts answer."""
+    run = one_group(mode="direct")
+    entry = {"run": run.id, "state": "Running", "trained": "uid-1", "launched": "7", **record}
+    world = World(run, record=entry)
+    world.tell(m.Started())
+    world.settle(until=m.Deliver)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("record", "left"), [({}, 7), ({"trained": "uid-0"}, 0), ({"launched": "x"}, 0)]
+)
+def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
+    record: dict[str, str], left: int
+) -> None:
+    world = left_by_another_master(**record)
+    world.settle(until=m.Launch)
+    world.end_launcher(1)
+    world.answer_all()
+    world.fire()
+    world.answer_all()
+    first, *later = world.of(m.Deliver)
+    assert (first.left, {*first.addresses}) == (left, {"w-0", "w-1"})
+    assert [effect.left for effect in later] == [0]
+    launched = [effect.data.get("launched") for effect in world.of(m.WriteRecord)]
+    assert launched[-1] == str(world.of(m.Prepare)[-1].epoch)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_training_that_has_finished_without_a_master_is_not_repeated(is_stopped: bool) -> None:
+    world = left_by_another_master()
+    if is_stopped:
+        world.tell(m.Terminated())
+    world.answers = [one for one in world.answers if not isinstance(one[0], m.Deliver)]
+    world.tell(m.Delivered(world.state.attempt.number, [], is_finished=True))
+    code, problem = world.end()
+    assert (code == 0) is not is_stopped, problem
+    assert not world.of(m.Launch)
+    state = world.of(m.WriteRecord)[-1].data
+    assert (state["state"], state["launched"]) == ("Running" if is_stopped else "Finished", "7")
 
 
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:

@@ -262,6 +262,8 @@ class Effects:
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
         self._logins.keep(pods)
+        if effect.left and self._have_finished(effect):
+            return m.Delivered(effect.attempt, [], is_finished=True)
         code, problem = self._preparation.code, None
         try:
             code.deliver(pods)
@@ -270,6 +272,11 @@ class Effects:
         record_nodes(self._run, self._api, pods)
         reached = [host.name for host, pod in pods.items() if code.is_on(host, pod)]
         return m.Delivered(effect.attempt, reached, problem)
+
+    def _have_finished(self, effect: m.Deliver) -> bool:
+        addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
+        self._logins.write_config(addresses)
+        return remote.count_finished([*addresses], effect.left) == self._run.ranks
 
     def _launch(self, effect: m.Launch) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}

@@ -23,14 +23,15 @@ from contextlib import suppress
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
-from hvd_pods.common.fast_start import STAY, die_with_parent
+from hvd_pods.common.fast_start import FINISHED, STAY, die_with_parent
+from hvd_pods.common.fence import EPOCH
 from hvd_pods.rank import start
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
 # handler. And seconds to wait for output of processes that a rank has left.
 KILL_AFTER, DRAIN_WITHIN = 0.2, 2.0
-# Seconds in which another master has to come: the Job controller waits up to six minutes.
-STAY_WITHIN = 600.0
+# Seconds in which another master has to come: ranks must not outlive a run for long.
+STAY_WITHIN = 120.0
 # Chunks that are read of a rank that has ended before its end is told.
 MOST_CHUNKS = 64
 
@@ -89,7 +90,7 @@ class HostRanks:
     """The ranks of this host."""
 
     def __init__(self, ranks: Sequence[Rank]) -> None:
-        self._running = {rank.life: rank for rank in ranks}
+        self._running, self._number = {rank.life: rank for rank in ranks}, len(ranks)
         self._streams = {stream.source: stream for rank in ranks for stream in rank.streams}
         self._poll = select.poll()
         for source in (0, *self._running, *self._streams):
@@ -107,12 +108,20 @@ class HostRanks:
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._send(signal.SIGKILL)
+        self._note_finished()
         until = time.monotonic() + DRAIN_WITHIN
         while self._streams and time.monotonic() < until:
             self._look(until)
         for stream in self._streams.values():
             stream.give_up()
         return self._code
+
+    def _note_finished(self) -> None:
+        """Let another master know it, if this one is no more: it must not repeat the training."""
+        if self._code or self._is_ending:
+            return
+        with suppress(OSError), open(FINISHED, "w", encoding="ascii") as file:
+            file.write(f"{os.environ.get(EPOCH, '')} {self._number}")
 
     def _look(self, until: float) -> None:
         left = None if until == float("inf") else max(0.0, until - time.monotonic()) * 1000

@@ -145,7 +145,10 @@ def start_if_possible(step: Step) -> None:
         step.do(m.FreezeHosts())
     step.set(phase=Phase.DELIVERING)
     step.set_attempt(elastic=replace(state.attempt.elastic, asked=chosen))
-    step.do(m.Deliver(state.attempt.number, chosen))
+    addresses = {name: pod.address for name, pod in answering.items()}
+    # Ranks of this master are no more when it begins another attempt.
+    left = 0 if state.launches else state.left
+    step.do(m.Deliver(state.attempt.number, chosen, left, addresses))
 
 
 def is_enough(step: Step) -> bool:

@@ -44,12 +44,17 @@ TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 def begin(step: Step, event: m.Delivered) -> None:
     """The hosts have the code: start the launcher on them, or fail."""
     state, run = step.state, step.state.run
+    if event.is_finished:
+        step.log("all ranks have finished while there was no master")
+        step.end_attempt(None)
+        return
     if event.problem or state.is_stopped:
         step.end_attempt(event.problem or RunError("terminated before the ranks were started"))
         return
     answering = state.gathered.answering
     chosen = [name for name in state.facts.hosts if name in _given(step, event)]
-    step.set(phase=Phase.TRAINING, was_training=True)
+    left = state.hold.epoch if run.mode == "direct" else 0
+    step.set(phase=Phase.TRAINING, was_training=True, left=left)
     step.set_attempt(launched=Launched(tuple(chosen)))
     if run.elastic:
         seen = frozenset(chosen)
@@ -187,7 +192,7 @@ def abort(step: Step, problem: RunError) -> None:
 def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
     run, launched = step.state.run, step.state.attempt.launched
-    is_ending = launched is None or launched.problem
+    is_ending = launched is None or launched.problem or len(launched.hosts) == 1
     if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
         step.set_timer("leave", step.now + LEAVE_WITHIN)
         step.do(m.ReadJob(is_stopped=False, within=LEAVE_WITHIN, leaves=True))
