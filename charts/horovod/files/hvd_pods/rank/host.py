@@ -40,18 +40,6 @@ class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
     """A rank that runs: its number, its process, a pipe that ends with it, and its output."""
 
 
-def read_line(file: int) -> tuple[bytes, bytes]:
-    """Read the first line, and what was sent after it; no line if the input ends before."""
-    line = b""
-    while b"\n" not in line:
-        part = os.read(file, 1 << 16)
-        if not part:
-            return b"", b""
-        line += part
-    first, _, more = line.partition(b"\n")
-    return first, more
-
-
 def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
     """Fork a process that does what rank/start.py does."""
     # No program that a rank starts has the first one, so that it ends with the rank.
@@ -135,7 +123,7 @@ class HostRanks:
             del self._streams[source]
         line = os.read(0, len(STAY)) if 0 in ready else None
         if line:
-            self.stay()
+            self._stay()
         elif line is not None:
             self._poll.unregister(0)
             if self._running:
@@ -143,7 +131,7 @@ class HostRanks:
                 self._code = self._code or 128 + signal.SIGTERM
                 self._end()
 
-    def stay(self) -> None:
+    def _stay(self) -> None:
         """Let go of the session, so that the ranks neither wait for it nor end with it."""
         if self._is_ending:
             return
@@ -189,8 +177,10 @@ class HostRanks:
 
 def main() -> int:
     """Start the ranks and stay until they have ended."""
-    line, more = read_line(0)
-    if not line:
+    # Not a byte more: what follows is of HostRanks.
+    with open(0, "rb", buffering=0, closefd=False) as told:
+        line = told.readline()
+    if not line.endswith(b"\n"):
         # The master has ended the launch before it had told what to start.
         return 128 + signal.SIGTERM
     given = json.loads(line)
@@ -198,10 +188,7 @@ def main() -> int:
         # Only the master's image may have its folder.
         os.chdir(given["directory"])
     os.environ.update(given["variables"])
-    ranks = HostRanks([begin(own, given["arguments"]) for own in given["ranks"]])
-    if more:
-        ranks.stay()
-    return ranks.follow()
+    return HostRanks([begin(own, given["arguments"]) for own in given["ranks"]]).follow()
 
 
 if __name__ == "__main__":
