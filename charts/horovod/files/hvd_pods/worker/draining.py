@@ -85,10 +85,9 @@ def main() -> int:
     """
     scripts = list(ranks.running())
     if sys.argv[1:] == ["look"]:
-        finished = b""
+        print(sum(map(may_stay, scripts)), end=" ")
         with suppress(OSError):
-            finished = hostile.read_file(fast_start.FINISHED)
-        print(sum(map(may_stay, scripts)), hostile.one_line(finished.decode(errors="replace")))
+            print(hostile.one_line(hostile.read_file(fast_start.FINISHED).decode("latin-1")))
         return 0
     for script in scripts:
         if not ranks.was_asked_to_end(script):
