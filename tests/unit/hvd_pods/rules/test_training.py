@@ -510,6 +510,15 @@ def test_ranks_may_go_on_only_if_another_master_follows(
     assert ask(world).may_stay is may_stay
 
 
+@pytest.mark.parametrize(("failed", "stay"), [(0, 70.0), (3, 140.0), (10**6, 420.0)])
+def test_ranks_wait_a_minute_longer_for_a_master_than_the_job_does(
+    failed: int, stay: float
+) -> None:
+    world = World(one_group(mode="direct"), job={**JOB, "status": {"failed": failed}})
+    world.train()
+    assert world.of(m.Launch)[0].stay == stay
+
+
 @pytest.mark.parametrize(("hosts", "is_test"), [(1, False), (2, True)])
 def test_ranks_of_one_host_or_of_a_test_do_not_go_on(hosts: int, is_test: bool) -> None:
     world = World(one_group(hosts, mode="direct"), is_test=is_test)

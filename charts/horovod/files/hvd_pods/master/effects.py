@@ -28,6 +28,7 @@ from hvd_pods.cluster.statefulsets import (
     set_number,
 )
 from hvd_pods.common.errors import RunError
+from hvd_pods.common.fast_start import STAY_WITHIN
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.rank_variables import MEETING
 from hvd_pods.common.reporting import log, report_failure
@@ -284,7 +285,8 @@ class Effects:
         HOSTFILE.write_text(format_hostfile(self._run, addresses, mpi))
         try:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
-            variables = {**self._variables, MEETING: meeting}
+            stay = {STAY_WITHIN: str(effect.stay)}
+            variables = {**self._variables, MEETING: meeting, **stay}
             self._launcher = Launcher(
                 self._arguments, variables, directory, self._tell, effect.attempt
             )

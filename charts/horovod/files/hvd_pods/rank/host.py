@@ -3,8 +3,8 @@
 master/direct.py runs it in one SSH session for each host. The first line of standard input has the
 directory, the variables and the command of the ranks as JSON. When standard input ends, or a rank
 fails, the ranks that are left are ended. It exits as the rank that failed first. After a line
-`stay`, the ranks go on without a master, until the session of another one ends them
-(common/fence.py); what they print is lost.
+`stay`, the ranks go on without a master for the seconds of the first line, unless the session of
+another one ends them before (common/fence.py); what they print is lost.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from hvd_pods.rank import start
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
 # handler. And seconds to wait for output of processes that a rank has left.
 KILL_AFTER, DRAIN_WITHIN = 0.2, 2.0
-# Seconds in which another master has to come: ranks must not outlive a run for long.
-STAY_WITHIN = 120.0
 # Chunks that are read of a rank that has ended before its end is told.
 MOST_CHUNKS = 64
 
@@ -77,14 +75,14 @@ def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
 class HostRanks:
     """The ranks of this host."""
 
-    def __init__(self, ranks: Sequence[Rank]) -> None:
+    def __init__(self, ranks: Sequence[Rank], stay: float) -> None:
         self._running, self._number = {rank.life: rank for rank in ranks}, len(ranks)
         self._streams = {stream.source: stream for rank in ranks for stream in rank.streams}
         self._poll = select.poll()
         for source in (0, *self._running, *self._streams):
             self._poll.register(source, select.POLLIN)
         self._code, self._is_ending, self._kill_at = 0, False, float("inf")
-        self._stay_until = float("inf")
+        self._stay_within, self._stay_until = stay, float("inf")
 
     def follow(self) -> int:
         """Pass on the output until all ranks have ended; the exit code of the first that failed."""
@@ -137,7 +135,7 @@ class HostRanks:
             return
         self._poll.unregister(0)
         streams.write(2, f"[hvd] ranks on {socket.gethostname()} go on without a master\n".encode())
-        self._stay_until = time.monotonic() + STAY_WITHIN
+        self._stay_until = time.monotonic() + self._stay_within
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(nothing, number)
@@ -188,7 +186,8 @@ def main() -> int:
         # Only the master's image may have its folder.
         os.chdir(given["directory"])
     os.environ.update(given["variables"])
-    return HostRanks([begin(own, given["arguments"]) for own in given["ranks"]]).follow()
+    ranks = [begin(own, given["arguments"]) for own in given["ranks"]]
+    return HostRanks(ranks, given.get("stay", 0.0)).follow()
 
 
 if __name__ == "__main__":

@@ -445,10 +445,14 @@ class WriteLiveHosts(Effect):
 
 
 class Launch(Effect):
-    """Start the launcher on these hosts: LauncherEnded or LaunchFailed follows."""
+    """Start the launcher on these hosts: LauncherEnded or LaunchFailed follows.
+
+    `stay`: seconds in which ranks that are left alone wait for another master.
+    """
 
     attempt: int
     addresses: Mapping[str, str]
+    stay: float
 
 
 class EndLauncher(Effect):

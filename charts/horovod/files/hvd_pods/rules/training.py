@@ -28,6 +28,8 @@ from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
 # Seconds in which a master that is asked to end has to read the Job, to leave the ranks alone.
 LEAVE_WITHIN = 2.0
+# Seconds after which ranks end that wait for another master, from when the Job should make it.
+STAY_LONGER = 60.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
 RESERVE = 15.0
@@ -63,7 +65,8 @@ def begin(step: Step, event: m.Delivered) -> None:
     what = f"{run.mode} starts {run.ranks} ranks on {len(chosen)} hosts"
     step.do(m.Emit("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    step.do(m.Launch(state.attempt.number, addresses))
+    stay = ending.backoff(state.job or {}) + STAY_LONGER
+    step.do(m.Launch(state.attempt.number, addresses, stay))
     if not state.facts.is_test:
         step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
