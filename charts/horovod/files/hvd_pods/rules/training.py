@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping
 
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import (
     ConfigurationError,
     LaunchError,
@@ -17,15 +17,17 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.run import Host
-from hvd_pods.rules import gathering
+from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, Stall, describe
 from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
-# are gone: its daemons on the others end when it is killed.
-END_WITHIN, END_WITHOUT_HOSTS_WITHIN = 5.0, 1.0
+# are gone: its daemons on the others end when it is killed. direct.py has none.
+END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
+# Seconds in which a master that is asked to end has to read the Job, to leave the ranks alone.
+LEAVE_WITHIN = 2.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
 RESERVE = 15.0
@@ -174,13 +176,28 @@ def abort(step: Step, problem: RunError) -> None:
     if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
         return
     step.set_launched(problem=problem)
-    within = END_WITHOUT_HOSTS_WITHIN if isinstance(problem, LostHostError) else END_WITHIN
+    within = END_WITHIN
+    if isinstance(problem, LostHostError):
+        is_direct = step.state.run.mode == "direct"
+        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
     step.set_timer("kill", step.now + within)
     step.do(m.EndLauncher())
 
 
-def interrupt(step: Step) -> None:
-    """This pod is asked to end: let the ranks save."""
+def terminate(step: Step) -> None:
+    """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
+    run, launched = step.state.run, step.state.attempt.launched
+    is_ending = launched is None or launched.problem
+    if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
+        step.set_timer("leave", step.now + LEAVE_WITHIN)
+        step.do(m.ReadJob(is_stopped=False, within=LEAVE_WITHIN, leaves=True))
+    else:
+        interrupt(step)
+
+
+def interrupt(step: Step, job: Object | None = None) -> None:
+    """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
+    step.clear_timers("leave")
     launched, grace = step.state.attempt.launched, step.state.run.grace
     assert launched  # noqa: S101
     seconds = grace - min(RESERVE, grace / 2)
@@ -191,12 +208,17 @@ def interrupt(step: Step) -> None:
     hosts = launched.hosts
     if step.state.run.elastic:
         hosts = tuple(name for name in step.state.facts.hosts if name in elastic)
-    step.do(m.AskRanks(step.state.attempt.number, hosts))
+    may_stay = job is not None and ending.is_continued(job, step.wall)
+    step.do(m.AskRanks(step.state.attempt.number, hosts, may_stay))
 
 
 def on_asked(step: Step, event: m.RanksAsked) -> None:
     """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
     step.set_launched(is_asking=False)
+    if event.are_left:
+        step.log("the ranks go on until another master has come")
+        step.set_timer("kill", step.now + END_WITHIN)
+        return
     _release(step)
     if not event.number:
         step.do(m.EndLauncher())
@@ -343,6 +365,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     state, launched = step.state, step.state.attempt.launched
     assert launched  # noqa: S101
     step.set(phase=Phase.JUDGING)
+    step.clear_timers("leave")
     step.set_attempt(seconds=event.seconds)
     step.set_launched(code=event.code)
     if launched.waiting:
