@@ -293,6 +293,23 @@ def test_ranks_stall_when_none_of_them_computes(
         assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
 
 
+@pytest.mark.parametrize(("idle", "times_named"), [(28.0, 0), (70.0, 5)])
+def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> None:
+    """Such as those of a training that waits for its data; each stall names all ranks."""
+    world = training(stallTimeoutSeconds=100)
+    for _ in range(5):
+        world.now += idle + 6.0
+        for rank in range(4):
+            notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=idle, period=15.0)
+        world.answer_all()
+        while "stalls" in world.state.timers:
+            world.fire()
+    named = [e.message for e in world.of(m.Emit) if e.reason == "Stalled"]
+    assert len(named) == times_named
+    assert all(f"rank {rank} on" in message for message in named for rank in range(4))
+    assert not world.of(m.EndLauncher)
+
+
 def test_ranks_that_stalled_before_say_nothing_of_the_next_launch() -> None:
     world = training(stallTimeoutSeconds=100)
     world.tell(m.RankMissing(1, 1, "has not joined grads", 60.0))

@@ -156,18 +156,14 @@ class Launch:
                 code = session.client.wait()
                 if code:
                     self._end(self._told.code or (128 - code if code < 0 else code))
-            if self._is_left and self._told.staying >= {one.host for one in self._sessions}:
-                # The process of a shared login keeps their output open until the ranks end.
-                self._kill()
+            is_left = self._is_left and self._told.staying >= {one.host for one in self._sessions}
+            if is_left or time.monotonic() >= self._kill_at:
+                # Their output is not read to its end: the process of a shared login keeps it open
+                # until the ranks have ended.
                 break
-            if time.monotonic() >= self._kill_at:
-                self._kill_at = float("inf")
-                self._kill()
-        return self._code
-
-    def _kill(self) -> None:
         for session in self._sessions:
             session.client.kill()
+        return self._code
 
     def _leave(self) -> None:
         """Let the ranks go on; a host that does not say so in time ends its own."""
