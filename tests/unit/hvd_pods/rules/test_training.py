@@ -566,11 +566,11 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
 
 def left_by_another_master(**record: str) -> World:
     """The run of a master that another one of its Job precedes, and its hosts answer."""
-    run = one_group(mode="direct")
+    run = one_group(2, 3, mode="direct")
     entry = {"run": run.id, "state": "Running", "trained": "uid-1", "launched": "7", **record}
     world = World(run, record=entry)
     world.tell(m.Started())
-    world.settle(until=m.Deliver)
+    world.settle(until=m.WatchHosts)
     return world
 
 
@@ -582,20 +582,32 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
 ) -> None:
     world = left_by_another_master(**record)
     world.settle(until=m.Launch)
+    assert world.now < 1001
     world.end_launcher(1)
     world.answer_all()
     world.fire()
     world.answer_all()
     first, *later = world.of(m.Deliver)
-    assert (first.left, {*first.addresses}) == (left, {"w-0", "w-1"})
+    assert (first.left, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
     assert [effect.left for effect in later] == [0]
     launched = [effect.data.get("launched") for effect in world.of(m.WriteRecord)]
     assert launched[-1] == str(world.of(m.Prepare)[-1].epoch)
 
 
+def test_host_whose_ranks_may_have_finished_is_waited_for() -> None:
+    world = left_by_another_master()
+    world.answers = [one for one in world.answers if getattr(one[1], "host", "") != "w-2"]
+    began = world.now
+    world.answer_all()
+    assert not world.of(m.Deliver)
+    world.settle(until=m.Deliver)
+    assert 1.9 < world.now - began < 2.1
+
+
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_training_that_has_finished_without_a_master_is_not_repeated(is_stopped: bool) -> None:
     world = left_by_another_master()
+    world.settle(until=m.Deliver)
     if is_stopped:
         world.tell(m.Terminated())
     world.answers = [one for one in world.answers if not isinstance(one[0], m.Deliver)]

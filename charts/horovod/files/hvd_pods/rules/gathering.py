@@ -38,6 +38,8 @@ REPEAT_REPORT_AFTER = 60.0
 # Seconds that a run which was training already waits for more hosts than it needs: each that joins
 # later interrupts the ranks.
 RESUME_WITHIN = 10.0
+# Seconds in which all hosts have to answer whose ranks may have finished without a master.
+LEFT_WITHIN = 2.0
 # Seconds after the deadline in which the pods must have been listed, to say what is missing.
 LIST_WITHIN = 15.0
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
@@ -56,6 +58,8 @@ def begin(step: Step) -> None:
     step.set_timer("pods", step.now + FIRST_REPORT_AFTER)
     if step.state.run.elastic and step.state.was_training:
         step.set_timer("resume", step.now + RESUME_WITHIN)
+    if step.state.left and not step.state.launches:
+        step.set_timer("resume", step.now + LEFT_WITHIN)
     extend_deadline(step)
 
 
@@ -156,7 +160,8 @@ def is_enough(step: Step) -> bool:
     state, run = step.state, step.state.run
     answering = state.gathered.answering
     if not run.elastic:
-        return not count_missing_workers(run, answering)
+        is_waiting = "resume" in state.timers and len(answering) < len(run.hosts)
+        return not (is_waiting or count_missing_workers(run, answering))
     slots = sum(state.facts.hosts[name].slots for name in answering)
     is_resumed = state.was_training and "resume" not in state.timers
     return slots >= (run.min_ranks if is_resumed else run.ranks)
