@@ -567,7 +567,8 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
 def left_by_another_master(**record: str) -> World:
     """The run of a master that another one of its Job precedes, and its hosts answer."""
     run = one_group(2, 3, mode="direct")
-    entry = {"run": run.id, "state": "Running", "trained": "uid-1", "launched": "7", **record}
+    entry = {"run": run.id, "settings": run.settings, "state": "Running", "attempts": "1"}
+    entry |= {"trained": "uid-1", "launched": "7", **record}
     world = World(run, record=entry)
     world.tell(m.Started())
     world.settle(until=m.WatchHosts)

@@ -58,9 +58,14 @@ def begin(step: Step) -> None:
     step.set_timer("pods", step.now + FIRST_REPORT_AFTER)
     if step.state.run.elastic and step.state.was_training:
         step.set_timer("resume", step.now + RESUME_WITHIN)
-    if step.state.left and not step.state.launches:
+    if _left(step.state):
         step.set_timer("resume", step.now + LEFT_WITHIN)
     extend_deadline(step)
+
+
+def _left(state: State) -> int:
+    """The epoch of the launch that another master has left; 0 if this one has begun another."""
+    return 0 if state.used_hosts else state.left
 
 
 def extend_deadline(step: Step) -> None:
@@ -150,9 +155,7 @@ def start_if_possible(step: Step) -> None:
     step.set(phase=Phase.DELIVERING)
     step.set_attempt(elastic=replace(state.attempt.elastic, asked=chosen))
     addresses = {name: pod.address for name, pod in answering.items()}
-    # Ranks of this master are no more when it begins another attempt.
-    left = 0 if state.launches else state.left
-    step.do(m.Deliver(state.attempt.number, chosen, left, addresses))
+    step.do(m.Deliver(state.attempt.number, chosen, _left(state), addresses))
 
 
 def is_enough(step: Step) -> bool:
