@@ -18,9 +18,11 @@ from devtools.images.base import base_of
 from devtools.images.catalogue import FILE, Image, find, load_catalogue
 from devtools.images.content import (
     build_arguments,
+    compiled_in,
     environment_lines,
     image_files,
     image_key,
+    is_portable,
     wheel_key,
 )
 from devtools.images.engines import Build, Engine, choose_engine
@@ -47,11 +49,13 @@ def build(
     versions: Path = FILE,
     *,
     untested: bool = False,
+    again: bool = False,
 ) -> BuiltImage:
     """Builds an image and its parents, unless they are here already.
 
     tags: further references for the image.
     untested: accept versions that are in no row of versions.yaml.
+    again: build it even if it is here.
 
     Raises ImageError, before anything is built, for an unknown name or version and a stale lock.
     """
@@ -64,15 +68,36 @@ def build(
     for member in chain:
         refuse_stale_locks(member)
         write_missing_locks(member)
+        if compiled_in(member)["suite"] != member.suite:
+            wheel(member.name, compiled_in(member), versions)
     logs = cache_dir() / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     engine = choose_engine(logs / f"image-{name}.log")
     with _only_builder():
         base, base_key = base_of(chain[0], engine)
         for member in chain:
-            base_key = _build_one(member, base, base_key, tags if member is image else (), engine)
+            forced, more = (again, tags) if member is image else (False, ())
+            base_key = _build_one(member, base, base_key, more, engine, again=forced)
             base = member.reference
     return BuiltImage(image.reference, base_key, engine)
+
+
+def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path = FILE) -> Path:
+    """The Horovod wheel of an image, which is compiled in the image's build when it is not here.
+
+    Raises ImageError for an image whose wheel works nowhere else.
+    """
+    image = find(load_catalogue(overrides, versions, target=name), name)
+    if not is_portable(image):
+        raise ImageError(
+            f"{name}: its Horovod is linked with the image's own MPI and works nowhere else",
+            "use an image whose `series` has mpi-at-run-time.patch",
+        )
+    folder = _wheel_folder(image)
+    if not any(folder.glob("*.whl")):
+        build(name, overrides=compiled_in(image), versions=versions, again=True)
+    (file,) = folder.glob("*.whl")
+    return file
 
 
 def archive(name: str) -> Path:
@@ -123,14 +148,16 @@ def refuse_stale_locks(image: Image) -> None:
         )
 
 
-def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
+def _build_one(
+    image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine, *, again: bool
+) -> str:
     key = image_key(image, base_key)
     references = [image.reference, *tags]
-    if all(engine.key(reference) == key for reference in references):
+    if not again and all(engine.key(reference) == key for reference in references):
         note(f"{image.reference} is built already ({key})")
         return key
     kept = kept_name(image.reference, key)
-    if engine.key(kept) == key:
+    if not again and engine.key(kept) == key:
         engine.tag(kept, references)
         note(f"{image.reference} was built before from the same content ({key})")
     else:

@@ -63,6 +63,14 @@ def build(
 
 
 @app.command()
+def wheel(name: Name, set_: Set = None) -> None:
+    """Print the path of an image's Horovod wheel, which is compiled when needed. It works wherever
+    its framework is installed.
+    """
+    typer.echo(builder.wheel(name, _settings(set_)))
+
+
+@app.command()
 def prove(name: Name) -> None:
     """Build an image that is tested separately, run its tests in it, on a GPU where there is one,
     and write its proof; print the proof's path.
