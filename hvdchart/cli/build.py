@@ -25,14 +25,11 @@ Examples:
 Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130 interrupted."""
 Builder = Annotated[
     str | None,
-    typer.Option(
-        "--builder", metavar="NAME", help="docker, podman or buildah (default: the first found)."
-    ),
+    typer.Option(metavar="NAME", help="docker, podman or buildah (default: the first found)."),
 ]
 LoadWith = Annotated[
     str,
     typer.Option(
-        "--load-with",
         envvar="HVDCHART_LOAD_WITH",
         metavar="COMMAND",
         help="Load the image into the cluster with this command, whose last argument it becomes.",
@@ -44,7 +41,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the output
 def build(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder with a Dockerfile.")],
     image: Annotated[
-        str, typer.Option("--image", metavar="REPOSITORY", help="Name of the image, without a tag.")
+        str, typer.Option(metavar="REPOSITORY", help="Name of the image, without a tag.")
     ],
     dockerfile: Annotated[
         str, typer.Option(metavar="FILE", help="The Dockerfile, relative to FOLDER.")

@@ -48,7 +48,6 @@ Diff = Annotated[bool, typer.Option("--diff", help="Print what would change; cha
 Build = Annotated[
     Path | None,
     typer.Option(
-        "--build",
         metavar="FOLDER",
         help="Build this folder's Dockerfile first (default: the spec's folder, where it has one "
         "and image.tag is not set).",

@@ -49,7 +49,6 @@ def dev(
     code: Annotated[
         Path | None,
         typer.Option(
-            "--code",
             metavar="PATH",
             help="Script or folder to watch and to run (default: the folder of the spec).",
         ),

@@ -26,19 +26,13 @@ def discover(
     ] = "",
     fit: Annotated[
         int | None,
-        typer.Option(
-            "--fit", min=1, metavar="RANKS", help="Use only free nodes, for this many ranks."
-        ),
+        typer.Option(min=1, metavar="RANKS", help="Use only free nodes, for this many ranks."),
     ] = None,
     spares: Annotated[
         int,
-        typer.Option(
-            "--spares", min=0, metavar="NODES", help="Keep this many nodes of each group as spares."
-        ),
+        typer.Option(min=0, metavar="NODES", help="Keep this many nodes of each group as spares."),
     ] = 0,
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Name of the run in the spec.")
-    ] = "run",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the run in the spec.")] = "run",
     output: Output = None,
     context: Context = None,
 ) -> None:

@@ -23,14 +23,12 @@ def check(
     mode: Annotated[
         str | None,
         typer.Option(
-            "--mode",
             metavar="MODE",
             help="Launch mode: mpirun, horovodrun, elastic or direct (default: as in a spec).",
         ),
     ] = None,
     framework: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="What the script uses: horovod, torch, jax or mpi."),
+        str, typer.Option(metavar="NAME", help="What the script uses: horovod, torch, jax or mpi.")
     ] = "horovod",
     with_ssh: Annotated[
         bool, typer.Option("--with-ssh", help="Runs have an image.ssh: OpenSSH may be missing.")
@@ -41,9 +39,7 @@ def check(
     engine: Annotated[
         Literal["docker", "podman", "buildah"] | None,
         typer.Option(
-            "--engine",
-            metavar="ENGINE",
-            help="docker, podman or buildah (default: the first that works).",
+            metavar="ENGINE", help="docker, podman or buildah (default: the first that works)."
         ),
     ] = None,
     in_cluster: Annotated[
@@ -53,16 +49,7 @@ def check(
     context: Context = None,
 ) -> None:
     """Check whether an image meets the chart's requirements."""
-    from hvdchart.image.check import (
-        MODES,
-        UNKNOWN_USER,
-        check_report,
-        check_requirements,
-        missing,
-        probe_command,
-        probe_pod,
-        read_probe,
-    )
+    from hvdchart.image import check as checks
     from hvdchart.image.engines import run_in
     from hvdchart.image.probe import NEEDED
     from hvdchart.spec.model import FRAMEWORKS
@@ -71,19 +58,21 @@ def check(
         names = ", ".join(FRAMEWORKS)
         raise typer.BadParameter(f"--framework {framework!r}: must be one of {names}")
     mode = mode or ("direct" if framework in NEEDED else "mpirun")
-    if mode not in MODES:
-        raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(MODES)}")
+    if mode not in checks.MODES:
+        raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(checks.MODES)}")
     if in_cluster:
         from hvdchart.run.cluster import Cluster
 
-        output, errors = Cluster.connect(context, namespace).run_pod(probe_pod(image)), ""
+        output, errors = Cluster.connect(context, namespace).run_pod(checks.probe_pod(image)), ""
     else:
-        done = run_in(image, probe_command(), UNKNOWN_USER, engine)
+        done = run_in(image, checks.probe_command(), checks.UNKNOWN_USER, engine)
         output, errors = done.stdout, done.stderr
     brought = [name for name, given in (("ssh", with_ssh), ("mpi", with_mpi)) if given]
-    findings = check_requirements(read_probe(image, output, errors), mode, framework, brought)
-    show(*check_report(image, findings))
-    unmet = missing(findings)
+    findings = checks.check_requirements(
+        checks.read_probe(image, output, errors), mode, framework, brought
+    )
+    show(*checks.check_report(image, findings))
+    unmet = checks.missing(findings)
     if unmet:
         names = ", ".join(finding.requirement for finding in unmet)
         raise ImageError(f"{image} cannot be used with launch.mode {mode}; missing: {names}")

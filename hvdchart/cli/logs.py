@@ -32,9 +32,7 @@ def logs(
     ] = True,
     tail: Annotated[
         int | None,
-        typer.Option(
-            "--tail", min=0, metavar="LINES", help="Number of last lines to print of each pod."
-        ),
+        typer.Option(min=0, metavar="LINES", help="Number of last lines to print of each pod."),
     ] = None,
     since: Annotated[
         str | None,
@@ -45,8 +43,7 @@ def logs(
         typer.Option("--master", help="Print the master's log only: it has the ranks' output."),
     ] = False,
     rank: Annotated[
-        int | None,
-        typer.Option("--rank", min=0, metavar="N", help="Print the output of this rank only."),
+        int | None, typer.Option(min=0, metavar="N", help="Print the output of this rank only.")
     ] = None,
 ) -> None:
     """Print the logs of a run.

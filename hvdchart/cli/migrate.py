@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from hvdchart.cli.options import Output
 from hvdchart.cli.terminal import note, write_document
 
 EPILOG = """\b
@@ -28,24 +29,17 @@ def migrate(
     command_line: Annotated[
         Path | None,
         typer.Option(
-            "--command-line", metavar="FILE",
+            metavar="FILE",
             help="Read a typed command line, or a shell script with one, instead: mpirun, "
             "horovodrun, docker run, mlt; - reads standard input.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--write", "-w", metavar="FILE", help="Write the values to this file, not to stdout."
-        ),
-    ] = None,
+    output: Output = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report", metavar="FILE", help="Write the report to this file, not to stderr."
-        ),
+        typer.Option(metavar="FILE", help="Write the report to this file, not to stderr."),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Convert values of other charts, jobs and command lines to values of this chart.
 
     The report begins with what to check by hand, and says what became of each value: carried over,

@@ -47,14 +47,11 @@ Settings = Annotated[
 ]
 ValuesFiles = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--values", metavar="FILE", help="Merge a file of the chart's values last; can be repeated."
-    ),
+    typer.Option(metavar="FILE", help="Merge a file of the chart's values last; can be repeated."),
 ]
 Code = Annotated[
     Path | None,
     typer.Option(
-        "--code",
         metavar="PATH",
         help="Script or folder that the master copies to the workers, without the files that "
         ".gitignore and .hvdignore name.",
@@ -77,9 +74,7 @@ Namespace = Annotated[
 ]
 Context = Annotated[
     str | None,
-    typer.Option(
-        "--context", metavar="CONTEXT", help="Context of the kubeconfig (default: current context)."
-    ),
+    typer.Option(metavar="CONTEXT", help="Context of the kubeconfig (default: current context)."),
 ]
 Model = Annotated[
     # The networks of examples/benchmark.py.
@@ -101,7 +96,7 @@ Format = Annotated[
     typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text, json or yaml."),
 ]
 Helm = Annotated[
-    str, typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
+    str, typer.Option(metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
 ]
 
 

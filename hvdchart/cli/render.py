@@ -38,7 +38,7 @@ def render(
         typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace for --manifests."),
     ] = "default",
     helm: Annotated[
-        str, typer.Option("--helm", metavar="PROGRAM", help="Helm program for --manifests.")
+        str, typer.Option(metavar="PROGRAM", help="Helm program for --manifests.")
     ] = "helm",
 ) -> None:
     """Render the chart's values for a spec.

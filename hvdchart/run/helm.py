@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -33,6 +37,8 @@ _SECRET = re.compile(r"(?m)^kind: Secret$")
 _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 # Seconds that Helm has to end after an interrupt; then it is asked to, and has them again.
 _GRACE = 10
+# Seconds after which a wait looks for signals again.
+_PART = 0.2
 
 
 class _FailedError(Exception):
@@ -257,21 +263,46 @@ def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=changes,
     ) as process:  # fmt: skip
+        carried: Future[tuple[bytes, bytes]] = Future()
+
+        def carry() -> None:
+            try:
+                carried.set_result(process.communicate(values or b""))
+            except (OSError, ValueError) as problem:
+                carried.set_exception(problem)
+
         try:
-            output, errors = process.communicate(values or b"")
+            # Ctrl-C reaches the main thread alone: it cuts neither input nor output.
+            threading.Thread(target=carry, daemon=True).start()
+            output, errors = _await(carried, math.inf)
         except KeyboardInterrupt:
-            _end(process, changes)
+            _end(process, carried, changes)
             raise
     return process.returncode, output, errors.decode(errors="replace")
 
 
-def _end(process: subprocess.Popen[bytes], changes: bool) -> None:
+def _await(carried: Future[T], seconds: float) -> T:
+    """The result of another thread. Raises TimeoutError, or KeyboardInterrupt on Ctrl-C.
+
+    It waits in parts: Python sees a signal that comes just before a wait only after it.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return carried.result(timeout=_PART)
+        except TimeoutError:
+            if time.monotonic() > until:
+                raise
+
+
+def _end(process: subprocess.Popen[bytes], carried: Future[Any], changes: bool) -> None:
     """Wait for a Helm that changes something, and end it when it takes long or after Ctrl-C."""
     if changes:
-        with suppress(OSError, ValueError, KeyboardInterrupt):
-            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
-        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-            process.communicate(timeout=_GRACE)
+        # Ctrl-C counts from the moment the message can be read.
+        with suppress(KeyboardInterrupt, TimeoutError):
+            with suppress(OSError, ValueError):
+                print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
+            _await(carried, _GRACE)
             return
     for sent in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
@@ -280,6 +311,6 @@ def _end(process: subprocess.Popen[bytes], changes: bool) -> None:
                 os.killpg(process.pid, sent)
             else:
                 process.send_signal(sent)
-        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-            process.communicate(timeout=_GRACE)
+        with suppress(KeyboardInterrupt, TimeoutError):
+            _await(carried, _GRACE)
             return

@@ -61,14 +61,16 @@ def revision(values: Values) -> str:
 
 
 def test_workers_are_replaced_when_their_pods_or_keys_change() -> None:
-    """Neither the command nor spares replace them."""
+    """Neither the command nor spares nor other code replace them."""
     same = (BASE, OTHER_COMMAND, {"worker": {"spares": 1}})
+    codes = ({"code": {"files": {"a": text}}} for text in "12")
     other = (
         {"image": {"tag": "1.1"}},
         {"ssh": {"generation": 2}},
         {"podLabels": {"team": "vision"}},
     )
     assert {revision(merge_values(BASE, values)) for values in same} == {revision(BASE)}
+    assert len({revision(merge_values(BASE, values)) for values in codes}) == 1
     revisions = {revision(merge_values(BASE, values)) for values in other}
     assert len(revisions - {revision(BASE)}) == len(other)
 

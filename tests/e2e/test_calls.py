@@ -99,7 +99,7 @@ def test_calls_on_warm_workers_and_a_lost_one(
         for number in (2, 1):
             code.write_text(f"VERSION = {number}")
             assert measure("call with edited code", lambda: launcher(version)) == [number] * 2
-        release = namespace.helm("status", "calls").stdout
+        release = namespace.helm("history", "calls").stdout
         for _ in range(3):
             assert measure("a call on warm workers", lambda: launcher(who)) == expected
         assert launcher(large) == [bytes(100_000_000)] * 2
@@ -123,7 +123,7 @@ def test_calls_on_warm_workers_and_a_lost_one(
             measure("a call whose worker is lost", lambda: launcher(wait))
         print("MEASURED", lost.value)
         assert measure("the call after it", lambda: launcher(who)) == expected
-        assert namespace.helm("status", "calls").stdout == release, "nothing of it has changed"
+        assert namespace.helm("history", "calls").stdout == release, "no call upgrades the release"
     namespace.wait_until_gone("all,secrets")
     assert namespace.helm("list", "--short").stdout == ""
 

@@ -2,8 +2,7 @@
 
     mpirun -np 2 python3 keep_ranks.py tensorflow /output/FOLDER
 
-Prints for each attempt where it went on, a digest of what each rank has at its end, and at last the
-milliseconds of a commit and of restoring 100 MB that rank 1 has lost.
+Prints for each attempt where it went on, and a digest of what each rank has at its end.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import keep
@@ -132,22 +130,15 @@ for name, lose in {
     forget(*(lose or ()))
     found[name] = attempt(STEPS, 10 + next(seeds))
 
+# A state that is sent in several pieces.
 shutil.rmtree(worker)
 state = keep.State(name="large", weights=np.ones(25_000_000, "float32"))
-times = []
-for _ in range(6):
-    began = time.monotonic()
-    state.commit()
-    times.append(time.monotonic() - began)
-    time.sleep(0.1)
+state.commit()
 del state
 forget(1)
 state = keep.State(name="large", weights=np.zeros(25_000_000, "float32"))
-began = time.monotonic()
-assert state.restore() == 6
-restored = time.monotonic() - began
+assert state.restore() == 1
 assert float(state.weights.min()) == 1.0
-told = {"found": found, "commit": sorted(times)[3] * 1000, "restore": restored * 1000}
-every = hvd.allgather_object(told, name="told")
+every = hvd.allgather_object(found, name="found")
 if rank == 0:
     print(f"RESULT {json.dumps({'ranks': every})}", flush=True)

@@ -83,8 +83,7 @@ def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
     )  # fmt: skip
     assert done.returncode == 0, output_of(done)
     ranks = result(done)["ranks"]
-    for number, told in enumerate(ranks):
-        found = told["found"]
+    for number, found in enumerate(ranks):
         went_on = {name: step for name, (step, _) in found.items()}
         assert went_on == {
             "undisturbed": 0, "all are there": 7, "rank 1 is new": 7, "rank 0 is new": 7,
@@ -94,12 +93,10 @@ def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
         if name != "examples-2.15":
             for case in ("all are there", "interrupted"):
                 assert found[case] == [went_on[case], found["undisturbed"][1]], (number, case)
-        print(f"{name}: a commit of 100 MB: {told['commit']:.0f} ms, to restore it: "
-              f"{told['restore']:.0f} ms")  # fmt: skip
     if framework == "tensorflow":
         # All weights are averaged: new random numbers of a new rank change them on both.
-        for case, (_, digest) in ranks[0]["found"].items():
-            assert digest == ranks[1]["found"][case][1], case
+        for case, (_, digest) in ranks[0].items():
+            assert digest == ranks[1][case][1], case
 
 
 @pytest.mark.parametrize("name", ["examples", "examples-2.15"])

@@ -76,8 +76,8 @@ def test_first_rank_that_fails_ends_the_others_at_once(
     fails: str, code: int, words: str, start: Start, tmp_path: Path
 ) -> None:
     """Also those that wait in a collective of the lost rank, where no handler would run."""
-    waits = "trap '' TERM; touch began-$RANK; while :; do sleep 0.1; done"
-    others = "for one in 0 1 3; do until [ -e began-$one ]; do sleep 0.1; done; done"
+    waits = "trap '' TERM; touch began-$RANK; while :; do sleep 0.02; done"
+    others = "for one in 0 1 3; do until [ -e began-$one ]; do sleep 0.02; done; done"
     process = start(f"if [ $RANK = 2 ]; then {others}; {fails}; else {waits}; fi")
     _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == code
@@ -86,6 +86,7 @@ def test_first_rank_that_fails_ends_the_others_at_once(
     assert ranks_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_code_is_that_of_the_first_rank_also_if_another_host_ends_before_its_own(
     start: Start, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.shapes import NO_SERVICE
+from hvd_pods.common.notices import LEAVING
 from hvd_pods.common.ssh import STALE
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.gathering import (
@@ -287,6 +288,25 @@ def test_login_is_not_used_again_after_its_connection_may_have_broken() -> None:
     world.tell(m.HostProblem(attempt, "w-1", "port 2222 closed the connection"))
     assert not world.of(m.EndLogins), "the launcher uses it"
     world.tell(m.HostProblem(attempt, "w-1", "port 2222 does not answer", 15.0))
+    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
+
+
+def test_login_of_a_worker_that_leaves_is_kept_while_its_ranks_save() -> None:
+    world = World(one_group(lostAfterSeconds=15))
+    attempt = world.train()
+    leaves = {"kind": LEAVING, "host": "w-1", "rank": 2, "seconds": 30.0}
+    world.tell(m.NoticeTaken(attempt, leaves))
+    silent = m.HostProblem(attempt, "w-1", "port 2222 does not answer", 15.0)
+    world.tell(silent, 29.0)
+    assert not world.of(m.EndLogins)
+    world.tell(silent, 2.0)
+    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
+
+
+def test_login_of_a_pod_that_is_gone_between_two_attempts_is_ended() -> None:
+    world = waiting(World(one_group()))
+    answer(world, "w-1")
+    world.tell(m.HostGone(world.state.attempt.number, "w-1"))
     assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
 
 

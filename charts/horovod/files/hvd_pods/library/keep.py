@@ -34,8 +34,7 @@ import weakref
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence
+from typing import Any, ClassVar, List, Mapping, NamedTuple, Sequence
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
@@ -81,22 +80,21 @@ class Record(NamedTuple):
         """What was kept; its arrays are in the memory of the record."""
         end = BEGIN + HEADER.unpack_from(self.raw)[3]
 
-        def view(node: Mapping[str, Any]) -> Any:
+        def build(node: Any) -> Any:
             nonlocal end
+            if not isinstance(node, dict):
+                return node
+            if "map" in node:
+                return {build(key): build(each) for key, each in node["map"]}
+            if "list" in node:
+                return [build(each) for each in node["list"]]
+            if "tuple" in node:
+                return tuple(build(each) for each in node["tuple"])
             at = _aligned(end)
             end = at + node["bytes"]
             return _array(node["array"], node["shape"], self.raw[at:end])
 
-        return _build(self.tree, view)
-
-    @property
-    def outline(self) -> Any:
-        """The same with the shapes of arrays in place of them."""
-
-        def shape(node: Mapping[str, Any]) -> Any:
-            return b"" if node["array"] == "bytes" else SimpleNamespace(shape=tuple(node["shape"]))
-
-        return _build(self.tree, shape)
+        return build(self.tree)
 
 
 def pack(key: Key, value: Any) -> bytearray:
@@ -173,7 +171,8 @@ class Slots:
         _seal(view, key, description, parts, is_summed=size < SMALL)
         self._newest = path
         if size >= SMALL:
-            self._summing = threading.Thread(target=_sum, args=[view], daemon=True)
+            header = [view, key, len(description)]
+            self._summing = threading.Thread(target=_write_header, args=header, daemon=True)
             self._summing.start()
 
     def _wait(self) -> None:
@@ -222,16 +221,11 @@ def _seal(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_su
         at = _aligned(end)
         end = at + len(part)
         view[at:end] = part
-    _write_header(view, key, len(description), zlib.crc32(view[BEGIN:]) if is_summed else 0)
+    _write_header(view, key, len(description), is_summed=is_summed)
 
 
-def _sum(view: memoryview) -> None:
-    """Add the checksum to a record."""
-    _, series, step, described, _, _ = HEADER.unpack_from(view)
-    _write_header(view, Key(series, step), described, zlib.crc32(view[BEGIN:]))
-
-
-def _write_header(view: memoryview, key: Key, described: int, checksum: int) -> None:
+def _write_header(view: memoryview, key: Key, described: int, *, is_summed: bool = True) -> None:
+    checksum = zlib.crc32(view[BEGIN:]) if is_summed else 0
     header = HEADER.pack(MARK, *key, described, len(view), checksum)
     view[: HEADER.size + SUM.size] = header + SUM.pack(zlib.crc32(header))
 
@@ -297,29 +291,15 @@ def _numpy() -> Any:
     return numpy
 
 
-def _build(tree: Any, array: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """The value that a record describes, with `array` of the description of each array."""
-
-    def build(node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        if "map" in node:
-            return {build(key): build(each) for key, each in node["map"]}
-        if "list" in node:
-            return [build(each) for each in node["list"]]
-        return tuple(build(each) for each in node["tuple"]) if "tuple" in node else array(node)
-
-    return build(tree)
-
-
 def _array(kind: str, shape: list[int], data: memoryview) -> Any:
     if kind == "bytes":
         return bytes(data)
     if kind.startswith("torch."):
         torch: Any = sys.modules["torch"]
         dtype = getattr(torch, kind.partition(".")[2])
-        empty = torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else empty
+        if not data:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(data, dtype=dtype).reshape(shape)
     if kind.isidentifier():
         kind = getattr(importlib.import_module("ml_dtypes"), kind)
     return _numpy().frombuffer(data, kind).reshape(shape)
@@ -405,11 +385,8 @@ def find_ranks() -> Ranks:
         if hvd is not None and hvd.is_initialized():
             return HorovodRanks(hvd, name)
     torch: Any = sys.modules.get("torch")
-    if (
-        torch is not None
-        and torch.distributed.is_available()
-        and torch.distributed.is_initialized()
-    ):
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return TorchRanks(torch)
     if os.environ.get("WORLD_SIZE", "1") != "1":
         # Each would take itself for the only one, and write what the others write.
@@ -458,7 +435,6 @@ class State:
     def __init__(
         self,
         name: str = "main",
-        step: int = 0,
         own: Any = None,
         output: str | os.PathLike[str] | None = None,
         minutes: float = 10.0,
@@ -475,7 +451,7 @@ class State:
             )
         if taken := [part for part in parts if hasattr(State, part)]:
             raise ValueError(f"keep: {taken[0]!r} is a method of State: use another name")
-        self.name, self.step, self.own = name, step, own
+        self.name, self.step, self.own = name, 0, own
         self._parts = list(parts)
         self.__dict__.update(parts)
         self.is_restored, self._steps_of_epoch, self._series = False, 0, 0
@@ -670,23 +646,22 @@ class State:
         except (OSError, ValueError) as problem:
             return None, f"keep: {problem}"
         # However many steps another run has made, this one's memory is newer.
-        is_of_run = record.outline["run"] == self._run
+        is_of_run = record.value["run"] == self._run
         return record if is_of_run else record._replace(key=Key(-1, record.key.step)), ""
 
     def _find_difference(self, record: Record) -> str:
         """Why a record is not the state of this script, or an empty text."""
         try:
-            trees, _ = record.outline["parts"], record.outline["run"]
-            for name in {*trees, *self._parts}:
-                if name not in trees or name not in self._parts:
-                    return f"{record.place} has the parts {[*trees]}, this script {self._parts}"
-                here, there = (
-                    _form(getattr(self, name), tree)
-                    for tree in (_read(getattr(self, name), []), trees[name])
-                )
+            kept = record.value
+            trees, _ = kept["parts"], kept["run"]
+            if trees.keys() != {*self._parts}:
+                return f"{record.place} has the parts {[*trees]}, this script {self._parts}"
+            for name, tree in trees.items():
+                part = getattr(self, name)
+                here, there = _form(part, _read(part, [])), _form(part, tree)
                 if here != there:
                     return f"{record.place}: {name} has the shapes {there}, here {here}"
-        except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as problem:
             return f"{record.place} has no state of this module: {problem!r}"
         return ""
 
@@ -697,7 +672,7 @@ class State:
             part = getattr(self, name)
             setattr(self, name, _write(part, tree))
             if _is_callback(part):
-                self._learned[name] = _copied(tree)
+                self._learned[name] = copy.deepcopy(tree)
 
     def _learn(self) -> None:
         """Give callbacks of Keras what they had learned, after fit() has reset them."""
@@ -817,7 +792,7 @@ def _write(part: Any, kept: Any) -> Any:
             variable.assign(array)
         return part
     # What takes the arrays themselves must not see the next record in their memory.
-    kept = _copied(kept)
+    kept = copy.deepcopy(kept)
     if hasattr(part, "load_state_dict"):
         part.load_state_dict(kept)
     elif hasattr(part, "bit_generator"):
@@ -831,15 +806,6 @@ def _write(part: Any, kept: Any) -> Any:
     else:
         return kept
     return part
-
-
-def _copied(kept: Any) -> Any:
-    """The same with arrays and tensors of their own."""
-    if isinstance(kept, dict):
-        return {key: _copied(each) for key, each in kept.items()}
-    if isinstance(kept, (list, tuple)):
-        return type(kept)(map(_copied, kept))
-    return copy.copy(kept) if not hasattr(kept, "clone") else kept.clone()
 
 
 def _form(part: Any, kept: Any) -> Any:

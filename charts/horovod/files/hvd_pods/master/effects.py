@@ -83,7 +83,7 @@ class Effects:
         # What the log says once in an attempt.
         self._told: set[str] = set()
         self._preparation = Preparation()
-        self._logins = Logins(self._run.ssh_port)
+        self._logins = Logins(self._run.ssh_port, self._run.mode)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
         self._hosts: HostWatch | None = None

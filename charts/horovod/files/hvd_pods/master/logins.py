@@ -24,6 +24,10 @@ from hvd_pods.master.mpi import BRANCHES
 
 # Each login is a process of the master's container: as many as hosts that launchers start at once.
 MOST = BRANCHES
+# The modes of launch whose sessions share logins. horovodrun, and perhaps a command of the user's,
+# ends a rank by ending its ssh, and waits for the end of the rank's output: a shared login would
+# keep that open until the rank ends by itself.
+SHARING = ("mpirun", "direct")
 # Seconds that sessions wait for a new login, after which they log in themselves, and between looks.
 LOGIN_WITHIN, LOOK_EVERY = 2.0, 0.01
 
@@ -58,8 +62,9 @@ class Login:
 class Logins:
     """The open logins of a run. Each method may be called from any thread."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, mode: str) -> None:
         self._port, self._number = port, 0
+        self._most = MOST if mode in SHARING else 0
         self._guard = threading.Lock()
         self._open: dict[Host, Login] = {}
         self._folder: Path | None = None
@@ -75,7 +80,7 @@ class Logins:
                 login = self._open.get(host)
                 if login and (login.pod[:2] != pod[:2] or not login.is_alive()):
                     self._open.pop(host).end()
-                if pod.uid and host not in self._open and len(self._open) < MOST:
+                if pod.uid and host not in self._open and len(self._open) < self._most:
                     self._number += 1
                     # Where its socket has no place, sessions log in themselves.
                     with suppress(OSError):

@@ -88,7 +88,7 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     if event.host not in gathered.answering:
         if step.state.was_training and event.reason.startswith(ASKED):
             # Packets that wait for a network that was cut are sent again too late.
-            step.do(m.EndLogins([event.host]))
+            _end_login(step, event.host)
         return
     if event.silent >= limit and event.is_alone:
         limit *= MASTER_OFFLINE_FACTOR
@@ -98,7 +98,7 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
         step.set_gathered(is_alone=True)
     if event.silent >= limit:
         _drop(step, event.host)
-        step.do(m.EndLogins([event.host]))
+        _end_login(step, event.host)
 
 
 def on_gone(step: Step, event: m.HostGone) -> None:
@@ -106,6 +106,16 @@ def on_gone(step: Step, event: m.HostGone) -> None:
     _drop(step, event.host)
     reasons = step.state.gathered.reasons
     step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.host})
+    if step.state.phase != Phase.TRAINING:
+        step.do(m.EndLogins([event.host]))
+
+
+def _end_login(step: Step, host: str) -> None:
+    """End a host's login, unless its ranks save what they have: they would end with it."""
+    launched = step.state.attempt.launched
+    is_training = step.state.phase == Phase.TRAINING
+    if not (is_training and launched and launched.leaving.get(host, 0.0) > step.now):
+        step.do(m.EndLogins([host]))
 
 
 def _drop(step: Step, host: str) -> None:

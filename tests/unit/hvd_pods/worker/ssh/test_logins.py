@@ -18,7 +18,7 @@ from hvd_pods.common.run import Pod
 from hvd_pods.master.logins import Logins
 
 FIRST, OTHER = Pod('127.0.0.1', 'uid-1'), Pod('127.0.0.1', 'uid-2')
-logins = Logins(PORT)
+logins = Logins(PORT, 'direct')
 
 def begin(command='cat'):
     line = [f'{GENERATED}/bin/ssh', HOST.name, 'echo $SSH_CONNECTION; ' + command]
@@ -104,6 +104,23 @@ print(json.dumps([ended, answer, stays.wait(30)]))
 """,
     )
     assert seen == ["ended\n", "still here\n", 255]
+
+
+def test_output_of_a_rank_ends_with_the_ssh_that_horovodrun_kills(ssh_pods: SshPods) -> None:
+    """It waits for that; the process of a shared login would keep the output open."""
+    is_ended = observe(
+        ssh_pods,
+        """
+logins = Logins(PORT, 'horovodrun')
+logins.keep({HOST: FIRST})
+session = begin('exec sleep 60')
+connection(session)
+session.kill()
+_, errors = session.communicate(timeout=20)
+print(json.dumps(errors == ''))
+""",
+    )
+    assert is_ended
 
 
 def test_sessions_beyond_those_of_a_login_log_in_themselves(ssh_pods: SshPods) -> None:
