@@ -14,8 +14,6 @@ from images.common import build_horovod
 _USED = ("Dockerfile", "*.txt", "*.json", "*.py", "*.sh", "*.c", "*.debs", "series")
 # Options that the compiled Horovod does not depend on.
 _NOT_COMPILED = {"allocator"}
-# The values that an image without the option has: they do not change the wheel's key.
-_IMPLIED = {"march": "x86-64", "mpi-from": "debian", "tensorflow-package": "tensorflow-cpu"}
 # The library to preload for each `allocator`.
 _PRELOADED = {"glibc": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 
@@ -126,9 +124,7 @@ def wheel_key(image: Image) -> str:
     place = compiled_in(image)
     versions = [f"{name}={place[name]}" for name in image.versions]
     chosen = [
-        f"{name}={value}"
-        for name, value in image.options.items()
-        if name not in _NOT_COMPILED and value != _IMPLIED.get(name)
+        f"{name}={value}" for name, value in image.options.items() if name not in _NOT_COMPILED
     ]
     settings = (*versions, *chosen, image.framework or "", *image.features, place["suite"])
     return content_key(files, *settings)
