@@ -49,13 +49,11 @@ def build(
     versions: Path = FILE,
     *,
     untested: bool = False,
-    again: bool = False,
 ) -> BuiltImage:
     """Builds an image and its parents, unless they are here already.
 
     tags: further references for the image.
     untested: accept versions that are in no row of versions.yaml.
-    again: build it even if it is here.
 
     Raises ImageError, before anything is built, for an unknown name or version and a stale lock.
     """
@@ -68,7 +66,7 @@ def build(
     for member in chain:
         refuse_stale_locks(member)
         write_missing_locks(member)
-        if compiled_in(member)["suite"] != member.suite:
+        if compiled_in(member).get("suite") != member.suite:
             wheel(member.name, compiled_in(member), versions)
     logs = cache_dir() / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -76,8 +74,7 @@ def build(
     with _only_builder():
         base, base_key = base_of(chain[0], engine)
         for member in chain:
-            forced, more = (again, tags) if member is image else (False, ())
-            base_key = _build_one(member, base, base_key, more, engine, again=forced)
+            base_key = _build_one(member, base, base_key, tags if member is image else (), engine)
             base = member.reference
     return BuiltImage(image.reference, base_key, engine)
 
@@ -94,9 +91,9 @@ def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path 
             "use an image whose `series` has mpi-at-run-time.patch",
         )
     folder = _wheel_folder(image)
-    if not any(folder.glob("*.whl")):
-        build(name, overrides=compiled_in(image), versions=versions, again=True)
-    (file,) = folder.glob("*.whl")
+    if not any(folder.iterdir()):
+        build(name, overrides=compiled_in(image), versions=versions)
+    (file,) = folder.iterdir()
     return file
 
 
@@ -148,20 +145,20 @@ def refuse_stale_locks(image: Image) -> None:
         )
 
 
-def _build_one(
-    image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine, *, again: bool
-) -> str:
+def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
     key = image_key(image, base_key)
     references = [image.reference, *tags]
-    if not again and all(engine.key(reference) == key for reference in references):
+    wheels = _wheel_folder(image) if image.framework else None
+    # Others may ask for a portable wheel: without it, the image is not complete.
+    complete = wheels is None or not is_portable(image) or any(wheels.iterdir())
+    if complete and all(engine.key(reference) == key for reference in references):
         note(f"{image.reference} is built already ({key})")
         return key
     kept = kept_name(image.reference, key)
-    if not again and engine.key(kept) == key:
+    if complete and engine.key(kept) == key:
         engine.tag(kept, references)
         note(f"{image.reference} was built before from the same content ({key})")
     else:
-        wheels = _wheel_folder(image) if image.framework else None
         _run_build(image, base, [*references, kept], key, wheels, engine)
     for old in touch_and_evict(kept):
         engine.remove(old)
@@ -175,8 +172,6 @@ def _run_build(
     key: str,
     wheels: Path | None,
     engine: Engine,
-    *,
-    use_cache: bool = True,
 ) -> None:
     arguments = {"BASE_IMAGE": base} | build_arguments(image)
     engine.log.write_text("")
@@ -187,29 +182,8 @@ def _run_build(
     ):
         engine.build(
             Build(context, context / image.dockerfile.relative_to(image.context), references,
-                  arguments, secrets, key, wheels, use_cache)
+                  arguments, secrets, key, wheels)
         )  # fmt: skip
-
-
-def archive_of_another_build(name: str, folder: Path, *, compile_again: bool) -> Path:
-    """Builds the image again from the same content and writes its docker-archive below `folder`.
-
-    compile_again: compile Horovod's wheel again, too.
-    """
-    built = build(name)
-    image = find(load_catalogue(), name)
-    again = f"hvd-again-{name}:{built.key}"
-    with _only_builder():
-        parent = load_catalogue()[image.parent].reference if image.parent else None
-        base = parent or base_of(image, built.engine)[0]
-        fresh = folder / "wheels"
-        fresh.mkdir()
-        wheels = (fresh if compile_again else _wheel_folder(image)) if image.framework else None
-        _run_build(image, base, [again], built.key, wheels, built.engine, use_cache=False)
-        target = folder / "again.tar"
-        built.engine.save(again, target, again)
-        built.engine.remove(again)
-    return target
 
 
 def _wheel_folder(image: Image) -> Path:
