@@ -97,11 +97,10 @@ bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; check
 bench-start: venv ## Measure the start of a run, in turns with the MPI Operator (TURNS=5 ONLY=chart,waiting)
 	@$(PY) -m tests.bench.bench_start $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
 
-bench-recover: venv ## Measure recovery from faults, as bench-start; or one long run (TRAIN=900 EVERY=300)
-	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY)) \
-	  $(if $(TRAIN),--train $(TRAIN)) $(if $(EVERY),--every $(EVERY))
+bench-recover: venv ## Measure recovery from faults, as bench-start (TURNS=5 ONLY=chart,spare)
+	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
 
-bench-storm: venv ## Measure a training under one fault after another (SECONDS=600 EVERY=15)
+bench-storm: venv ## Measure a training under one fault after another (both storms, or SECONDS=600 EVERY=15)
 	@$(PY) -m tests.bench.bench_storm $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY))
 
 bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)

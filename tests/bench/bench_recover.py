@@ -1,23 +1,19 @@
 """Measures the time from a fault to the next training step.
 
-python -m tests.bench.bench_recover [--turns 5] [--only chart,waiting] [--train 900 --every 300]
+python -m tests.bench.bench_recover [--turns 5] [--only chart,waiting]
 
 Faults: rank 1 is killed (SIGKILL), its worker is deleted without grace; each twice in a run of
-two workers of one rank on the local cluster, in turns with Kubeflow's MPI Operator. --train
-measures the effective training time of one run of the first contestant, which lasts that many
-seconds, with a checkpoint each second and a fault at each interval of --every, both kinds in turn.
+two workers of one rank on the local cluster, in turns with Kubeflow's MPI Operator.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import cycle, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -204,40 +200,15 @@ def measure(contestant: Contestant, kind: str) -> list[dict[str, float]]:
     return [{**launches(log, each), **each.stages} for each in recoveries]
 
 
-def effective(contestant: Contestant, seconds: float, every: float) -> dict[str, float]:
-    """The part of its time in which a run made progress that lasted, with faults by turns."""
-    with running(contestant) as training:
-        ends = time.time() + seconds
-        faults, lost = 0, []
-        for kind in cycle((KILLED, DELETED)):
-            if time.time() + every > ends:
-                break
-            time.sleep(every)
-            lost.append(training.recover(kind).stages["step"])
-            faults += 1
-        time.sleep(max(0.0, ends - time.time()))
-        steps = [line for line in training.ranks()[0] if line.stage == "step"]
-    elapsed = steps[-1].at - steps[0].at
-    pause = statistics.median(b.at - a.at for a, b in pairwise(steps) if a.attempt == b.attempt)
-    lasting = (max(line.step for line in steps) - steps[0].step) * pause
-    return {"faults": faults, "seconds lost": sum(lost), "effective": lasting / elapsed}
-
-
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
-    parser.add_argument("--train", type=float, default=0.0, help="seconds of one long run")
-    parser.add_argument("--every", type=float, default=300.0, help="seconds between its faults")
     options = parser.parse_args()
     with contestants() as everyone:
         # What preload changes is the launch alone, which bench_start measures.
         everyone.pop("cold")
         chosen = [*choose(options.only, everyone).values()]
-        if options.train:
-            fractions = effective(chosen[0], options.train, options.every)
-            print({name: round(value, 4) for name, value in fractions.items()})
-            return
         measured: Measured = {}
         for contestant in in_turns(chosen, options.turns):
             for kind in (KILLED, DELETED):

@@ -7,19 +7,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
-from tests.faults.node import cut_off
+from tests.faults.node import cut_off, pod_processes
 from tests.faults.training import Training
 from tests.waiting import wait_until
 
 # Steps that an attempt makes before the next fault.
 BETWEEN = 20
 KEPT = ["python3", "train.py", "--keep", "--steps"]
+# As docs/keep.md recommends it where the state is in memory.
+LAUNCH = {"mode": "direct", "lostAfterSeconds": 2}
+# More faults than a storm has: a rank that is killed counts as a failure.
+MOST_FAULTS = 1000
+# Each master records its events in a file of its own.
+RECORDED = [{"name": "HOROVOD_EVENTS_FILE", "value": "/output/events-$(HVD_POD_IP).jsonl"}]
+# The stages of a recovery, and the events of the master that may be the first to show each of them.
+STAGES = {
+    "seen": (
+        *("HostGone", "HostProblem", "LauncherEnded", "NoticeTaken", "Terminated"),
+        *("RecordChanged", "Started"),
+    ),
+    "launcher ended": ("LauncherEnded",),
+    "launched": ("Delivered",),
+}
 
 
 def begin(training: Training, steps: int, **changes: object) -> None:
     """Start a run on two workers with a spare; it trains."""
-    command = {"args": [*KEPT, str(steps)]}
-    training.install(steps, worker={"spares": 1}, master=command, **changes)
+    master = {"args": [*KEPT, str(steps)], "env": RECORDED, "backoffLimit": MOST_FAULTS}
+    training.unwritten = 1
+    training.install(steps, worker={"spares": 1}, master=master, launch=LAUNCH, **changes)
     training.wait_for_step(BETWEEN)
 
 
@@ -28,8 +44,13 @@ def recovering(training: Training) -> Iterator[None]:
     """Make a fault inside; returns when another attempt has trained for a while."""
     before = training.starts()
     yield
-    wait_until(lambda: training.starts() > before, 180, "another attempt trains")
-    training.wait_for_step(training.steps()[-1].step + BETWEEN)
+    reached = training.steps()[-1].step
+    wait_until(
+        lambda: training.lines("result") or training.starts() > before,
+        600,
+        "another attempt trains",
+    )
+    training.wait_for_step(min(training.target, reached + BETWEEN))
 
 
 def kill_rank(training: Training) -> None:
@@ -54,8 +75,16 @@ def drain_worker(training: Training) -> None:
 
 def kill_warm_process(training: Training) -> None:
     """The process is killed that the ranks are forks of, which go on."""
-    name = training.newest(1)["host"]
-    warm = training.process(int(name.rpartition("-")[2]), command="warm/server.py")
+    number = int(training.newest(1)["host"].rpartition("-")[2])
+
+    def is_there() -> bool:
+        return any(
+            "warm/server.py" in " ".join(process.cmdline())
+            for process in pod_processes(training.worker(number))
+        )
+
+    wait_until(is_there, 60, "a worker that has just been replaced has its warm process")
+    warm = training.process(number, command="warm/server.py")
     for importing in warm.children():
         importing.kill()
 
@@ -100,3 +129,22 @@ def finish(training: Training, since: float) -> dict[str, float]:
         "effective": round(1 - sum(pauses.values()) / elapsed, 4),
         "until": round(time.time() - since, 1),
     }
+
+
+def stages(training: Training, fault: float) -> dict[str, float]:
+    """Seconds from the last fault to each stage of the recovery; none if the ranks went on."""
+    steps = training.steps()
+    before = [step for step in steps if step.at <= fault][-1]
+    after = next((step for step in steps if step.at > fault and step.start != before.start), None)
+    if after is None:
+        return {}
+    found = {"last step": max(step.at for step in steps if step.start == before.start)}
+    recordings = [path.stem for path in training.folder.glob("events-*.jsonl")]
+    lines = [line for name in recordings for line in training.lines(name) if "event" in line]
+    for at, event in sorted((line["at"][1], line["event"]) for line in lines):
+        for stage, shown_by in STAGES.items():
+            if event in shown_by and fault < at < after.at:
+                found.setdefault(stage, at)
+    joined = [line["at"] for line in training.lines("ranks") if fault < line["at"] < after.at]
+    found |= {"ranks joined": max(joined), "next step": after.at}
+    return {stage: max(0.0, at - fault) for stage, at in found.items()}

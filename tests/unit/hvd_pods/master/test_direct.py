@@ -19,12 +19,13 @@ from hvd_pods.master import direct
 from hvd_pods.master.gloo_store import GlooStore
 from hvd_pods.rank import host
 from tests.fakes.faults import TIMEOUT
+from tests.waiting import wait_until
 
 PROGRAM = Path(direct.__file__)
 # In place of a session with a worker of two slots, which takes nothing while it is held.
 SSH = f"""#!/bin/sh
 while [ -e hold-$1 ]; do sleep 0.05; done
-HVD_SLOTS=2 HVD_POD=${{1%.svc}} exec {sys.executable} -I -S {host.__file__}
+HVD_SLOTS=2 HVD_POD=${{1%.svc}} {sys.executable} -I -S {host.__file__}
 """
 Start = Callable[[str], "subprocess.Popen[str]"]
 
@@ -99,6 +100,18 @@ def test_code_is_that_of_the_first_rank_also_if_another_host_ends_before_its_own
     assert "last-words" in own_lines(output)
 
 
+@pytest.mark.slow
+def test_launch_ends_with_the_code_of_its_failure_whatever_another_host_does(
+    start: Start, tmp_path: Path
+) -> None:
+    """Such as waiting for a rank that cannot be killed."""
+    stops = "ps -o ppid= $PPID | tr -d ' ' >stopped; kill -STOP $(cat stopped); sleep 600"
+    fails = "until [ -s stopped ]; do sleep 0.05; done; sleep 0.5; exit 3"
+    process = start(f"case $RANK in 0) {fails};; 2) {stops};; *) sleep 600;; esac")
+    assert process.wait(TIMEOUT) == 3
+    os.kill(int((tmp_path / "stopped").read_text()), signal.SIGKILL)
+
+
 def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
     start: Start, tmp_path: Path
 ) -> None:
@@ -111,6 +124,35 @@ def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
         assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL)
         while ranks_in(tmp_path):
             time.sleep(0.05)
+
+
+def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: Path) -> None:
+    def are_there(name: str) -> bool:
+        return len(list(tmp_path.glob(f"{name}-*"))) == 4
+
+    waits = "until [ -e go-on ]; do sleep 0.05; done; for _ in 1 2 3; do echo x; sleep 0.1; done"
+    process = start(f"touch began-$RANK; {waits}; touch done-$RANK")
+    wait_until(lambda: are_there("began"), TIMEOUT, "the ranks run")
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGUSR1
+    (tmp_path / "go-on").touch()
+    wait_until(lambda: are_there("done"), TIMEOUT, "the ranks have gone on")
+
+
+def test_host_may_read_that_its_ranks_stay_together_with_what_to_start(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ranks of Horovod would wait for the store of the master.
+    monkeypatch.setenv("HVD_FRAMEWORK", "torch")
+    (tmp_path / "hold-hvd-0.svc").touch()
+    process = start("touch began-$RANK; sleep 1; touch done-$RANK")
+    wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, TIMEOUT, "the others run")
+    process.send_signal(signal.SIGUSR1)
+    (tmp_path / "hold-hvd-0.svc").unlink()
+    process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGUSR1
+    wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 4, TIMEOUT, "all have gone on")
 
 
 def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Path) -> None:

@@ -51,6 +51,17 @@ def test_program_of_a_host_gets_its_input_and_answers(
 
 
 @pytest.mark.parametrize(
+    ("script", "may_stay"),
+    [("echo warning; echo 2", True), ("echo 1", False), ("echo 2; exit 1", False), ("", False)],
+)
+def test_ranks_may_stay_where_all_of_each_host_run_and_lose_nothing(
+    ssh: Callable[[str], None], script: str, may_stay: bool
+) -> None:
+    ssh(f'[ "$1" = {SECOND.address} ] || {{ echo 2; exit; }}; {script}')
+    assert remote.may_stay([FIRST, SECOND]) is may_stay
+
+
+@pytest.mark.parametrize(
     ("seconds", "is_stopped", "text"),
     [(0.05, False, "no answer within 0 s"), (60.0, True, "asked to end")],
 )

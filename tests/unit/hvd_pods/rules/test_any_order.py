@@ -17,6 +17,7 @@ from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, SUSPENDED, Worl
 RUNS: dict[str, Run] = {
     "plain": one_group(lostAfterSeconds=15),
     "spare": one_group(1, 2, lostAfterSeconds=15, cleanup="Always", failOnNaN=True),
+    "direct": one_group(mode="direct", lostAfterSeconds=3),
     "elastic": one_group(1, 3, mode="elastic", cleanup="Always"),
     "no API": one_group(api=False, retries=2),
     "results": one_group(results={"timeoutSeconds": 60, "onFailure": True}, stallTimeoutSeconds=90),

@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import STORED, deadline, will_retry
+from hvd_pods.rules.ending import STORED, UNREADABLE, deadline, will_retry
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
@@ -293,6 +293,23 @@ def test_ranks_stall_when_none_of_them_computes(
         assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
 
 
+@pytest.mark.parametrize(("idle", "times_named"), [(28.0, 0), (70.0, 5)])
+def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> None:
+    """Such as those of a training that waits for its data; each stall names all ranks."""
+    world = training(stallTimeoutSeconds=100)
+    for _ in range(5):
+        world.now += idle + 6.0
+        for rank in range(4):
+            notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=idle, period=15.0)
+        world.answer_all()
+        while "stalls" in world.state.timers:
+            world.fire()
+    named = [e.message for e in world.of(m.Emit) if e.reason == "Stalled"]
+    assert len(named) == times_named
+    assert all(f"rank {rank} on" in message for message in named for rank in range(4))
+    assert not world.of(m.EndLauncher)
+
+
 def test_ranks_that_stalled_before_say_nothing_of_the_next_launch() -> None:
     world = training(stallTimeoutSeconds=100)
     world.tell(m.RankMissing(1, 1, "has not joined grads", 60.0))
@@ -481,6 +498,53 @@ def test_workers_stay_for_the_master_or_the_run_that_follows(
     assert reason in world.end()[1]
     assert world.of(m.WriteRecord)[-1].data["state"] == state
     assert bool(world.of(m.ScaleDown)) is is_scaled
+
+
+def ask(world: World) -> m.AskRanks:
+    """Let the master be asked to end, and what it asks the ranks then."""
+    world.tell(m.Terminated())
+    while not world.of(m.AskRanks):
+        world.answer()
+    (asking,) = world.of(m.AskRanks)
+    assert isinstance(asking, m.AskRanks)
+    return asking
+
+
+@pytest.mark.parametrize(
+    ("mode", "job", "may_stay"),
+    [
+        ("direct", JOB, True),
+        ("mpirun", JOB, False),
+        ("direct", {**JOB, "status": {"failed": 2}}, False),
+        *(("direct", job, False) for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE)),
+    ],
+)
+def test_ranks_may_go_on_only_if_another_master_follows(
+    mode: str, job: Any, may_stay: bool
+) -> None:
+    world = training(mode=mode)
+    world.job = job
+    assert ask(world).may_stay is may_stay
+
+
+def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
+    world = training(mode="direct")
+    world.tell(m.Terminated())
+    world.fire()
+    world.answer_all()
+    assert [effect.may_stay for effect in world.of(m.AskRanks)] == [False]
+
+
+def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
+    world = training(mode="direct", cleanup="Always")
+    ask(world)
+    world.answers.clear()
+    world.tell(m.RanksAsked(1, 0, are_left=True))
+    assert not world.of(m.EndLauncher)
+    world.end_launcher(138)
+    assert "its pod was deleted or evicted" in world.end()[1]
+    assert world.of(m.WriteRecord)[-1].data["state"] == "Running"
+    assert not world.of(m.ScaleDown)
 
 
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:

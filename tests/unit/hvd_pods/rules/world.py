@@ -150,12 +150,18 @@ class World:
         }
         several: dict[type[Any], list[m.Event]] = {
             m.ReadRecord: [m.RecordRead(dict(self.record)), m.RecordFailed("read", 403, "no")],
-            m.ReadJob: [m.JobRead(self.job), m.JobRead(None), m.JobRead(UNREADABLE)],
+            m.ReadJob: [
+                m.JobRead(job, getattr(effect, "leaves", False))
+                for job in (self.job, None, UNREADABLE)
+            ],
             m.ProvideWorkers: [m.WorkersScaled(), m.WorkersScaled(problem)],
             m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
             m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
             m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],
-            m.AskRanks: [m.RanksAsked(attempt, 4), m.RanksAsked(attempt, 0)],
+            m.AskRanks: [
+                *(m.RanksAsked(attempt, 4), m.RanksAsked(attempt, 0)),
+                *([m.RanksAsked(attempt, 0, True)] if getattr(effect, "may_stay", False) else []),
+            ],
             m.ShowStacks: [m.StacksShown(attempt)],
             m.StopProgress: [m.ProgressStopped(attempt)],
             m.ScaleDown: [m.WorkersScaled()],

@@ -38,6 +38,8 @@ WORKER = f"{GENERATED}/worker-processes"
 
 # What master/direct.py asks a worker's session for, and the session does without another Python.
 START_RANKS = f"exec python3 -I -S {PROGRAMS}/rank/host.py"
+# What it sends that session to let the ranks go on without a master.
+STAY = b"stay\n"
 
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1

@@ -24,6 +24,8 @@ ADDRESS = "HVD_NOTICES"
 RAISED, FAILED, ASKED, ENDED = "raised", "failed", "asked", "ended"
 # A stopped rank, one that uses no CPU, and a worker whose pod is terminating.
 STOPPED, IDLE, LEAVING = "stopped", "idle", "leaving"
+# Seconds between two looks of a worker at its ranks.
+LOOK_EVERY = 5.0
 # Seconds in which a notice has to be sent.
 SEND_WITHIN = 3.0
 

@@ -2,7 +2,8 @@
 
 direct.py HOSTFILE ARGUMENTS, where the arguments are those of rank/start.py. It is a launcher as
 mpirun is: it passes on what the ranks print, ends them when one of them fails, and exits as that
-one. A host's ranks are started by rank/host.py. The image needs Python and SSH alone.
+one. A host's ranks are started by rank/host.py. The image needs Python and SSH alone. At SIGUSR1 it
+leaves the ranks, which go on, and exits when all hosts have said so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices, streams
 from hvd_pods.common.errors import BAD_CONFIGURATION
-from hvd_pods.common.fast_start import START_RANKS
+from hvd_pods.common.fast_start import START_RANKS, STAY
 from hvd_pods.master.gloo_store import GlooStore
 
 # Seconds in which hosts have to end their ranks.
@@ -31,10 +33,14 @@ END_WITHIN = 5.0
 # What rank/host.py says of the first rank that failed on its host, before it ends the others.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
 
+# What it says when its ranks go on without a master.
+STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
+
 
 class Session(NamedTuple):
     """The ssh that starts a host's ranks, what they print, and what it has still to be told."""
 
+    host: str
     client: subprocess.Popen[bytes]
     streams: list[streams.Stream]
     line: bytearray
@@ -78,8 +84,8 @@ def common_variables(meeting: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def begin(host: str, given: dict[str, Any], look: Callable[[bytes], None]) -> Session:
-    """Start the ranks of a host; `look` is called with the lines of its standard error."""
+def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> Session:
+    """Start the ranks of a host; `look` is called with it and lines of its standard error."""
     pipe = subprocess.PIPE
     client = subprocess.Popen(["ssh", host, START_RANKS], stdin=pipe, stdout=pipe, stderr=pipe)
     assert client.stdin  # noqa: S101
@@ -87,21 +93,23 @@ def begin(host: str, given: dict[str, Any], look: Callable[[bytes], None]) -> Se
     assert client.stderr  # noqa: S101
     os.set_blocking(client.stdin.fileno(), False)
     output = streams.Stream(client.stdout.fileno(), 1)
-    errors = streams.Stream(client.stderr.fileno(), 2, look)
-    return Session(client, [output, errors], bytearray(json.dumps(given).encode() + b"\n"))
+    errors = streams.Stream(client.stderr.fileno(), 2, partial(look, host))
+    return Session(host, client, [output, errors], bytearray(json.dumps(given).encode() + b"\n"))
 
 
-class FirstFailure:
-    """The exit code of the rank that failed first; 0 as long as no host has told of one.
+class Told:
+    """What hosts have told: the exit code of the rank that failed first, and whose ranks stay.
 
     The session of its host may end after those of hosts whose ranks failed because of it.
     """
 
     def __init__(self) -> None:
-        self.code = 0
+        self.code, self.staying = 0, set[str]()
 
-    def look(self, lines: bytes) -> None:
+    def look(self, host: str, lines: bytes) -> None:
         """Find what a host tells in these lines."""
+        if STAYS.search(lines):
+            self.staying.add(host)
         found = None if self.code else ENDED.search(lines)
         if found:
             code = int(found[2]) + (128 if found[1] == b"by signal" else 0)
@@ -112,8 +120,8 @@ class FirstFailure:
 class Launch:
     """The sessions, until all have ended."""
 
-    def __init__(self, sessions: Sequence[Session], first: FirstFailure) -> None:
-        self._first = first
+    def __init__(self, sessions: Sequence[Session], told: Told) -> None:
+        self._told = told
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
         for session in sessions:
@@ -123,9 +131,10 @@ class Launch:
                 self._selector.register(stream.source, selectors.EVENT_READ, stream)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, lambda *_: None)
         self._selector.register(reader, selectors.EVENT_READ)
-        self._code, self._kill_at = 0, float("inf")
+        self._code, self._kill_at, self._is_left = 0, float("inf"), False
 
     def follow(self) -> int:
         """Pass on the output; the exit code of the first rank or session that failed."""
@@ -133,8 +142,11 @@ class Launch:
             left = self._kill_at - time.monotonic()
             for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
                 if key.data is None:
-                    os.read(key.fd, 4096)
-                    self._end(128 + signal.SIGTERM)
+                    numbers = os.read(key.fd, 4096)
+                    if signal.SIGUSR1 in numbers:
+                        self._leave()
+                    if signal.SIGTERM in numbers:
+                        self._end(128 + signal.SIGTERM)
                 elif isinstance(key.data, Session):
                     self._give(key.data)
                 elif not key.data.pass_on() and not key.data.is_open:
@@ -143,12 +155,30 @@ class Launch:
                 self._sessions.remove(session)
                 code = session.client.wait()
                 if code:
-                    self._end(self._first.code or (128 - code if code < 0 else code))
-            if time.monotonic() >= self._kill_at:
-                self._kill_at = float("inf")
-                for session in self._sessions:
-                    session.client.kill()
+                    self._end(self._told.code or (128 - code if code < 0 else code))
+            is_left = self._is_left and self._told.staying >= {one.host for one in self._sessions}
+            if is_left or time.monotonic() >= self._kill_at:
+                # Their output is not read to its end: the process of a shared login keeps it open
+                # until the ranks have ended.
+                break
+        for session in self._sessions:
+            session.client.kill()
         return self._code
+
+    def _leave(self) -> None:
+        """Let the ranks go on; a host that does not say so in time ends its own."""
+        if any(session.line for session in self._sessions):
+            # Some have not been told yet what to start.
+            self._end(128 + signal.SIGTERM)
+        if self._code:
+            return
+        self._is_left = True
+        self._told.staying.clear()
+        self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
+        for session in self._sessions:
+            assert session.client.stdin  # noqa: S101
+            self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
+            session.line.extend(STAY)
 
     def _give(self, session: Session) -> None:
         """Tell a session what it takes at once: one that is slow delays no other."""
@@ -193,10 +223,10 @@ def main() -> int:
         "arguments": sys.argv[2:],
         "variables": common_variables(meeting),
     }
-    first = FirstFailure()
+    told = Told()
     placed = zip(hosts, place_ranks(hosts))
-    sessions = [begin(host, {**given, "ranks": own}, first.look) for (host, _), own in placed]
-    return Launch(sessions, first).follow()
+    sessions = [begin(host, {**given, "ranks": own}, told.look) for (host, _), own in placed]
+    return Launch(sessions, told).follow()
 
 
 if __name__ == "__main__":

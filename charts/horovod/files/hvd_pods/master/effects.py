@@ -214,7 +214,8 @@ class Effects:
         return m.Prepared(effect.attempt)
 
     def _read_job(self, effect: m.ReadJob) -> m.Event:
-        return read_job(self._access, self._run, effect, time.time())
+        read = read_job(self._access, self._run, effect, time.time())
+        return m.JobRead(read.job, effect.leaves)
 
     def _list_pods(self, effect: m.ListPods) -> m.Event:
         api, run, refusals = self._access, self._run, {}
@@ -303,7 +304,11 @@ class Effects:
         return m.CauseFound(effect.attempt, cause, evictions)
 
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
-        return m.RanksAsked(effect.attempt, remote.ask_ranks(self._of(effect.hosts)))
+        hosts = self._of(effect.hosts)
+        if effect.may_stay and self._launcher and remote.may_stay(hosts):
+            self._launcher.leave()
+            return m.RanksAsked(effect.attempt, 0, are_left=True)
+        return m.RanksAsked(effect.attempt, remote.ask_ranks(hosts))
 
     def _show_stacks(self, effect: m.ShowStacks) -> m.Event:
         for name, ranks in effect.ranks.items():

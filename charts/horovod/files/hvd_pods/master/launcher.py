@@ -61,6 +61,11 @@ class Launcher:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL if kills else signal.SIGTERM)
 
+    def leave(self) -> None:
+        """Let direct.py leave the ranks, which go on, and end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
+
     def find_cause(
         self, hosts: Sequence[Host], code: int, raised: Sequence[Notice], failed: Sequence[Notice]
     ) -> Cause | None:

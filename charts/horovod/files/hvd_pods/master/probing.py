@@ -49,10 +49,14 @@ SUSPECT_EVERY = 1.0
 RENEW_EVERY = 60.0
 # What an sshd says that has too many connections of others: it is there.
 BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
-# Seconds after which a kernel asks first, and until it asks again.
+# Seconds after which a kernel asks first, and until it asks again; and those of a run that takes a
+# host for lost sooner than after PATIENT seconds.
 IDLE, INTERVAL = 3, 2
-# Seconds within which a host that is there was heard: it is asked after IDLE seconds.
-HEARD_WITHIN = 6.0
+SHORT, PATIENT = 1, 8.0
+# A host that is there was heard within so many times the seconds after which it is asked.
+HEARD_WITHIN = 2
+# Seconds that a host which was silent for long enough has to accept one more connection.
+LAST_TRY = 0.5
 # The member tcpi_last_ack_recv of the kernel's struct tcp_info: milliseconds.
 LAST_HEARD, TCP_INFO_SIZE = 56, 104
 
@@ -158,7 +162,8 @@ class Prober:
             return
         target.reason = reason
         held = (item.held for item in self._targets if item.held)
-        is_alone = target.has_answered and all(silence(one) >= HEARD_WITHIN for one in held)
+        limit = HEARD_WITHIN * rhythm(self._lost_after)[0]
+        is_alone = target.has_answered and all(silence(one) >= limit for one in held)
         self._tell(m.HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
 
     def _follow_endpoints(self) -> None:
@@ -228,7 +233,9 @@ class Prober:
             return
         # A connection that fails becomes readable, too.
         self._selector.register(target.connection, selectors.EVENT_READ, target)
-        self._set_timer(target, time.monotonic() + PROBE_TIMEOUT)
+        now = time.monotonic()
+        lost_at = max(now + LAST_TRY, target.silent_since + self._lost_after)
+        self._set_timer(target, min(now + PROBE_TIMEOUT, lost_at))
 
     def _receive(self, target: Target) -> None:
         assert target.connection  # noqa: S101
@@ -351,13 +358,19 @@ def _is_accepted(connection: socket.socket) -> bool:
     return True
 
 
+def rhythm(lost_after: float) -> tuple[int, int]:
+    """The seconds after which a kernel asks first, and until it asks again."""
+    return (IDLE, INTERVAL) if lost_after >= PATIENT else (SHORT, SHORT)
+
+
 def keep_alive(connection: socket.socket, lost_after: float) -> None:
     """Let the kernel end this connection when the other end has been silent for about so long."""
+    idle, interval = rhythm(lost_after)
     # The kernel takes no larger number.
-    count = min(127, max(1, int(lost_after - IDLE) // INTERVAL))
+    count = min(127, max(1, int(lost_after - idle) // interval))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, INTERVAL)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
 
 

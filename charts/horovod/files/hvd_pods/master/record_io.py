@@ -105,7 +105,7 @@ def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def read_job(api: Api, run: Run, effect: m.ReadJob, wall: float) -> m.Event:
+def read_job(api: Api, run: Run, effect: m.ReadJob, wall: float) -> m.JobRead:
     """Read the Job; a master that is asked to end waits for its deadline, if that is the reason."""
     name, within = os.environ["HVD_JOB"], effect.within
     try:

@@ -25,7 +25,7 @@ CLIENTS = 32
 # Ranks of one host.
 MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end.
-ASK_WITHIN = 10.0
+ASK_WITHIN, LOOK_WITHIN = 10.0, 2.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
 # Seconds between two looks at whether the master was asked to end.
@@ -90,6 +90,15 @@ def _follow(
     if code == SSH_FAILED and tells_other_keys(text):
         return BAD_CONFIGURATION, KEYS_DIFFER
     return code, text or f"exit code {code}"
+
+
+def may_stay(hosts: Sequence[Host]) -> bool:
+    """Whether all ranks on these hosts run, and lose nothing when they are killed later."""
+    answers = call(hosts, ["worker/draining.py", "look"], seconds=LOOK_WITHIN)
+    return all(
+        not code and output.splitlines()[-1:] == [str(host.slots)]
+        for host, (code, output) in answers.items()
+    )
 
 
 def ask_ranks(hosts: Sequence[Host]) -> int:

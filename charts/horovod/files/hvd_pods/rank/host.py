@@ -2,7 +2,9 @@
 
 master/direct.py runs it in one SSH session for each host. The first line of standard input has the
 directory, the variables and the command of the ranks as JSON. When standard input ends, or a rank
-fails, the ranks that are left are ended. It exits as the rank that failed first.
+fails, the ranks that are left are ended. It exits as the rank that failed first. After a line
+`stay`, the ranks go on without a master, until the session of another one ends them
+(common/fence.py); what they print is lost.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from contextlib import suppress
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
-from hvd_pods.common.fast_start import die_with_parent
+from hvd_pods.common.fast_start import STAY, die_with_parent
 from hvd_pods.rank import start
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
 # handler. And seconds to wait for output of processes that a rank has left.
 KILL_AFTER, DRAIN_WITHIN = 0.2, 2.0
+# Seconds in which another master has to come: the Job controller waits up to six minutes.
+STAY_WITHIN = 600.0
 # Chunks that are read of a rank that has ended before its end is told.
 MOST_CHUNKS = 64
 
@@ -35,15 +39,16 @@ class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
     """A rank that runs: its number, its process, a pipe that ends with it, and its output."""
 
 
-def read_line(file: int) -> bytes:
-    """Read the first line, after which nothing is sent; without an end if the input has ended."""
+def read_line(file: int) -> tuple[bytes, bytes]:
+    """Read the first line, and what was sent after it; no line if the input ends before."""
     line = b""
-    while not line.endswith(b"\n"):
+    while b"\n" not in line:
         part = os.read(file, 1 << 16)
         if not part:
-            break
+            return b"", b""
         line += part
-    return line
+    first, _, more = line.partition(b"\n")
+    return first, more
 
 
 def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
@@ -90,11 +95,15 @@ class HostRanks:
         for source in (0, *self._running, *self._streams):
             self._poll.register(source, select.POLLIN)
         self._code, self._is_ending, self._kill_at = 0, False, float("inf")
+        self._stay_until = float("inf")
 
     def follow(self) -> int:
         """Pass on the output until all ranks have ended; the exit code of the first that failed."""
         while self._running:
-            self._look(self._kill_at)
+            self._look(min(self._kill_at, self._stay_until))
+            if time.monotonic() >= self._stay_until:
+                self._stay_until = float("inf")
+                self._end()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._send(signal.SIGKILL)
@@ -115,12 +124,26 @@ class HostRanks:
         for source in [one for one, stream in self._streams.items() if not stream.is_open]:
             self._poll.unregister(source)
             del self._streams[source]
-        if 0 in ready and not os.read(0, 1):
+        line = os.read(0, len(STAY)) if 0 in ready else None
+        if line:
+            self.stay()
+        elif line is not None:
             self._poll.unregister(0)
             if self._running:
                 # What is ended has not finished, whoever reads the exit code.
                 self._code = self._code or 128 + signal.SIGTERM
                 self._end()
+
+    def stay(self) -> None:
+        """Let go of the session, so that the ranks neither wait for it nor end with it."""
+        if self._is_ending:
+            return
+        self._poll.unregister(0)
+        streams.write(2, f"[hvd] ranks on {socket.gethostname()} go on without a master\n".encode())
+        self._stay_until = time.monotonic() + STAY_WITHIN
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
 
     def _take_end(self, rank: Rank) -> None:
         # What the rank has written comes before what is said of its end.
@@ -157,8 +180,8 @@ class HostRanks:
 
 def main() -> int:
     """Start the ranks and stay until they have ended."""
-    line = read_line(0)
-    if not line.endswith(b"\n"):
+    line, more = read_line(0)
+    if not line:
         # The master has ended the launch before it had told what to start.
         return 128 + signal.SIGTERM
     given = json.loads(line)
@@ -166,7 +189,10 @@ def main() -> int:
         # Only the master's image may have its folder.
         os.chdir(given["directory"])
     os.environ.update(given["variables"])
-    return HostRanks([begin(own, given["arguments"]) for own in given["ranks"]]).follow()
+    ranks = HostRanks([begin(own, given["arguments"]) for own in given["ranks"]])
+    if more:
+        ranks.stay()
+    return ranks.follow()
 
 
 if __name__ == "__main__":

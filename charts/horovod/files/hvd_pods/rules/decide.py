@@ -21,7 +21,9 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
-OF_ATTEMPT = ("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver")
+OF_ATTEMPT = (
+    *("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),
+)
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
@@ -151,6 +153,10 @@ def _read_job(step: Step) -> None:
 def on_job(step: Step, event: m.JobRead) -> None:
     """The Job was read."""
     state = step.state
+    if event.leaves:
+        if "leave" in state.timers:
+            training.interrupt(step, event.job)
+        return
     step.set(job=event.job)
     if state.phase == Phase.CONCLUDING:
         conclude(step, event.job)
@@ -242,7 +248,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
     step.set(is_stopped=True)
     step.do(m.Interrupt())
     if step.state.phase == Phase.TRAINING:
-        training.interrupt(step)
+        training.terminate(step)
         return
     step.log("this pod is terminating")
     if step.state.phase == Phase.GATHERING:
@@ -276,6 +282,7 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "loss": training.on_hosts,
     "stalls": training.report_stalls,
     "deliver": training.deliver,
+    "leave": training.interrupt,
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),
     "end": lambda step: step.do(m.EndLauncher()),
     "pause": lambda step: step.begin_attempt(),

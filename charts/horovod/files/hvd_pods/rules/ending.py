@@ -67,6 +67,12 @@ def will_retry(job: Object, code: int, wall: float) -> bool:
     return bool(wall + pause < deadline(job))
 
 
+def is_continued(job: Object, wall: float) -> bool:
+    """Whether the Job makes another master if this one, which trains, is terminated now."""
+    is_sure = job != UNREADABLE and not is_withdrawn(job)
+    return is_sure and will_retry(job, interruption(job).exit_code, wall)
+
+
 def deadline(job: Object) -> float:
     """When the Job controller ends the run, in seconds since the epoch."""
     limit = job["spec"].get("activeDeadlineSeconds")

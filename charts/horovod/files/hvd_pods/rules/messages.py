@@ -116,9 +116,13 @@ class RecordFailed(Event):
 
 
 class JobRead(Event):
-    """The Job; None when an upgrade has removed it, else as in rules/ending.py."""
+    """The Job; None when an upgrade has removed it, else as in rules/ending.py.
+
+    `leaves` is that of the effect.
+    """
 
     job: Object | None
+    leaves: bool = False
 
 
 # Events that decisions cause:
@@ -239,9 +243,10 @@ class NoticeTaken(AttemptEvent):
 
 
 class RanksAsked(AttemptEvent):
-    """All ranks that could be reached were asked to end: so many."""
+    """All ranks that could be reached were asked to end: so many; or none, and all may stay."""
 
     number: int
+    are_left: bool = False
 
 
 class StacksShown(AttemptEvent):
@@ -345,10 +350,12 @@ class ReadJob(Effect):
     """Read the Job: JobRead follows.
 
     `is_stopped`: wait a moment for its deadline, which may be why this pod is asked to end.
+    `leaves`: to know whether ranks may go on without this master.
     """
 
     is_stopped: bool
     within: float | None
+    leaves: bool = False
 
 
 class ProvideWorkers(Effect):
@@ -456,10 +463,14 @@ class FindCause(Effect):
 
 
 class AskRanks(Effect):
-    """Ask all ranks on these hosts to end: RanksAsked follows."""
+    """Ask all ranks on these hosts to end: RanksAsked follows.
+
+    With `may_stay`, leave them alone if all keep their state: another master follows.
+    """
 
     attempt: int
     hosts: Sequence[str]
+    may_stay: bool = False
 
 
 class ReleaseRanks(Effect):

@@ -51,12 +51,28 @@ class Stalls:
     def add(
         self, rank: int, host: str, what: str, seconds: float, period: float, now: float
     ) -> Stalls:
-        """Note that a rank has stalled for `seconds`, and is named once in a period."""
+        """Note that a rank has stalled for at least `seconds`, and is named once in a period."""
         before, since = self.known.get(rank), now - seconds
         if before and now - before.seen < FORGET_AFTER * period + COLLECT:
             since = min(since, before.since)
-        stall = Stall(rank, host, what, since, now, period)
-        return replace(self, new={**self.new, rank: stall})
+        return self._note(Stall(rank, host, what, since, now, period))
+
+    def add_measured(
+        self, rank: int, host: str, what: str, seconds: float, period: float, now: float
+    ) -> Stalls:
+        """Note that a rank has stalled for so long, and had not before."""
+        since = now - seconds
+        known = self.find(rank, since, period)
+        since = known.since if known else since
+        return self._note(Stall(rank, host, what, since, now, period))
+
+    def find(self, rank: int, since: float, period: float) -> Stall | None:
+        """The stall that was noted before and began then: notices take a moment to arrive."""
+        before = self.new.get(rank) or self.known.get(rank)
+        return before if before and abs(since - before.since) < period else None
+
+    def _note(self, stall: Stall) -> Stalls:
+        return replace(self, new={**self.new, stall.rank: stall})
 
     def collect(self) -> tuple[Stalls, list[Stall], list[Stall]]:
         """Take the ranks of a message: those that are named for the first time, and all of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping
 
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import (
     ConfigurationError,
     LaunchError,
@@ -14,18 +14,31 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
+from hvd_pods.common.notices import (
+    ASKED,
+    ENDED,
+    FAILED,
+    IDLE,
+    LEAVING,
+    LOOK_EVERY,
+    RAISED,
+    STOPPED,
+)
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.run import Host
-from hvd_pods.rules import gathering
+from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, Stall, describe
 from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
-# are gone: its daemons on the others end when it is killed.
-END_WITHIN, END_WITHOUT_HOSTS_WITHIN = 5.0, 1.0
+# are gone: its daemons on the others end when it is killed. direct.py has none.
+END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
+# Seconds after which ranks that all use no CPU are named, as Horovod names those that do not join.
+NAME_IDLE_AFTER = 60.0
+# Seconds in which a master that is asked to end has to read the Job, to leave the ranks alone.
+LEAVE_WITHIN = 2.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
 RESERVE = 15.0
@@ -174,13 +187,28 @@ def abort(step: Step, problem: RunError) -> None:
     if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
         return
     step.set_launched(problem=problem)
-    within = END_WITHOUT_HOSTS_WITHIN if isinstance(problem, LostHostError) else END_WITHIN
+    within = END_WITHIN
+    if isinstance(problem, LostHostError):
+        is_direct = step.state.run.mode == "direct"
+        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
     step.set_timer("kill", step.now + within)
     step.do(m.EndLauncher())
 
 
-def interrupt(step: Step) -> None:
-    """This pod is asked to end: let the ranks save."""
+def terminate(step: Step) -> None:
+    """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
+    run, launched = step.state.run, step.state.attempt.launched
+    is_ending = launched is None or launched.problem
+    if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
+        step.set_timer("leave", step.now + LEAVE_WITHIN)
+        step.do(m.ReadJob(is_stopped=False, within=LEAVE_WITHIN, leaves=True))
+    else:
+        interrupt(step)
+
+
+def interrupt(step: Step, job: Object | None = None) -> None:
+    """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
+    step.clear_timers("leave")
     launched, grace = step.state.attempt.launched, step.state.run.grace
     assert launched  # noqa: S101
     seconds = grace - min(RESERVE, grace / 2)
@@ -191,12 +219,17 @@ def interrupt(step: Step) -> None:
     hosts = launched.hosts
     if step.state.run.elastic:
         hosts = tuple(name for name in step.state.facts.hosts if name in elastic)
-    step.do(m.AskRanks(step.state.attempt.number, hosts))
+    may_stay = job is not None and ending.is_continued(job, step.wall)
+    step.do(m.AskRanks(step.state.attempt.number, hosts, may_stay))
 
 
 def on_asked(step: Step, event: m.RanksAsked) -> None:
     """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
     step.set_launched(is_asking=False)
+    if event.are_left:
+        step.log("the ranks go on until another master has come")
+        step.set_timer("kill", step.now + END_WITHIN)
+        return
     _release(step)
     if not event.number:
         step.do(m.EndLauncher())
@@ -221,7 +254,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
     kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
     if kind == STOPPED:
         what = "is stopped, by SIGSTOP or a debugger,"
-        _add_stall(step, rank, host, what, notice["seconds"], notice["period"])
+        _add_stall(step, rank, host, what, notice["seconds"], notice["period"], True)
     elif kind == IDLE:
         _note_idle(step, notice)
     elif kind == RAISED:
@@ -256,27 +289,35 @@ def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
     host = _find_host(step, event.rank)
     name = host.name if host else ""
-    _add_stall(step, event.rank, name, event.what, event.seconds, event.seconds)
+    _add_stall(step, event.rank, name, event.what, event.seconds, event.seconds, False)
 
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
-    launched, rank = step.state.attempt.launched, notice["rank"]
+    launched, run = step.state.attempt.launched, step.state.run
     assert launched  # noqa: S101
-    known = {**launched.idle, rank: notice}
-    idle = {r: n for r, n in known.items() if step.now - n["at"] < FORGET_AFTER * n["period"]}
+    known = {**launched.idle, notice["rank"]: notice}
+    idle = {
+        rank: one
+        for rank, one in known.items()
+        if step.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
+    }
     step.set_launched(idle=idle)
-    if step.state.run.elastic or len(idle) < step.state.run.ranks:
+    if run.elastic or len(idle) < run.ranks - len(launched.ended):
         # Ranks of an elastic run change their numbers.
         return
-    is_new = not launched.stalls.known and not launched.stalls.new
-    if is_new:
+    # Since then no rank has computed: one that did may be what the others have waited for.
+    since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
+    if step.now - since < min(NAME_IDLE_AFTER, run.stall_timeout or NAME_IDLE_AFTER):
+        return
+    if not launched.stalls.find(rank, since, LOOK_EVERY):
         step.log(
             "no rank computes: each waits for another one, for a file or for the network; a rank "
             "whose stack is outside of a collective operation keeps the others waiting"
         )
-    for one in idle.values() if is_new else [notice]:
-        _add_stall(step, one["rank"], one["host"], "uses no CPU", one["seconds"], one["period"])
+    for rank, one in idle.items():
+        period = max(one["period"], LOOK_EVERY)
+        _add_stall(step, rank, one["host"], "uses no CPU", step.now - since, period, True)
 
 
 def _find_host(step: Step, rank: int) -> Host | None:
@@ -287,13 +328,22 @@ def _find_host(step: Step, rank: int) -> Host | None:
     return find_host(rank, [step.state.facts.hosts[name] for name in launched.hosts])
 
 
-def _add_stall(step: Step, rank: int, host: str, what: str, seconds: float, period: float) -> None:
+def _add_stall(
+    step: Step,
+    rank: int,
+    host: str,
+    what: str,
+    seconds: float,
+    period: float,
+    is_measured: bool,
+) -> None:
     launched = step.state.attempt.launched
     if launched is None:
         return
     if not launched.stalls.new:
         step.set_timer("stalls", step.now + COLLECT)
-    stalls = launched.stalls.add(rank, host, what, seconds, period, step.now)
+    add = launched.stalls.add_measured if is_measured else launched.stalls.add
+    stalls = add(rank, host, what, seconds, period, step.now)
     step.set_launched(stalls=stalls)
 
 
@@ -343,6 +393,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     state, launched = step.state, step.state.attempt.launched
     assert launched  # noqa: S101
     step.set(phase=Phase.JUDGING)
+    step.clear_timers("leave")
     step.set_attempt(seconds=event.seconds)
     step.set_launched(code=event.code)
     if launched.waiting:

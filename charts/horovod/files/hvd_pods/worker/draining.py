@@ -7,6 +7,8 @@ the same for a master that is asked to end.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +25,8 @@ REPORT_WITHIN = 10.0
 LOOK_EVERY = 0.2
 # Greater than any epoch.
 ALL = sys.maxsize
+# Where library/keep.py keeps the states of this pod's ranks.
+KEPT = Path(os.environ.get("HVD_KEEP", "/dev/shm/hvd-keep"))  # noqa: S108 - for the user alone
 
 
 def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
@@ -57,9 +61,30 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
         wait()
 
 
+def may_stay(script: ranks.Script) -> bool:
+    """Whether a script loses nothing if a session of another master kills it later.
+
+    This run's state is in the worker's memory (library/keep.py), and no handler would save it.
+    """
+    run = Path(os.environ.get("HVD_RUN_ID", "")).name
+    try:
+        status = Path(f"/proc/{script.pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line for line in status.splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
+    has_handler = int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1
+    return not has_handler and bool(run) and any((KEPT / run).glob("*-shared.*"))
+
+
 def main() -> int:
-    """In a worker: ask its ranks to end, for a master that is asked to end; print their number."""
+    """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
+
+    With the argument `look`, print how many need not be asked because they may stay.
+    """
     scripts = list(ranks.running())
+    if sys.argv[1:] == ["look"]:
+        print(sum(may_stay(script) for script in scripts))
+        return 0
     for script in scripts:
         if not ranks.was_asked_to_end(script):
             ranks.notify(script, kind=notices.ASKED)

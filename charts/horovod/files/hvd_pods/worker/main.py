@@ -22,7 +22,7 @@ from types import FrameType
 from typing import IO, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, fence, packages, ssh, threads
+from hvd_pods.common import fast_start, fence, notices, packages, ssh, threads
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import CODE, PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
@@ -145,7 +145,7 @@ def serve(command: list[str], signals: Signals) -> int:
             grace = float(os.environ.get("HVD_GRACE", "0"))
             draining.leave(server, grace, lambda: wait(draining.LOOK_EVERY))
             return 0
-        wait(rank_watch.LOOK_EVERY)
+        wait(notices.LOOK_EVERY)
         watch.look()
     messages.join(DRAIN_WITHIN)
     log(f"sshd has ended with exit code {server.returncode}")

@@ -14,7 +14,6 @@ from typing import Iterable, Mapping
 from hvd_pods.common import fast_start, notices
 from hvd_pods.rank import ranks
 
-LOOK_EVERY = 5.0
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
 PERIOD, DEFAULT_PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0
 # States of proc(5): stopped by a signal, and by a debugger.
@@ -49,7 +48,10 @@ class RankWatch:
         for (pid, kind), (since, told) in self._seen.items():
             if now - told >= self._period:
                 self._seen[pid, kind] = (since, now)
-                ranks.notify(scripts[pid], kind=kind, seconds=now - since, period=self._period)
+                content = {"kind": kind, "seconds": now - since, "period": self._period}
+                if not ranks.notify(scripts[pid], **content):
+                    # The master does not answer: the others wait for the next look.
+                    break
 
     def _find_idle(self, pids: Iterable[int], now: float) -> list[int]:
         """The ranks that have used no CPU since the last look."""

@@ -41,6 +41,7 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
+IDLE = "import time; print('ready', flush=True); time.sleep(600)"
 RANK = (
     "env HVD_SLOTS=1 OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE=1"
     " OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"
@@ -74,13 +75,15 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def running_rank(pods: SshPods, rank: int = 4) -> Iterator[subprocess.Popen[bytes]]:
+def running_rank(
+    pods: SshPods, rank: int = 4, content: str = SCRIPT
+) -> Iterator[subprocess.Popen[bytes]]:
     """A rank that a launcher has started over SSH, and that handles SIGTERM."""
     folder = pods.worker.generated
     os.mkfifo(folder / f"go-{rank}")
     (folder / f"go-{rank}").chmod(0o666)
     script = folder / f"train-{rank}.py"
-    script.write_text(SCRIPT.format(folder=folder, rank=rank))
+    script.write_text(content.format(folder=folder, rank=rank))
     line = RANK.format(files=pods.worker.files, script=script, rank=rank)
     environment = {name: os.environ[name] for name in ("PATH", "HVD_EPOCH", "HVD_NOTICES")}
     command = pods.master.ssh_command(WORKER, line)
@@ -155,6 +158,26 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
     assert (pods.worker.generated / "checkpoint-4").read_text() == "x"
     assert notices == [{**RANK_4, "kind": "asked"}, {**RANK_4, "kind": "ended"}]
     assert pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH).stdout == b"0\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "kept", "number"),
+    [
+        pytest.param(IDLE, "run-1", b"1\n", id="state kept"),
+        pytest.param(IDLE, "run-2", b"0\n", id="another run's state"),
+        pytest.param(SCRIPT, "run-1", b"0\n", id="saves by itself"),
+    ],
+)
+def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
+    pods: SshPods, notices: object, content: str, kept: str, number: bytes
+) -> None:
+    folder = pods.worker.generated / "keep"
+    look = f"HVD_KEEP={folder} python3 -I {pods.worker.files}/hvd_pods/worker/draining.py look"
+    (folder / kept).mkdir(parents=True)
+    (folder / kept / "main-shared.a").touch()
+    with running_rank(pods, content=content):
+        done = pods.master.ssh(WORKER, look, HVD_EPOCH=EPOCH, HVD_RUN_ID="run-1")
+        assert (done.stdout, done.stderr) == (number, b"")
 
 
 def test_worker_ends_with_its_sshd(pods: SshPods) -> None:
