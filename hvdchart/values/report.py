@@ -73,9 +73,13 @@ def _chosen_in_pods(plan: Plan, values: dict[str, Plain]) -> list[tuple[str, Pla
     """What ranks choose themselves, as the template `horovod.fusesByRanks` lets them."""
     given: list[object] = [plan.spec.train.env.get(fusion.THRESHOLD)]
     given += [value_in(values, ("horovod", key)) for key in ("autotune", "fusionThresholdMiB")]
-    has_gpus = any(group.group.gpus for group in plan.groups)
+    has_devices = any("/" in name for group in plan.groups for name in group.limits)
     is_used = plan.framework.mode == "mpirun" and plan.framework.name in (None, "horovod")
-    if not is_used or has_gpus or any(value is not None and value is not False for value in given):
+    if (
+        not is_used
+        or has_devices
+        or any(value is not None and value is not False for value in given)
+    ):
         return []
     size = fusion.plan_threshold(plan.ranks)
     because = f"over MPI on CPUs: {plan.ranks} ranks x 512Ki, at most 128Mi"

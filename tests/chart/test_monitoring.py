@@ -54,13 +54,19 @@ def test_horovod_settings_become_environment_of_workers() -> None:
         ({"horovod": {"autotune": True}}, False),
         ({"launch": {"mode": "horovodrun"}}, False),
         ({"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}}, False),
+        ({"worker": {"resources": {"limits": {"habana.ai/gaudi": 1}}}}, False),
+        ({"worker": {"runtimeClassName": "nvidia"}}, False),
         ({"worker": {"env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]}}, False),
+        ({"worker": {"envFrom": [{"secretRef": {"name": "ours"}}]}}, False),
+        ({"workerGroups": [{"name": "a"}, {"name": "b"}]}, True),
+        ({"workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}]}, False),
     ],
 )
 def test_ranks_choose_the_fusion_threshold_over_mpi_on_cpus_alone(
     values: Values, by_ranks: bool
 ) -> None:
-    assert ("HVD_FUSION_BY_RANKS" in variables(render(values))) is by_ranks
+    first, *_ = of_kind(render(values), "StatefulSet")
+    assert ("HVD_FUSION_BY_RANKS" in variables([first])) is by_ranks
 
 
 def test_tensorboard_mounts_the_output_volume_only_and_is_scheduled_like_the_master() -> None:

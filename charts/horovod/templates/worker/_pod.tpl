@@ -142,17 +142,22 @@ The GPUs of a group as JSON: their number, and the key in resources.limits; call
 
 {{/*
 Whether ranks choose the size of Horovod's fusion buffer (hvd_pods/common/fusion.py): over MPI, on CPUs, where no value
-decides it. All groups must agree. Empty or "true".
+decides it. All groups must agree: what an image, a Secret or a ConfigMap sets is not seen here, nor which devices a
+claim or a runtime class brings. Empty or "true".
 */}}
 {{- define "horovod.fusesByRanks" -}}
 {{- $horovod := .Values.horovod -}}
 {{- $decided := or $horovod.autotune (not (kindIs "invalid" $horovod.fusionThresholdMiB)) (ne .Values.launch.mode "mpirun") -}}
+{{- $images := dict -}}
 {{- range .horovod.groups -}}
+{{- $_ := set $images (toJson .image) true -}}
 {{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
-{{- $gpus := include "horovod.gpus" (dict "root" $ "group" .) | fromJson -}}
-{{- $decided = or $decided $has $gpus.key -}}
+{{- $decided = or $decided $has .envFrom .resourceClaims .runtimeClassName -}}
+{{- range $key, $count := (.resources).limits -}}
+{{- $decided = or $decided (and (contains "/" $key) (int $count)) -}}
 {{- end -}}
-{{- if not $decided -}}true{{- end -}}
+{{- end -}}
+{{- if not (or $decided (gt (len $images) 1)) -}}true{{- end -}}
 {{- end }}
 
 {{/* Horovod settings as a JSON list of environment variables. Variables that the group's env sets are left out. */}}

@@ -123,6 +123,7 @@ def test_metrics_show_the_stage_and_the_hosts_during_the_training(
         "horovod_hosts_ready 2",
         "horovod_launches_total 1",
         "horovod_stalls_total 0",
+        "horovod_ranks_stalled 0",
     ):
         assert line in page
 

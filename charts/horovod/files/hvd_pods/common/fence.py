@@ -64,6 +64,7 @@ def admit(requested: str | None) -> str:
             file.write(str(epoch))
             file.flush()
             end_older(epoch)
+            forget_progress()
     return str(epoch)
 
 
@@ -92,6 +93,22 @@ def end_older(epoch: int) -> None:
             except (ProcessLookupError, FileNotFoundError):
                 continue
         time.sleep(0.01)
+
+
+def forget_progress() -> None:
+    """Remove what ranks of older epochs have reported: they may be on other workers now."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        folder = os.open(os.environ["HVD_METRICS_DIR"], flags)
+    except (KeyError, OSError):
+        return
+    for name in os.listdir(folder):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError:
+            # Training code has made a folder there, or removes files itself.
+            continue
+    os.close(folder)
 
 
 def older_processes(epoch: int) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Callable
 
@@ -20,11 +21,15 @@ def make_page(state: State, script_file: str) -> str:
         Sample("horovod_stage", str(int(name == state.stage)), (f'stage="{name}"',))
         for name in STAGES
     ]
+    launched = state.attempt.launched
     samples += [
         Sample("horovod_ranks", str(state.facts.run.ranks)),
         Sample("horovod_hosts_ready", str(len(state.gathered.answering))),
         Sample("horovod_launches_total", str(state.launches)),
         Sample("horovod_stalls_total", str(state.stalls)),
+        Sample(
+            "horovod_ranks_stalled", str(launched.stalls.count(time.monotonic()) if launched else 0)
+        ),
         Sample("horovod_lost_seconds_total", f"{state.progress.lost:.1f}"),
     ]
     if script_file:

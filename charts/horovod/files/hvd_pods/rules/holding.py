@@ -102,7 +102,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         return
     if data.get("run") == run.id and data.get("settings") == run.settings:
         attempts, failures = (number(data.get(key)) for key in ("attempts", "failures"))
-        step.set(attempts=attempts, failures=failures)
+        step.set(attempts=attempts, failures=failures, launches=attempts)
     step.set(was_training=bool(run.api) and data.get("trained") == facts.uid)
     if not run.api:
         step.begin_attempt()

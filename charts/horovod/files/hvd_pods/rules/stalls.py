@@ -34,6 +34,10 @@ class Stall(NamedTuple):
     seen: float
     period: float
 
+    def is_named_at(self, now: float) -> bool:
+        """Whether this stall was named a moment ago, and may last."""
+        return now - self.seen < FORGET_AFTER * self.period + COLLECT
+
     def __str__(self) -> str:
         on = f" on {self.host}" if self.host else ""
         return f"rank {self.rank}{on} {self.what} for {self.seen - self.since:.0f} s"
@@ -53,7 +57,7 @@ class Stalls:
     ) -> Stalls:
         """Note that a rank has stalled for at least `seconds`, and is named once in a period."""
         before, since = self.known.get(rank), now - seconds
-        if before and now - before.seen < FORGET_AFTER * period + COLLECT:
+        if before and before._replace(period=period).is_named_at(now):
             since = min(since, before.since)
         return self._note(Stall(rank, host, what, since, now, period))
 
@@ -70,6 +74,10 @@ class Stalls:
         """The stall that was noted before and began then: notices take a moment to arrive."""
         before = self.new.get(rank) or self.known.get(rank)
         return before if before and abs(since - before.since) < period else None
+
+    def count(self, now: float) -> int:
+        """How many ranks are named again and again."""
+        return sum(stall.is_named_at(now) for stall in self.known.values())
 
     def _note(self, stall: Stall) -> Stalls:
         return replace(self, new={**self.new, stall.rank: stall})
