@@ -259,26 +259,33 @@ def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
             "PATH"
         )
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=changes,
-    ) as process:  # fmt: skip
-        carried: Future[tuple[bytes, bytes]] = Future()
+    begun: Future[subprocess.Popen[bytes]] = Future()
+    ended: Future[tuple[int, bytes, str]] = Future()
 
-        def carry() -> None:
-            try:
-                carried.set_result(process.communicate(values or b""))
-            except (OSError, ValueError) as problem:
-                carried.set_exception(problem)
-
+    def carry() -> None:
+        pipe = subprocess.PIPE
         try:
-            # Ctrl-C reaches the main thread alone: it cuts neither input nor output.
+            with subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
+            ) as process:
+                begun.set_result(process)
+                output, errors = process.communicate(values or b"")
+            ended.set_result((process.returncode, output, errors.decode(errors="replace")))
+        except (OSError, ValueError) as problem:
+            (ended if begun.done() else begun).set_exception(problem)
+
+    try:
+        try:
+            # Ctrl-C reaches the main thread alone: it cuts neither the start nor the input.
             threading.Thread(target=carry, daemon=True).start()
-            output, errors = _await(carried, math.inf)
-        except KeyboardInterrupt:
-            _end(process, carried, changes)
-            raise
-    return process.returncode, output, errors.decode(errors="replace")
+        except RuntimeError:
+            # This program ends, and Python starts no more threads.
+            carry()
+        _await(begun, math.inf)
+        return _await(ended, math.inf)
+    except KeyboardInterrupt:
+        _end(begun, ended, changes)
+        raise
 
 
 def _await(carried: Future[T], seconds: float) -> T:
@@ -295,22 +302,27 @@ def _await(carried: Future[T], seconds: float) -> T:
                 raise
 
 
-def _end(process: subprocess.Popen[bytes], carried: Future[Any], changes: bool) -> None:
+def _end(begun: Future[subprocess.Popen[bytes]], ended: Future[Any], changes: bool) -> None:
     """Wait for a Helm that changes something, and end it when it takes long or after Ctrl-C."""
     if changes:
-        # Ctrl-C counts from the moment the message can be read.
+        is_main = threading.current_thread() is threading.main_thread()
+        # A terminal and what forwards its signals may send the first one twice.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
+        with suppress(OSError, ValueError):
+            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
         with suppress(KeyboardInterrupt, TimeoutError):
-            with suppress(OSError, ValueError):
-                print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
-            _await(carried, _GRACE)
+            if is_main:
+                signal.signal(signal.SIGINT, before)
+            _await(ended, _GRACE)
             return
     for sent in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
+        with suppress(KeyboardInterrupt, TimeoutError, OSError):
+            process = _await(begun, _GRACE)
             if changes:
                 # Also the plugin that Helm may have started for credentials.
                 os.killpg(process.pid, sent)
             else:
                 process.send_signal(sent)
         with suppress(KeyboardInterrupt, TimeoutError):
-            _await(carried, _GRACE)
+            _await(ended, _GRACE)
             return

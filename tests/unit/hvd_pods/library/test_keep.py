@@ -93,13 +93,17 @@ def test_another_run_never_goes_on_from_it(
 
 
 def test_the_checkpoint_counts_where_all_memory_is_gone(
-    worker: Path, monkeypatch: pytest.MonkeyPatch
+    worker: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(1, 2).save()
     train(3)
     assert resume()[0] == 3, "memory is newer"
     monkeypatch.setenv("HVD_RUN_ID", "two")
+    capsys.readouterr()
     assert resume() == (2, b"after step 02")
+    assert (
+        "another run has left it: to begin anew, set another OUTPUT_PATH" in capsys.readouterr().err
+    )
     checkpoint = worker.with_name("keep-main.state")
     other = checkpoint.read_bytes()
     checkpoint.unlink()
@@ -234,6 +238,10 @@ def answer(steps: list[int], own: list[int] | None = None) -> dict[str, Any]:
         pytest.param(
             [answer([0, 499, 500], [499, 500]), answer([99, 100], [99, 100])], (500, 0),
             id="a worker that was away",
+        ),
+        pytest.param(
+            [answer([500, 501], [499, 500]), answer([90, 91], [90, 91])], (500, 0),
+            id="a worker that was away, and an own part is missing",
         ),
     ],
 )  # fmt: skip

@@ -411,7 +411,9 @@ def choose(answers: Sequence[Mapping[str, Any]]) -> tuple[Any, int]:
     newest commit and the shared one: that step is made again.
     """
     steps = sorted({step for answer in answers for step in answer["steps"]}, reverse=True)
-    owners = [answer["own"] for answer in answers if answer["own"]]
+    # A rank that comes back to a worker may find what it had there long ago.
+    found = [answer["own"] for answer in answers if answer["own"]]
+    owners = [own for own in found if max(own) >= steps[:2][-1]]
     complete = [step for step in steps[:2] if all(step in own for own in owners)]
     step = complete[0] if complete else steps[0]
     return step, next(rank for rank, answer in enumerate(answers) if step in answer["steps"])
@@ -556,6 +558,8 @@ class State:
             self._apply_own(own[key].value)
         if ranks.rank == root and record is not None and not is_fresh:
             to = f", sent to {lacking}" if lacking else ""
+            if key.series < 0:
+                to += f"; another run has left it: to begin anew, {OTHER}"
             say(f"goes on after step {key.step}, found in {record.place}{to}")
             new = [
                 r for r, told in enumerate(answers) if told["has own"] and key not in told["own"]
@@ -563,6 +567,8 @@ class State:
             if new:
                 say(f"ranks {new} have no random numbers and the like of their own for step "
                     f"{key.step}: they go on with those that the script has made")  # fmt: skip
+        if is_fresh and self.is_restored:
+            say("no memory has what was committed: goes on with the state of this process")
         self.step, self._series, self.is_restored = key.step, max(key.series, 0), True
         if ranks.local_rank == 0:
             self._memory("shared", lambda slots: slots.keep(key))
@@ -823,12 +829,14 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
     """Return a Keras callback that restores the state, and commits it after `every` batches.
 
     A fit() that goes on leaves out the epochs and batches that are done: with data whose order
-    follows from the epoch, all weights become those of a training without a fault.
+    follows from the epoch, all weights become those of a training without a fault. On other
+    backends than TensorFlow, whose batches cannot be left out, it commits at the end of an epoch.
     """
     # Keras 2 or 3, whichever this TensorFlow was told to use.
     tensorflow: Any = sys.modules.get("tensorflow")
     keras = tensorflow.keras if tensorflow is not None else importlib.import_module("keras")
     base: Any = keras.callbacks.Callback
+    leaves_batches_out = keras.backend.backend() == "tensorflow"
 
     class Keeper(base):  # type: ignore[misc]
         def on_train_begin(self, logs: Any = None) -> None:
@@ -861,7 +869,7 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             # The last one of an epoch counts when the epoch's end does, so that none is left out.
-            if self.done < self.before + self.steps:
+            if leaves_batches_out and self.done < self.before + self.steps:
                 self.commit()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
