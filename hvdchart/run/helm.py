@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -39,6 +39,8 @@ _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 _GRACE = 10
 # Seconds after which a wait looks for signals again.
 _PART = 0.2
+# Seconds in which a second Ctrl-C is the same as the first.
+_TWICE_WITHIN = 0.3
 
 
 class _FailedError(Exception):
@@ -302,17 +304,28 @@ def _await(carried: Future[T], seconds: float) -> T:
                 raise
 
 
+@contextmanager
+def _ignored_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _end(begun: Future[subprocess.Popen[bytes]], ended: Future[Any], changes: bool) -> None:
     """Wait for a Helm that changes something, and end it when it takes long or after Ctrl-C."""
     if changes:
-        is_main = threading.current_thread() is threading.main_thread()
         # A terminal and what forwards its signals may send the first one twice.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
-        with suppress(OSError, ValueError):
-            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
+        with _ignored_interrupts(), suppress(TimeoutError):
+            _await(ended, _TWICE_WITHIN)
+            return
         with suppress(KeyboardInterrupt, TimeoutError):
-            if is_main:
-                signal.signal(signal.SIGINT, before)
+            with suppress(OSError, ValueError):
+                print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
             _await(ended, _GRACE)
             return
     for sent in (signal.SIGTERM, signal.SIGKILL):

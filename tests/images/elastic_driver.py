@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from unittest.mock import Mock
 
-from horovod.common.elastic import run_fn
+from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.runner.elastic.discovery import FixedHosts
 from horovod.runner.elastic.driver import ElasticDriver
+from horovod.runner.elastic.worker import HostUpdateResult
 
 TIMEOUT = 60.0
 
@@ -122,10 +123,30 @@ def ranks_synchronize_after_hosts_were_removed() -> object:
     return state.done
 
 
+def hosts_that_change_while_ranks_meet_are_heard_of() -> object:
+    state = ObjectState(lambda value: value, lambda: 0, worlds=0)
+    done: list[str] = []
+
+    def train(state: Any) -> None:
+        done.append("train")
+        if done == ["train"]:
+            raise HostsUpdatedInterrupt(skip_sync=False)
+        state.commit()
+
+    def meet() -> None:
+        if "meet" not in done:
+            state.on_hosts_updated(1, HostUpdateResult.added)
+        done.append("meet")
+
+    run_fn(train, meet)(state)
+    return done
+
+
 CASES = (
     failed_host_gets_processes_again,
     process_that_ends_while_the_driver_waits_for_its_host_is_replaced,
     ranks_synchronize_after_hosts_were_removed,
+    hosts_that_change_while_ranks_meet_are_heard_of,
 )
 
 

@@ -311,4 +311,5 @@ def test_every_patched_horovod_goes_on_with_elastic_runs() -> None:
     assert {image.name for image in patched} >= {"cpu", "pytorch"}
     for image in patched:
         assert has_patch(image, "elastic.patch"), image.name
+        assert has_patch(image, "elastic-notices.patch"), image.name
         assert has_patch(image, "autotune-again.patch"), image.name

@@ -39,6 +39,9 @@ def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
         "ranks_synchronize_after_hosts_were_removed": [
             *("sync", "train", "save", "meet", "on_reset", "sync", "train")
         ],
+        "hosts_that_change_while_ranks_meet_are_heard_of": [
+            *("train", "meet", "train", "meet", "train")
+        ],
     }
 
 
