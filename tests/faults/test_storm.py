@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.faults.storm import FAULTS, begin, finish
+from tests.faults.storm import BETWEEN, FAULTS, begin, finish
 from tests.faults.training import Training
 
 # More than the training makes until all faults are over.
@@ -27,3 +27,12 @@ def test_no_step_is_lost_in_a_storm(training: Training) -> None:
     # A commit that was under way on the rank that was killed is made again.
     assert measured["lost"] <= 1
     assert not list(training.folder.glob("keep-*")), "nothing was written to disk"
+
+
+@pytest.mark.fault("master deleted, and the training finishes before the next one comes")
+def test_training_that_finishes_without_a_master_is_not_repeated(training: Training) -> None:
+    begin(training, 4 * BETWEEN)
+    training.namespace.kubectl("delete", "pod", training.master(), "--wait=false")
+    training.wait_for_step(training.target)
+    training.result()
+    assert len(training.starts()) == 1

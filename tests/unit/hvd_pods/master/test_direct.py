@@ -27,7 +27,7 @@ SSH = f"""#!/bin/sh
 while [ -e hold-$1 ]; do sleep 0.05; done
 HVD_SLOTS=2 HVD_POD=${{1%.svc}} {sys.executable} -I -S {host.__file__}
 """
-Start = Callable[[str], "subprocess.Popen[str]"]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -38,12 +38,13 @@ def start(tmp_path: Path) -> Start:
     ssh.chmod(0o755)
     hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
 
-    def run(script: str) -> subprocess.Popen[str]:
+    def run(script: str, stay: str = "60") -> subprocess.Popen[str]:
         environment = {
             **os.environ,
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "HVD_NOTICES": "127.0.0.1,1,secret",
             "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
+            "HVD_STAY_WITHIN": stay,
         }
         command = [sys.executable, "-I", "-S", str(PROGRAM), str(hosts), "4", "sh", "-c", script]
         pipe = subprocess.PIPE
@@ -138,6 +139,16 @@ def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: P
     assert process.returncode == 128 + signal.SIGUSR1
     (tmp_path / "go-on").touch()
     wait_until(lambda: are_there("done"), TIMEOUT, "the ranks have gone on")
+
+
+def test_ranks_that_are_left_end_if_no_other_master_comes_in_time(
+    start: Start, tmp_path: Path
+) -> None:
+    process = start("sleep 600", stay="0.1")
+    wait_until(lambda: len(ranks_in(tmp_path)) >= 4, TIMEOUT, "the ranks run")
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=TIMEOUT)
+    wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 
 def test_host_may_read_that_its_ranks_stay_together_with_what_to_start(

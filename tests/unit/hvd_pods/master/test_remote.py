@@ -62,6 +62,17 @@ def test_ranks_may_stay_where_all_of_each_host_run_and_lose_nothing(
 
 
 @pytest.mark.parametrize(
+    ("script", "number"),
+    [("echo 0 7 2", 4), ("echo 0 6 2", 2), ("echo 0", 2), ("echo 0 7 x", 2), ("exit 1", 2)],
+)
+def test_ranks_have_finished_whose_hosts_say_so_of_their_launch(
+    ssh: Callable[[str], None], script: str, number: int
+) -> None:
+    ssh(f'[ "$1" = {SECOND.address} ] || {{ echo 0 7 2; exit; }}; {script}')
+    assert remote.count_finished([FIRST, SECOND], 7) == number
+
+
+@pytest.mark.parametrize(
     ("seconds", "is_stopped", "text"),
     [(0.05, False, "no answer within 0 s"), (60.0, True, "asked to end")],
 )

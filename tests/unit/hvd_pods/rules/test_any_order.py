@@ -22,6 +22,8 @@ RUNS: dict[str, Run] = {
     "no API": one_group(api=False, retries=2),
     "results": one_group(results={"timeoutSeconds": 60, "onFailure": True}, stallTimeoutSeconds=90),
 }
+# An earlier master of the Job has left ranks that went on.
+LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "launched": "7"}
 NOTICES: list[dict[str, Any]] = [
     {"kind": RAISED, "text": "ValueError: no", "rank": 1},
     {"kind": FAILED, "status": -9, "rank": 1},
@@ -74,7 +76,7 @@ def test_a_run_is_driven_once_and_always_ends(
 
     `job`: what has become of the Job by then.
     """
-    world = World(RUNS[name])
+    world = World(RUNS[name], record=dict(LEFT) if name == "direct" else {})
     is_running = is_stopped = False
     ends: list[str] = []
     finished = 0

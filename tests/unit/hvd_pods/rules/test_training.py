@@ -527,6 +527,23 @@ def test_ranks_may_go_on_only_if_another_master_follows(
     assert ask(world).may_stay is may_stay
 
 
+@pytest.mark.parametrize(("failed", "stay"), [(0, 70.0), (3, 140.0), (10**6, 420.0)])
+def test_ranks_wait_a_minute_longer_for_a_master_than_the_job_does(
+    failed: int, stay: float
+) -> None:
+    world = World(one_group(mode="direct"), job={**JOB, "status": {"failed": failed}})
+    world.train()
+    assert world.of(m.Launch)[0].stay == stay
+
+
+@pytest.mark.parametrize(("hosts", "is_test"), [(1, False), (2, True)])
+def test_ranks_of_one_host_or_of_a_test_do_not_go_on(hosts: int, is_test: bool) -> None:
+    world = World(one_group(hosts, mode="direct"), is_test=is_test)
+    world.train()
+    world.answer_all()
+    assert not ask(world).may_stay
+
+
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world = training(mode="direct")
     world.tell(m.Terminated())
@@ -545,6 +562,62 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     assert "its pod was deleted or evicted" in world.end()[1]
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running"
     assert not world.of(m.ScaleDown)
+
+
+def left_by_another_master(**record: str) -> World:
+    """The run of a master that another one of its Job precedes, and its hosts answer."""
+    run = one_group(2, 3, mode="direct")
+    entry = {"run": run.id, "settings": run.settings, "state": "Running", "attempts": "1"}
+    entry |= {"trained": "uid-1", "launched": "7", **record}
+    world = World(run, record=entry)
+    world.tell(m.Started())
+    world.settle(until=m.WatchHosts)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("record", "left"), [({}, 7), ({"trained": "uid-0"}, 0), ({"launched": "x"}, 0)]
+)
+def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
+    record: dict[str, str], left: int
+) -> None:
+    world = left_by_another_master(**record)
+    world.settle(until=m.Launch)
+    assert world.now < 1001
+    world.end_launcher(1)
+    world.answer_all()
+    world.fire()
+    world.answer_all()
+    first, *later = world.of(m.Deliver)
+    assert (first.left, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
+    assert [effect.left for effect in later] == [0]
+    launched = [effect.data.get("launched") for effect in world.of(m.WriteRecord)]
+    assert launched[-1] == str(world.of(m.Prepare)[-1].epoch)
+
+
+def test_host_whose_ranks_may_have_finished_is_waited_for() -> None:
+    world = left_by_another_master()
+    world.answers = [one for one in world.answers if getattr(one[1], "host", "") != "w-2"]
+    began = world.now
+    world.answer_all()
+    assert not world.of(m.Deliver)
+    world.settle(until=m.Deliver)
+    assert 1.9 < world.now - began < 2.1
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_training_that_has_finished_without_a_master_is_not_repeated(is_stopped: bool) -> None:
+    world = left_by_another_master()
+    world.settle(until=m.Deliver)
+    if is_stopped:
+        world.tell(m.Terminated())
+    world.answers = [one for one in world.answers if not isinstance(one[0], m.Deliver)]
+    world.tell(m.Delivered(world.state.attempt.number, [], is_finished=True))
+    code, problem = world.end()
+    assert (code == 0) is not is_stopped, problem
+    assert not world.of(m.Launch)
+    state = world.of(m.WriteRecord)[-1].data
+    assert (state["state"], state["launched"]) == ("Running" if is_stopped else "Finished", "7")
 
 
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:

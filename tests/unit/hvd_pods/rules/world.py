@@ -139,7 +139,10 @@ class World:
             return [m.RecordWritten(effect.purpose), failed]
         if isinstance(effect, m.Deliver):
             names = list(effect.pods)
-            return [m.Delivered(attempt, names), m.Delivered(attempt, names[1:], problem)]
+            others = [m.Delivered(attempt, names[1:], problem)]
+            if effect.left:
+                others.append(m.Delivered(attempt, [], is_finished=True))
+            return [m.Delivered(attempt, names), *others]
         if isinstance(effect, m.WatchHosts):
             names = [host.name for host in self.run.hosts]
             return [m.HostAnswers(attempt, name, pod(name)) for name in names]

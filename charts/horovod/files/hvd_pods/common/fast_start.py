@@ -40,6 +40,10 @@ WORKER = f"{GENERATED}/worker-processes"
 START_RANKS = f"exec python3 -I -S {PROGRAMS}/rank/host.py"
 # What it sends that session to let the ranks go on without a master.
 STAY = b"stay\n"
+# For how many seconds, as master/direct.py is told.
+STAY_WITHIN = "HVD_STAY_WITHIN"
+# Where a host writes the epoch of a launch whose ranks have all ended with 0, and their number.
+FINISHED = f"{GENERATED}/finished"
 
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices, streams
 from hvd_pods.common.errors import BAD_CONFIGURATION
-from hvd_pods.common.fast_start import START_RANKS, STAY
+from hvd_pods.common.fast_start import START_RANKS, STAY, STAY_WITHIN
 from hvd_pods.master.gloo_store import GlooStore
 
 # Seconds in which hosts have to end their ranks.
@@ -222,6 +222,7 @@ def main() -> int:
         "directory": os.getcwd(),  # noqa: PTH109 - a text
         "arguments": sys.argv[2:],
         "variables": common_variables(meeting),
+        "stay": float(os.environ.get(STAY_WITHIN, "0")),
     }
     told = Told()
     placed = zip(hosts, place_ranks(hosts))

@@ -28,6 +28,7 @@ from hvd_pods.cluster.statefulsets import (
     set_number,
 )
 from hvd_pods.common.errors import RunError
+from hvd_pods.common.fast_start import STAY_WITHIN
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.rank_variables import MEETING
 from hvd_pods.common.reporting import log, report_failure
@@ -262,6 +263,8 @@ class Effects:
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
         self._logins.keep(pods)
+        if effect.left and self._have_finished(effect):
+            return m.Delivered(effect.attempt, [], is_finished=True)
         code, problem = self._preparation.code, None
         try:
             code.deliver(pods)
@@ -271,13 +274,19 @@ class Effects:
         reached = [host.name for host, pod in pods.items() if code.is_on(host, pod)]
         return m.Delivered(effect.attempt, reached, problem)
 
+    def _have_finished(self, effect: m.Deliver) -> bool:
+        addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
+        self._logins.write_config(addresses)
+        return remote.count_finished([*addresses], effect.left) == self._run.ranks
+
     def _launch(self, effect: m.Launch) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         mpi, directory = self._preparation.mpi, self._preparation.code.directory
         HOSTFILE.write_text(format_hostfile(self._run, addresses, mpi))
         try:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
-            variables = {**self._variables, MEETING: meeting}
+            stay = {STAY_WITHIN: str(effect.stay)}
+            variables = {**self._variables, MEETING: meeting, **stay}
             self._launcher = Launcher(
                 self._arguments, variables, directory, self._tell, effect.attempt
             )

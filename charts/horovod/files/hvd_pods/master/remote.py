@@ -92,13 +92,27 @@ def _follow(
     return code, text or f"exit code {code}"
 
 
+def _look(hosts: Sequence[Host]) -> dict[Host, list[str]]:
+    """The numbers that worker/draining.py prints on each host; none where it fails."""
+    answers = call(hosts, ["worker/draining.py", "look"], seconds=LOOK_WITHIN)
+    # ssh and the worker's Python may print warnings before them.
+    lines = {host: [] if code else text.splitlines()[-1:] for host, (code, text) in answers.items()}
+    return {host: line[0].split() if line else [] for host, line in lines.items()}
+
+
 def may_stay(hosts: Sequence[Host]) -> bool:
     """Whether all ranks on these hosts run, and lose nothing when they are killed later."""
-    answers = call(hosts, ["worker/draining.py", "look"], seconds=LOOK_WITHIN)
-    return all(
-        not code and output.splitlines()[-1:] == [str(host.slots)]
-        for host, (code, output) in answers.items()
+    return all(numbers[:1] == [str(host.slots)] for host, numbers in _look(hosts).items())
+
+
+def count_finished(hosts: Sequence[Host], epoch: int) -> int:
+    """How many ranks of the launch of this epoch have ended with 0, on hosts where all have."""
+    counts = (
+        parse_count(numbers[2], MOST_RANKS)
+        for numbers in _look(hosts).values()
+        if len(numbers) == 3 and numbers[1] == str(epoch)
     )
+    return sum(count or 0 for count in counts)
 
 
 def ask_ranks(hosts: Sequence[Host]) -> int:

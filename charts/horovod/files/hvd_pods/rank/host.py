@@ -3,8 +3,8 @@
 master/direct.py runs it in one SSH session for each host. The first line of standard input has the
 directory, the variables and the command of the ranks as JSON. When standard input ends, or a rank
 fails, the ranks that are left are ended. It exits as the rank that failed first. After a line
-`stay`, the ranks go on without a master, until the session of another one ends them
-(common/fence.py); what they print is lost.
+`stay`, the ranks go on without a master for the seconds of the first line, unless the session of
+another one ends them before (common/fence.py); what they print is lost.
 """
 
 from __future__ import annotations
@@ -23,32 +23,19 @@ from contextlib import suppress
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
-from hvd_pods.common.fast_start import STAY, die_with_parent
+from hvd_pods.common.fast_start import FINISHED, STAY, die_with_parent
+from hvd_pods.common.fence import EPOCH
 from hvd_pods.rank import start
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
 # handler. And seconds to wait for output of processes that a rank has left.
 KILL_AFTER, DRAIN_WITHIN = 0.2, 2.0
-# Seconds in which another master has to come: the Job controller waits up to six minutes.
-STAY_WITHIN = 600.0
 # Chunks that are read of a rank that has ended before its end is told.
 MOST_CHUNKS = 64
 
 
 class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
     """A rank that runs: its number, its process, a pipe that ends with it, and its output."""
-
-
-def read_line(file: int) -> tuple[bytes, bytes]:
-    """Read the first line, and what was sent after it; no line if the input ends before."""
-    line = b""
-    while b"\n" not in line:
-        part = os.read(file, 1 << 16)
-        if not part:
-            return b"", b""
-        line += part
-    first, _, more = line.partition(b"\n")
-    return first, more
 
 
 def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
@@ -88,14 +75,14 @@ def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
 class HostRanks:
     """The ranks of this host."""
 
-    def __init__(self, ranks: Sequence[Rank]) -> None:
-        self._running = {rank.life: rank for rank in ranks}
+    def __init__(self, ranks: Sequence[Rank], stay: float) -> None:
+        self._running, self._number = {rank.life: rank for rank in ranks}, len(ranks)
         self._streams = {stream.source: stream for rank in ranks for stream in rank.streams}
         self._poll = select.poll()
         for source in (0, *self._running, *self._streams):
             self._poll.register(source, select.POLLIN)
         self._code, self._is_ending, self._kill_at = 0, False, float("inf")
-        self._stay_until = float("inf")
+        self._stay_within, self._stay_until = stay, float("inf")
 
     def follow(self) -> int:
         """Pass on the output until all ranks have ended; the exit code of the first that failed."""
@@ -107,12 +94,20 @@ class HostRanks:
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._send(signal.SIGKILL)
+        self._note_finished()
         until = time.monotonic() + DRAIN_WITHIN
         while self._streams and time.monotonic() < until:
             self._look(until)
         for stream in self._streams.values():
             stream.give_up()
         return self._code
+
+    def _note_finished(self) -> None:
+        """Let another master know it, if this one is no more: it must not repeat the training."""
+        if self._code or self._is_ending:
+            return
+        with suppress(OSError), open(FINISHED, "w", encoding="ascii") as file:
+            file.write(f"{os.environ.get(EPOCH, '')} {self._number}")
 
     def _look(self, until: float) -> None:
         left = None if until == float("inf") else max(0.0, until - time.monotonic()) * 1000
@@ -126,7 +121,7 @@ class HostRanks:
             del self._streams[source]
         line = os.read(0, len(STAY)) if 0 in ready else None
         if line:
-            self.stay()
+            self._stay()
         elif line is not None:
             self._poll.unregister(0)
             if self._running:
@@ -134,13 +129,13 @@ class HostRanks:
                 self._code = self._code or 128 + signal.SIGTERM
                 self._end()
 
-    def stay(self) -> None:
+    def _stay(self) -> None:
         """Let go of the session, so that the ranks neither wait for it nor end with it."""
         if self._is_ending:
             return
         self._poll.unregister(0)
         streams.write(2, f"[hvd] ranks on {socket.gethostname()} go on without a master\n".encode())
-        self._stay_until = time.monotonic() + STAY_WITHIN
+        self._stay_until = time.monotonic() + self._stay_within
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(nothing, number)
@@ -180,8 +175,10 @@ class HostRanks:
 
 def main() -> int:
     """Start the ranks and stay until they have ended."""
-    line, more = read_line(0)
-    if not line:
+    # Not a byte more: what follows is of HostRanks.
+    with open(0, "rb", buffering=0, closefd=False) as told:
+        line = told.readline()
+    if not line.endswith(b"\n"):
         # The master has ended the launch before it had told what to start.
         return 128 + signal.SIGTERM
     given = json.loads(line)
@@ -189,10 +186,8 @@ def main() -> int:
         # Only the master's image may have its folder.
         os.chdir(given["directory"])
     os.environ.update(given["variables"])
-    ranks = HostRanks([begin(own, given["arguments"]) for own in given["ranks"]])
-    if more:
-        ranks.stay()
-    return ranks.follow()
+    ranks = [begin(own, given["arguments"]) for own in given["ranks"]]
+    return HostRanks(ranks, given.get("stay", 0.0)).follow()
 
 
 if __name__ == "__main__":

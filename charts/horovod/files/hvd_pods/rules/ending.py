@@ -62,9 +62,14 @@ def will_retry(job: Object, code: int, wall: float) -> bool:
     failed = int(job.get("status", {}).get("failed", 0))
     if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)):
         return False
-    pause = min(FIRST_BACKOFF * 2**failed, LONGEST_BACKOFF)
     # If the deadline passes between two masters, none is there to scale the workers down.
-    return bool(wall + pause < deadline(job))
+    return bool(wall + backoff(job) < deadline(job))
+
+
+def backoff(job: Object) -> float:
+    """Seconds that the Job controller waits before the next master."""
+    failed = int(job.get("status", {}).get("failed", 0))
+    return float(min(FIRST_BACKOFF * 2 ** min(failed, 10), LONGEST_BACKOFF))
 
 
 def is_continued(job: Object, wall: float) -> bool:

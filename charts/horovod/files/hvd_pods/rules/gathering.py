@@ -38,6 +38,8 @@ REPEAT_REPORT_AFTER = 60.0
 # Seconds that a run which was training already waits for more hosts than it needs: each that joins
 # later interrupts the ranks.
 RESUME_WITHIN = 10.0
+# Seconds in which all hosts have to answer whose ranks may have finished without a master.
+LEFT_WITHIN = 2.0
 # Seconds after the deadline in which the pods must have been listed, to say what is missing.
 LIST_WITHIN = 15.0
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
@@ -56,7 +58,14 @@ def begin(step: Step) -> None:
     step.set_timer("pods", step.now + FIRST_REPORT_AFTER)
     if step.state.run.elastic and step.state.was_training:
         step.set_timer("resume", step.now + RESUME_WITHIN)
+    if _left(step.state):
+        step.set_timer("resume", step.now + LEFT_WITHIN)
     extend_deadline(step)
+
+
+def _left(state: State) -> int:
+    """The epoch of the launch that another master has left; 0 if this one has begun another."""
+    return 0 if state.used_hosts else state.left
 
 
 def extend_deadline(step: Step) -> None:
@@ -145,7 +154,8 @@ def start_if_possible(step: Step) -> None:
         step.do(m.FreezeHosts())
     step.set(phase=Phase.DELIVERING)
     step.set_attempt(elastic=replace(state.attempt.elastic, asked=chosen))
-    step.do(m.Deliver(state.attempt.number, chosen))
+    addresses = {name: pod.address for name, pod in answering.items()}
+    step.do(m.Deliver(state.attempt.number, chosen, _left(state), addresses))
 
 
 def is_enough(step: Step) -> bool:
@@ -153,7 +163,8 @@ def is_enough(step: Step) -> bool:
     state, run = step.state, step.state.run
     answering = state.gathered.answering
     if not run.elastic:
-        return not count_missing_workers(run, answering)
+        is_waiting = "resume" in state.timers and len(answering) < len(run.hosts)
+        return not (is_waiting or count_missing_workers(run, answering))
     slots = sum(state.facts.hosts[name].slots for name in answering)
     is_resumed = state.was_training and "resume" not in state.timers
     return slots >= (run.min_ranks if is_resumed else run.ranks)

@@ -104,6 +104,8 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         attempts, failures = (number(data.get(key)) for key in ("attempts", "failures"))
         step.set(attempts=attempts, failures=failures, launches=attempts)
     step.set(was_training=bool(run.api) and data.get("trained") == facts.uid)
+    if step.state.was_training:
+        step.set(left=number(data.get("launched")))
     if not run.api:
         step.begin_attempt()
     elif has_ended(run, data, facts.uid):

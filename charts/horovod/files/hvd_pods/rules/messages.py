@@ -198,10 +198,14 @@ class PodsListed(AttemptEvent):
 
 
 class Delivered(AttemptEvent):
-    """These hosts have the user's code; `problem` is why others do not."""
+    """These hosts have the user's code; `problem` is why others do not.
+
+    `is_finished`: all ranks that the master before this one has started have ended with 0.
+    """
 
     hosts: Sequence[str]
     problem: RunError | None = None
+    is_finished: bool = False
 
 
 class LaunchFailed(AttemptEvent):
@@ -414,10 +418,15 @@ class ScaleUp(Effect):
 
 
 class Deliver(Effect):
-    """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows."""
+    """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows.
+
+    `left`: first look whether the ranks of this epoch have finished at one of these addresses.
+    """
 
     attempt: int
     pods: Mapping[str, Pod]
+    left: int = 0
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 class EndLogins(Effect):
@@ -436,10 +445,14 @@ class WriteLiveHosts(Effect):
 
 
 class Launch(Effect):
-    """Start the launcher on these hosts: LauncherEnded or LaunchFailed follows."""
+    """Start the launcher on these hosts: LauncherEnded or LaunchFailed follows.
+
+    `stay`: seconds in which ranks that are left alone wait for another master.
+    """
 
     attempt: int
     addresses: Mapping[str, str]
+    stay: float
 
 
 class EndLauncher(Effect):

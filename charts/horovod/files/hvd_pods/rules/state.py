@@ -238,6 +238,8 @@ class State:
     # This Job has started ranks before: an elastic run goes on with fewer hosts, and a Service
     # without slices was deleted.
     was_training: bool = False
+    # The epoch of the last launch whose ranks may go on without a master.
+    left: int = 0
     progress: Progress = field(default_factory=Progress)
     # What the record says of the run; empty while an earlier end is only repeated.
     entry: Mapping[str, str] = field(default_factory=dict)
@@ -355,6 +357,7 @@ class Step:
         }
         if self.state.was_training:
             entry["trained"] = entry["uid"]
+            entry["launched"] = str(self.state.left)
         self.set(entry=entry)
 
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:

@@ -39,6 +39,8 @@ END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
 NAME_IDLE_AFTER = 60.0
 # Seconds in which a master that is asked to end has to read the Job, to leave the ranks alone.
 LEAVE_WITHIN = 2.0
+# Seconds after which ranks end that wait for another master, from when the Job should make it.
+STAY_LONGER = 60.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
 RESERVE = 15.0
@@ -55,12 +57,17 @@ TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 def begin(step: Step, event: m.Delivered) -> None:
     """The hosts have the code: start the launcher on them, or fail."""
     state, run = step.state, step.state.run
+    if event.is_finished:
+        step.log("all ranks have finished while there was no master")
+        step.end_attempt(None)
+        return
     if event.problem or state.is_stopped:
         step.end_attempt(event.problem or RunError("terminated before the ranks were started"))
         return
     answering = state.gathered.answering
     chosen = [name for name in state.facts.hosts if name in _given(step, event)]
-    step.set(phase=Phase.TRAINING, was_training=True)
+    left = state.hold.epoch if run.mode == "direct" else 0
+    step.set(phase=Phase.TRAINING, was_training=True, left=left)
     step.set_attempt(launched=Launched(tuple(chosen)))
     if run.elastic:
         seen = frozenset(chosen)
@@ -69,7 +76,8 @@ def begin(step: Step, event: m.Delivered) -> None:
     what = f"{run.mode} starts {run.ranks} ranks on {len(chosen)} hosts"
     step.do(m.Emit("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    step.do(m.Launch(state.attempt.number, addresses))
+    stay = ending.backoff(state.job or {}) + STAY_LONGER
+    step.do(m.Launch(state.attempt.number, addresses, stay))
     if not state.facts.is_test:
         step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
@@ -198,7 +206,7 @@ def abort(step: Step, problem: RunError) -> None:
 def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
     run, launched = step.state.run, step.state.attempt.launched
-    is_ending = launched is None or launched.problem
+    is_ending = launched is None or launched.problem or len(launched.hosts) == 1
     if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
         step.set_timer("leave", step.now + LEAVE_WITHIN)
         step.do(m.ReadJob(is_stopped=False, within=LEAVE_WITHIN, leaves=True))

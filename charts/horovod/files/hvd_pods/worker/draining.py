@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fence, notices
+from hvd_pods.common import fast_start, fence, hostile, notices
 from hvd_pods.rank import ranks
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
@@ -79,11 +80,14 @@ def may_stay(script: ranks.Script) -> bool:
 def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
 
-    With the argument `look`, print how many need not be asked because they may stay.
+    With the argument `look`, print how many need not be asked because they may stay, then the epoch
+    of a launch whose ranks on this host have all finished, and their number (rank/host.py).
     """
     scripts = list(ranks.running())
     if sys.argv[1:] == ["look"]:
-        print(sum(may_stay(script) for script in scripts))
+        print(sum(map(may_stay, scripts)), end=" ")
+        with suppress(OSError):
+            print(hostile.one_line(hostile.read_file(fast_start.FINISHED).decode("latin-1")))
         return 0
     for script in scripts:
         if not ranks.was_asked_to_end(script):

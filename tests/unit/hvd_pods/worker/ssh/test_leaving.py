@@ -163,9 +163,9 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
 @pytest.mark.parametrize(
     ("content", "kept", "number"),
     [
-        pytest.param(IDLE, "run-1", b"1\n", id="state kept"),
-        pytest.param(IDLE, "run-2", b"0\n", id="another run's state"),
-        pytest.param(SCRIPT, "run-1", b"0\n", id="saves by itself"),
+        pytest.param(IDLE, "run-1", b"1 7 2\n", id="state kept"),
+        pytest.param(IDLE, "run-2", b"0 7 2\n", id="another run's state"),
+        pytest.param(SCRIPT, "run-1", b"0 7 2\n", id="saves by itself"),
     ],
 )
 def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
@@ -175,6 +175,7 @@ def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
     look = f"HVD_KEEP={folder} python3 -I {pods.worker.files}/hvd_pods/worker/draining.py look"
     (folder / kept).mkdir(parents=True)
     (folder / kept / "main-shared.a").touch()
+    (pods.worker.generated / "finished").write_text("7 2")
     with running_rank(pods, content=content):
         done = pods.master.ssh(WORKER, look, HVD_EPOCH=EPOCH, HVD_RUN_ID="run-1")
         assert (done.stdout, done.stderr) == (number, b"")

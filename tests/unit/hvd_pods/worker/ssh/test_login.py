@@ -115,6 +115,8 @@ def test_session_of_the_master_starts_the_ranks_of_its_host(ssh_pods: SshPods) -
         lines = process.stdout.read().decode().splitlines()
     assert {"0 of 2", "1 of 2"} <= set(lines)
     assert any("worker/session.py" in line for line in lines)
+    epoch = (ssh_pods.worker.generated / "epoch").read_text() or "0"
+    assert (ssh_pods.worker.generated / "finished").read_text() == f"{epoch} 2"
 
 
 @unprivileged
