@@ -1,21 +1,24 @@
-"""Writes the parameter tables of the images' READMEs, and the table in docs/images.md of how the
-images are tested.
+"""Writes the parameter tables of the images' READMEs, the table in docs/images.md of how the images
+are tested, and the list of patches in docs/packagers.md.
 
-They are made from images/versions.yaml and the proofs.
+They are made from images/versions.yaml, the proofs and the patches.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from email import message_from_string
 from pathlib import Path
 
 from devtools.common.errors import ImageError
 from devtools.docs_gen.generated import replace_sections, table
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.proof import read
+from images.common import build_horovod
 
 PAGE = ROOT / "docs" / "images.md"
+FOR_PACKAGERS = ROOT / "docs" / "packagers.md"
 
 
 def parameter_tables(image: Image) -> str:
@@ -60,6 +63,23 @@ def proof_table(images: Mapping[str, Image]) -> str:
     return table(("Image", "Tested", "Tests passed", "On a GPU", "Unpacked"), rows)
 
 
+def patch_table(images: Mapping[str, Image]) -> str:
+    """Each patch with the subject of its mail and the images that have it, in their order."""
+    users: dict[Path, list[str]] = {}
+    for image in images.values():
+        for patch in build_horovod.patches(image.folder):
+            users.setdefault(patch, []).append(f"`{image.name}`")
+    rows = [
+        (
+            f"[`{patch.stem}`](../images/patches/{patch.name})",
+            message_from_string(patch.read_text())["Subject"].removeprefix("[PATCH] "),
+            ", ".join(names),
+        )
+        for patch, names in users.items()
+    ]
+    return table(("Patch", "What it does", "Images"), rows)
+
+
 def generated_texts() -> dict[Path, str]:
     """The text that each page with tables should have. Exits with a message when a proof is missing
     or malformed.
@@ -76,4 +96,5 @@ def generated_texts() -> dict[Path, str]:
         proofs = proof_table(images)
     except ImageError as error:
         sys.exit(f"image_docs: {error}")
-    return readmes | {PAGE: replace_sections(PAGE, {"tests": proofs})}
+    pages = {PAGE: {"tests": proofs}, FOR_PACKAGERS: {"patches": patch_table(images)}}
+    return readmes | {page: replace_sections(page, sections) for page, sections in pages.items()}

@@ -18,9 +18,11 @@ from devtools.images.base import base_of
 from devtools.images.catalogue import FILE, Image, find, load_catalogue
 from devtools.images.content import (
     build_arguments,
+    compiled_in,
     environment_lines,
     image_files,
     image_key,
+    is_portable,
     wheel_key,
 )
 from devtools.images.engines import Build, Engine, choose_engine
@@ -64,6 +66,8 @@ def build(
     for member in chain:
         refuse_stale_locks(member)
         write_missing_locks(member)
+        if compiled_in(member).get("suite") != member.suite:
+            wheel(member.name, compiled_in(member), versions)
     logs = cache_dir() / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     engine = choose_engine(logs / f"image-{name}.log")
@@ -73,6 +77,24 @@ def build(
             base_key = _build_one(member, base, base_key, tags if member is image else (), engine)
             base = member.reference
     return BuiltImage(image.reference, base_key, engine)
+
+
+def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path = FILE) -> Path:
+    """The Horovod wheel of an image, which is compiled in the image's build when it is not here.
+
+    Raises ImageError for an image whose wheel works nowhere else.
+    """
+    image = find(load_catalogue(overrides, versions, target=name), name)
+    if not is_portable(image):
+        raise ImageError(
+            f"{name}: its Horovod is linked with the image's own MPI and works nowhere else",
+            "use an image whose `series` has mpi-at-run-time.patch",
+        )
+    folder = _wheel_folder(image)
+    if not any(folder.iterdir()):
+        build(name, overrides=compiled_in(image), versions=versions)
+    (file,) = folder.iterdir()
+    return file
 
 
 def archive(name: str) -> Path:
@@ -126,15 +148,17 @@ def refuse_stale_locks(image: Image) -> None:
 def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
     key = image_key(image, base_key)
     references = [image.reference, *tags]
-    if all(engine.key(reference) == key for reference in references):
+    wheels = _wheel_folder(image) if image.framework else None
+    # Others may ask for a portable wheel: without it, the image is not complete.
+    complete = wheels is None or not is_portable(image) or any(wheels.iterdir())
+    if complete and all(engine.key(reference) == key for reference in references):
         note(f"{image.reference} is built already ({key})")
         return key
     kept = kept_name(image.reference, key)
-    if engine.key(kept) == key:
+    if complete and engine.key(kept) == key:
         engine.tag(kept, references)
         note(f"{image.reference} was built before from the same content ({key})")
     else:
-        wheels = _wheel_folder(image) if image.framework else None
         _run_build(image, base, [*references, kept], key, wheels, engine)
     for old in touch_and_evict(kept):
         engine.remove(old)
@@ -148,8 +172,6 @@ def _run_build(
     key: str,
     wheels: Path | None,
     engine: Engine,
-    *,
-    use_cache: bool = True,
 ) -> None:
     arguments = {"BASE_IMAGE": base} | build_arguments(image)
     engine.log.write_text("")
@@ -160,29 +182,8 @@ def _run_build(
     ):
         engine.build(
             Build(context, context / image.dockerfile.relative_to(image.context), references,
-                  arguments, secrets, key, wheels, use_cache)
+                  arguments, secrets, key, wheels)
         )  # fmt: skip
-
-
-def archive_of_another_build(name: str, folder: Path, *, compile_again: bool) -> Path:
-    """Builds the image again from the same content and writes its docker-archive below `folder`.
-
-    compile_again: compile Horovod's wheel again, too.
-    """
-    built = build(name)
-    image = find(load_catalogue(), name)
-    again = f"hvd-again-{name}:{built.key}"
-    with _only_builder():
-        parent = load_catalogue()[image.parent].reference if image.parent else None
-        base = parent or base_of(image, built.engine)[0]
-        fresh = folder / "wheels"
-        fresh.mkdir()
-        wheels = (fresh if compile_again else _wheel_folder(image)) if image.framework else None
-        _run_build(image, base, [again], built.key, wheels, built.engine, use_cache=False)
-        target = folder / "again.tar"
-        built.engine.save(again, target, again)
-        built.engine.remove(again)
-    return target
 
 
 def _wheel_folder(image: Image) -> Path:

@@ -145,6 +145,7 @@ def _with_usual_layout(name: str, entry: Mapping[str, Any], root: Path) -> dict[
         f"{folder}/requirements.in": Lock.COMPLETE.value,
         # Compiled from source; requirements.in has its dependencies.
         "images/common/horovod.in": Lock.ALONE.value,
+        "images/common/wheel.in": Lock.ALONE.value,
     }
     if (root / folder / "toolkit.in").exists():
         locks[f"{folder}/toolkit.in"] = Lock.COMPLETE.value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -63,6 +62,14 @@ def build(
 
 
 @app.command()
+def wheel(name: Name, set_: Set = None) -> None:
+    """Print the path of an image's Horovod wheel, which is compiled when needed. It works wherever
+    its framework is installed.
+    """
+    typer.echo(builder.wheel(name, _settings(set_)))
+
+
+@app.command()
 def prove(name: Name) -> None:
     """Build an image that is tested separately, run its tests in it, on a GPU where there is one,
     and write its proof; print the proof's path.
@@ -118,26 +125,6 @@ def audit(
         typer.echo(f"{item.package} {item.version}: {item.id}, fixed in {fixed}: {item.summary}")
     typer.echo(f"{len(known)} known vulnerabilities in {len(packages)} Python packages")
     raise typer.Exit(1 if known or available else 0)
-
-
-@app.command()
-def reproduce(
-    name: Name,
-    compile_: Annotated[
-        bool, typer.Option("--compile", help="also compile Horovod again, which takes minutes")
-    ] = False,
-) -> None:
-    """Build an image again and compare all its files; exit with status 1 when any differ."""
-    from devtools.images.inspection import differences, files
-
-    first = files(builder.archive(name))
-    with tempfile.TemporaryDirectory(prefix="hvd-again-") as folder:
-        again = builder.archive_of_another_build(name, Path(folder), compile_again=compile_)
-        lines = differences(first, files(again))
-    for line in lines:
-        typer.echo(line)
-    typer.echo(f"{len(lines)} of {len(first)} files differ")
-    raise typer.Exit(1 if lines else 0)
 
 
 @app.command()

@@ -11,11 +11,9 @@ from devtools.images.lock import lock_file, tree_lock
 from images.common import build_horovod
 
 # The files of a context that a build uses. Others, such as READMEs and .in files, do not change it.
-_USED = ("Dockerfile", "*.txt", "*.py", "*.sh", "*.c", "*.debs", "series")
+_USED = ("Dockerfile", "*.txt", "*.json", "*.py", "*.sh", "*.c", "*.debs", "series")
 # Options that the compiled Horovod does not depend on.
 _NOT_COMPILED = {"allocator"}
-# The values that an image without the option has: they do not change the wheel's key.
-_IMPLIED = {"march": "x86-64", "mpi-from": "debian", "tensorflow-package": "tensorflow-cpu"}
 # The library to preload for each `allocator`.
 _PRELOADED = {"glibc": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 
@@ -89,6 +87,24 @@ def _argument(parameter: str) -> str:
     return parameter.replace("-", "_").upper()
 
 
+def is_portable(image: Image) -> bool:
+    """Whether the image's wheel works in other environments that have its framework."""
+    return bool(image.framework) and build_horovod.is_portable(build_horovod.patches(image.folder))
+
+
+def compiled_in(image: Image) -> Mapping[str, str]:
+    """The parameters of the row of versions.yaml in which the image's wheel is compiled. A portable
+    wheel for TensorFlow serves every Python, and comes from the first row with that TensorFlow,
+    which has the oldest C library. Any other is compiled in the image itself.
+    """
+    if image.framework == "tensorflow" and is_portable(image):
+        for row in image.combinations:
+            if image.versions["tensorflow"] in row["tensorflow"]:
+                first = {key: values[0] for key, values in row.items()}
+                return first | {"tensorflow": image.versions["tensorflow"]}
+    return image.parameters
+
+
 def wheel_key(image: Image) -> str:
     """Changes only with what the compiled Horovod depends on."""
     own = [
@@ -97,18 +113,18 @@ def wheel_key(image: Image) -> str:
         for pattern in ("toolchain.py", "toolkit.*")
         for file in place.glob(pattern)
     ]
+    names = ["build_horovod.py", "horovod.txt"]
+    names += ["wheel.txt", "notices.txt", "horovod.cdx.json"] if is_portable(image) else []
     files = [
-        image.context / "common" / "build_horovod.py",
-        image.context / "common" / "horovod.txt",
+        *(image.context / "common" / name for name in names),
         *sorted(own),
         *sorted(image.folder.glob("series")),
         *build_horovod.patches(image.folder),
     ]
-    versions = [f"{name}={version}" for name, version in image.versions.items()]
+    place = compiled_in(image)
+    versions = [f"{name}={place[name]}" for name in image.versions]
     chosen = [
-        f"{name}={value}"
-        for name, value in image.options.items()
-        if name not in _NOT_COMPILED and value != _IMPLIED.get(name)
+        f"{name}={value}" for name, value in image.options.items() if name not in _NOT_COMPILED
     ]
-    settings = (*versions, *chosen, image.framework or "", *image.features, image.suite or "")
+    settings = (*versions, *chosen, image.framework or "", *image.features, place["suite"])
     return content_key(files, *settings)

@@ -1,15 +1,11 @@
-"""Reads built images: packages, layers, files."""
+"""Reads built images: packages and sizes."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import tarfile
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output
@@ -74,52 +70,3 @@ def python_packages(image: BuiltImage) -> dict[str, str]:
             "audit an image with a `framework`, or one built on it",
         )
     return {item["name"]: item["version"] for item in json.loads(done.stdout)}
-
-
-def _read(outer: tarfile.TarFile, name: str) -> Any:
-    file = outer.extractfile(name)
-    if file is None:
-        raise ImageError(f"{outer.name!r}: {name} is not a file", "delete the archive")
-    return json.load(file)
-
-
-def files(archive: Path) -> dict[str, str]:
-    """All paths of the image in a docker-archive, each with its type, mode, owner, and a file's
-    SHA-256 or a link's target. Times are left out.
-    """
-    described: dict[str, str] = {}
-    with tarfile.open(archive) as outer:
-        for name in _read(outer, "manifest.json")[0]["Layers"]:
-            with tarfile.open(fileobj=outer.extractfile(name), mode="r:*") as layer:
-                for member in layer:
-                    _describe(described, layer, member)
-    return described
-
-
-def _describe(described: dict[str, str], layer: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    folder, _, base = member.name.rpartition("/")
-    # A whiteout: this layer deletes a path of a lower layer.
-    if base.startswith(".wh."):
-        gone = f"{folder}/{base.removeprefix('.wh.')}".lstrip("/")
-        for path in [path for path in described if path == gone or path.startswith(gone + "/")]:
-            del described[path]
-        return
-    text = f"{member.type.decode()} {member.mode:o} {member.uid}:{member.gid} {member.linkname}"
-    if member.isfile():
-        content = layer.extractfile(member)
-        if content is not None:
-            text += hashlib.sha256(content.read()).hexdigest()
-    described[member.name] = text
-
-
-def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """A line for each path that differs, or that only one image has."""
-    lines = []
-    for path in sorted(one.keys() | other.keys()):
-        if path not in other:
-            lines.append(f"only in the first: {path}")
-        elif path not in one:
-            lines.append(f"only in the second: {path}")
-        elif one[path] != other[path]:
-            lines.append(f"differs: {path}")
-    return lines

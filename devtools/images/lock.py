@@ -93,6 +93,7 @@ def write_missing_locks(image: Image) -> None:
 
 def _write(image: Image, source: Path) -> Path:
     target = lock_file(image, source)
+    target.parent.mkdir(parents=True, exist_ok=True)
     alone = ["--no-deps"] if image.locks[source] is Lock.ALONE else []
     text = fill_in_parameters(source, image.parameters)
     write_atomically(target, _compile(text, image.parameters["python"], *alone))

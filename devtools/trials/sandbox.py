@@ -132,7 +132,7 @@ class RuncSandbox(Sandbox):
         process["user"] = {"uid": uid, "gid": 0}
         process["args"] = list(command)
         process["env"] = [*self.config["Env"], *(f"{k}={v}" for k, v in environment.items())]
-        process["cwd"] = self.config["WorkingDir"]
+        process["cwd"] = self.config.get("WorkingDir") or "/"
         process["capabilities"] = {kind: [] for kind in process["capabilities"]}
         spec["root"] = {"path": str(self.root), "readonly": True}
         # Gloo crashes when the host's own name does not resolve; in a pod it does.

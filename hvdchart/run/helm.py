@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -39,6 +39,8 @@ _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 _GRACE = 10
 # Seconds after which a wait looks for signals again.
 _PART = 0.2
+# Seconds in which a second Ctrl-C is the same as the first.
+_TWICE_WITHIN = 0.3
 
 
 class _FailedError(Exception):
@@ -259,26 +261,33 @@ def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
             "PATH"
         )
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=changes,
-    ) as process:  # fmt: skip
-        carried: Future[tuple[bytes, bytes]] = Future()
+    begun: Future[subprocess.Popen[bytes]] = Future()
+    ended: Future[tuple[int, bytes, str]] = Future()
 
-        def carry() -> None:
-            try:
-                carried.set_result(process.communicate(values or b""))
-            except (OSError, ValueError) as problem:
-                carried.set_exception(problem)
-
+    def carry() -> None:
+        pipe = subprocess.PIPE
         try:
-            # Ctrl-C reaches the main thread alone: it cuts neither input nor output.
+            with subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
+            ) as process:
+                begun.set_result(process)
+                output, errors = process.communicate(values or b"")
+            ended.set_result((process.returncode, output, errors.decode(errors="replace")))
+        except (OSError, ValueError) as problem:
+            (ended if begun.done() else begun).set_exception(problem)
+
+    try:
+        try:
+            # Ctrl-C reaches the main thread alone: it cuts neither the start nor the input.
             threading.Thread(target=carry, daemon=True).start()
-            output, errors = _await(carried, math.inf)
-        except KeyboardInterrupt:
-            _end(process, carried, changes)
-            raise
-    return process.returncode, output, errors.decode(errors="replace")
+        except RuntimeError:
+            # This program ends, and Python starts no more threads.
+            carry()
+        _await(begun, math.inf)
+        return _await(ended, math.inf)
+    except KeyboardInterrupt:
+        _end(begun, ended, changes)
+        raise
 
 
 def _await(carried: Future[T], seconds: float) -> T:
@@ -295,22 +304,38 @@ def _await(carried: Future[T], seconds: float) -> T:
                 raise
 
 
-def _end(process: subprocess.Popen[bytes], carried: Future[Any], changes: bool) -> None:
+@contextmanager
+def _ignored_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(begun: Future[subprocess.Popen[bytes]], ended: Future[Any], changes: bool) -> None:
     """Wait for a Helm that changes something, and end it when it takes long or after Ctrl-C."""
     if changes:
-        # Ctrl-C counts from the moment the message can be read.
+        # A terminal and what forwards its signals may send the first one twice.
+        with _ignored_interrupts(), suppress(TimeoutError):
+            _await(ended, _TWICE_WITHIN)
+            return
         with suppress(KeyboardInterrupt, TimeoutError):
             with suppress(OSError, ValueError):
                 print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
-            _await(carried, _GRACE)
+            _await(ended, _GRACE)
             return
     for sent in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
+        with suppress(KeyboardInterrupt, TimeoutError, OSError):
+            process = _await(begun, _GRACE)
             if changes:
                 # Also the plugin that Helm may have started for credentials.
                 os.killpg(process.pid, sent)
             else:
                 process.send_signal(sent)
         with suppress(KeyboardInterrupt, TimeoutError):
-            _await(carried, _GRACE)
+            _await(ended, _GRACE)
             return

@@ -1,8 +1,8 @@
 """The toolchain of images for NVIDIA's GPUs: CUDA's compiler, headers and libraries, assembled from
 packages. It stays in the build stage.
 
-The toolchain.py of each image with `nccl` among its features calls this one with its folder, where
-there are
+common/build_horovod.py calls it for each image with `nccl` among its features, with the image's
+folder, where there are
 
 - `toolkit.txt`: PyPI's packages by NVIDIA, with hashes;
 - `toolkit.debs`, where PyPI has no nvcc (CUDA 12): a Debian package a line, as SUITE COMPONENT

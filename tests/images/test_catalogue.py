@@ -11,7 +11,14 @@ import pytest
 from devtools.common.errors import ImageError
 from devtools.images.build import KEPT_BUILDS, kept_name, touch_and_evict
 from devtools.images.catalogue import ROOT, Image, load_catalogue
-from devtools.images.content import build_arguments, has_patch, image_files, image_key, wheel_key
+from devtools.images.content import (
+    build_arguments,
+    compiled_in,
+    has_patch,
+    image_files,
+    image_key,
+    wheel_key,
+)
 from devtools.images.lock import fill_in_parameters, lock_file, stale_locks
 from images.common import build_horovod, finish
 
@@ -50,7 +57,7 @@ def test_locks_in_the_tree_pin_the_versions_of_the_versions_file(name: str) -> N
 def test_other_parameters_have_locks_in_the_cache() -> None:
     name = "cpu-2.15"
     cpu = load_catalogue()[name]
-    requirements, horovod = cpu.locks
+    requirements, horovod, *_ = cpu.locks
     assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
     places = {lock_file(cpu, requirements)}
     for key, value in [
@@ -142,7 +149,13 @@ images:
 
 def usual(tmp_path: Path) -> Image:
     """An image with the usual layout and its files."""
-    files = ("common/build_horovod.py", "common/horovod.in", "common/horovod.txt", "one/slim.txt")
+    files = (
+        "common/build_horovod.py",
+        "common/horovod.in",
+        "common/horovod.txt",
+        "common/wheel.in",
+        "one/slim.txt",
+    )
     for name in (*files, "one/requirements.in"):
         file = tmp_path / "images" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -257,6 +270,19 @@ def test_oldest_builds_beyond_the_limit_are_evicted(
     assert touch_and_evict(kept_name("other:1.0", "0")) == []
     assert touch_and_evict(names[KEPT_BUILDS]) == [names[1]]
     assert touch_and_evict(names[1]) == [names[2]]
+
+
+def test_portable_wheel_is_compiled_once_for_every_python() -> None:
+    def image(**chosen: str) -> Image:
+        return load_catalogue(chosen, target="cpu")["cpu"]
+
+    images = [image(python=python) for python in ("3.11", "3.12", "3.13")]
+    assert len({wheel_key(image) for image in images}) == 1
+    # In the release with the oldest C library.
+    assert {compiled_in(image)["suite"] for image in images} == {"bookworm"}
+    older = image(tensorflow="2.19.1")
+    assert wheel_key(older) != wheel_key(images[0])
+    assert compiled_in(older)["tensorflow"] == "2.19.1"
 
 
 def test_wheel_key_changes_with_options_that_the_compiler_sees() -> None:

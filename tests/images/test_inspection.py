@@ -1,10 +1,7 @@
-"""Reading archives of images and advisories. These need no image and no engine."""
+"""Reading images and advisories. These need no image and no engine."""
 
 from __future__ import annotations
 
-import io
-import json
-import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -16,7 +13,6 @@ from devtools.images import inspection
 from devtools.images.audit import Update, ask_pypi, parse_updates, search_checkout
 from devtools.images.build import BuiltImage
 from devtools.images.engines import Engine
-from devtools.images.inspection import differences, files
 from tests.fakes.program import StubProgram
 
 ADVISORY = """
@@ -31,42 +27,6 @@ affected:
   - {type: ECOSYSTEM, events: [{introduced: "0"}, {fixed: 9.0.1}]}
   versions: ["8.4", "9.0.0"]
 """
-
-
-def add(tar: tarfile.TarFile, name: str, content: bytes, mtime: int = 0) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    member.mtime = mtime
-    tar.addfile(member, io.BytesIO(content))
-
-
-def docker_archive(file: Path, *contents: dict[str, bytes], mtime: int = 0) -> Path:
-    """A docker-archive with a layer for each of `contents`, and one that changes no file."""
-    history: list[dict[str, object]] = [{"created_by": "ENV", "empty_layer": True}]
-    with tarfile.open(file, "w") as outer:
-        for number, content in enumerate(contents):
-            layer = io.BytesIO()
-            with tarfile.open(fileobj=layer, mode="w") as inner:
-                for name, text in content.items():
-                    add(inner, name, text, mtime)
-            add(outer, f"{number}.tar", layer.getvalue())
-            history.append({"created_by": f"step {number}"})
-        add(outer, "config.json", json.dumps({"history": history}).encode())
-        names = [f"{number}.tar" for number in range(len(contents))]
-        manifest = [{"Config": "config.json", "Layers": names}]
-        add(outer, "manifest.json", json.dumps(manifest).encode())
-    return file
-
-
-def test_builds_are_compared_by_content_and_not_by_times(tmp_path: Path) -> None:
-    layered = ({"a": b"1", "d/b": b"2"}, {"d/.wh.b": b"", "a": b"3"})
-    first = files(docker_archive(tmp_path / "1.tar", *layered))
-    assert list(first) == ["a"]
-    again = files(docker_archive(tmp_path / "2.tar", *layered, mtime=99))
-    assert differences(first, again) == []
-    other = files(docker_archive(tmp_path / "3.tar", {"a": b"4", "e": b"5"}))
-    assert differences(first, other) == ["differs: a", "only in the second: e"]
-    assert differences(other, {}) == ["only in the first: a", "only in the first: e"]
 
 
 def test_advisories_of_a_checkout_match_by_version(tmp_path: Path) -> None:

