@@ -24,8 +24,6 @@ Slice = Dict[str, Any]
 FIRST_RECONNECT, LONGEST_RECONNECT = 0.2, 10.0
 # A watch that lasted this many seconds worked: the next one begins without a long pause.
 WORKING_WATCH = 5.0
-# How it begins why hosts have no address where the Service was deleted. Its controller keeps an
-# empty slice of a Service without pods.
 # Seconds between two looks at all names in DNS: doubled while nothing changes.
 FIRST_LOOKUP, LONGEST_LOOKUP = 0.5, 2.0
 DNS_THREADS = 8

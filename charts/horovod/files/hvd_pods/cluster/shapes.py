@@ -10,6 +10,7 @@ from typing import Any, Dict
 
 Object = Dict[str, Any]
 # The text that says that no EndpointSlice is left: a run without its Service cannot go on for long.
+# A Service's controller keeps an empty slice of one without pods.
 NO_SERVICE = "there is no EndpointSlice of Service"
 # Seconds for which a call before the training is repeated; the training starts without it.
 START_RETRY_SECONDS = 10.0
