@@ -73,6 +73,7 @@ SYFT = "github.com/anchore/syft"
 ACTIONLINT = "github.com/rhysd/actionlint"
 RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
+KUEUE = "sigs.k8s.io/kueue"
 BUILT = {
     tool.name: tool
     for tool in (
@@ -114,6 +115,8 @@ BUILT = {
         ),
         # What benchmarks compare the chart with. Nothing else builds it.
         Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
+        # What rare tests run beside the local cluster.
+        Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
         # An S3 server of a test, and its client.
         Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),

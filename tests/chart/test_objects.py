@@ -107,7 +107,7 @@ def test_service_publishes_addresses_of_pods_that_are_not_ready() -> None:
 def test_suspended_run_has_no_pods() -> None:
     held, running = render({"master": {"suspend": True}}), render()
     assert one(held, "Job")["spec"]["suspend"] is True
-    assert "suspend" not in one(running, "Job")["spec"], "Kueue decides"
+    assert "suspend" not in one(running, "Job")["spec"]
     assert one(held, "StatefulSet")["spec"]["replicas"] == 0
 
 
