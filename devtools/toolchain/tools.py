@@ -73,6 +73,7 @@ SYFT = "github.com/anchore/syft"
 ACTIONLINT = "github.com/rhysd/actionlint"
 RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
+KWOK = "sigs.k8s.io/kwok"
 KUEUE = "sigs.k8s.io/kueue"
 BUILT = {
     tool.name: tool
@@ -115,7 +116,8 @@ BUILT = {
         ),
         # What benchmarks compare the chart with. Nothing else builds it.
         Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
-        # What rare tests run beside the local cluster.
+        # What rare tests and benchmarks run beside the local cluster.
+        Tool("kwok", "kwok", f"{KWOK}/cmd/kwok", "kwok"),
         Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
         # An S3 server of a test, and its client.
         Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
