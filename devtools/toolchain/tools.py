@@ -73,6 +73,9 @@ SYFT = "github.com/anchore/syft"
 ACTIONLINT = "github.com/rhysd/actionlint"
 RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
+SOURCE_CONTROLLER = "github.com/fluxcd/source-controller"
+HELM_CONTROLLER = "github.com/fluxcd/helm-controller"
+ARGO = "github.com/argoproj/argo-cd/v3"
 KWOK = "sigs.k8s.io/kwok"
 KUEUE = "sigs.k8s.io/kueue"
 BUILT = {
@@ -119,6 +122,9 @@ BUILT = {
         # What rare tests and benchmarks run beside the local cluster.
         Tool("kwok", "kwok", f"{KWOK}/cmd/kwok", "kwok"),
         Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
+        Tool("source-controller", "flux", SOURCE_CONTROLLER, "source-controller"),
+        Tool("helm-controller", "flux", HELM_CONTROLLER, "helm-controller"),
+        Tool("argocd", "argo", f"{ARGO}/cmd", "argocd"),
         # An S3 server of a test, and its client.
         Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),
