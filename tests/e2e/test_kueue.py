@@ -50,7 +50,7 @@ def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
     config.write_text(yaml.safe_dump(configuration(server)))
     command = [
         *("unshare", "--mount", "sh", "-ec", WITH_OWN_ETC, "sh", str(upper), str(work)),
-        *(str(tool("kueue")), f"--config={config}"),
+        *(str(tool("kueue")), f"--config={config}", "--feature-gates=VisibilityOnDemand=false"),
     ]
     log = tmp_path / "kueue.log"
     with (
