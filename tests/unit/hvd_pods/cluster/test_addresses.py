@@ -124,9 +124,9 @@ def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
         endpoint("a-1", "10.0.0.2", terminating=True),
         {"addresses": ["10.0.0.3"]},
         {"addresses": ["10.0.0.4"], "targetRef": {"kind": "Node", "name": "n"}},
-        {**endpoint("a-5", "10.0.0.5"), "conditions": None},
+        endpoint("a-5", "10.0.0.5"),
     ]
-    assert addresses.pod_endpoints([{"endpoints": found}, {"endpoints": None}]) == {
+    assert addresses.pod_endpoints([{"endpoints": found}, {}]) == {
         "a-0": Endpoint("10.0.0.1", False, "uid of a-0"),
         "a-5": Endpoint("10.0.0.5", False, "uid of a-5"),
         "a-6": Endpoint("10.0.0.6", True, "uid of a-6", "n6"),

@@ -245,18 +245,16 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
 
     A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
     """
-    ipv4_last = sorted(slices, key=lambda item: bool(item.get("addressType") == "IPv4"))
+    ipv4_last = sorted(slices, key=lambda item: item.get("addressType") == "IPv4")
     return {
         endpoint["targetRef"]["name"]: Endpoint(
             endpoint["addresses"][0],
-            bool((endpoint.get("conditions") or {}).get("serving")),
+            bool(endpoint.get("conditions", {}).get("serving")),
             endpoint["targetRef"].get("uid", ""),
-            endpoint.get("nodeName") or "",
+            endpoint.get("nodeName", ""),
         )
         for item in ipv4_last
-        for endpoint in item.get("endpoints") or []
+        for endpoint in item.get("endpoints", [])
         if endpoint.get("targetRef", {}).get("kind") == "Pod"
-        and "name" in endpoint["targetRef"]
-        and endpoint["addresses"]
-        and not (endpoint.get("conditions") or {}).get("terminating")
+        and not endpoint.get("conditions", {}).get("terminating")
     }

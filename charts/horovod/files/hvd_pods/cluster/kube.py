@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 from urllib.parse import urlencode
 
-from hvd_pods.cluster.shapes import ITEM, LIST, OBJECT, Object, fit
+from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 
@@ -118,9 +118,7 @@ class Api:
         items: list[Object] = []
         query = {**query, "limit": str(PAGE)}
         while True:
-            page = self._call(
-                "GET", path, query, retry_seconds=retry_seconds, timeout=timeout, shape=LIST
-            )
+            page = self._call("GET", path, query, retry_seconds=retry_seconds, timeout=timeout)
             items += page.get("items", [])
             metadata = page["metadata"]
             if "resourceVersion" not in metadata:
@@ -170,10 +168,7 @@ class Api:
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
         with self._send("GET", path, query, timeout=timeout, opened=opened) as response:
             for line in response:
-                event = fit(json.loads(line), {"type!": str, "object!": {}}, "the event")
-                if event["type"] != "ERROR":
-                    event["object"] = fit(event["object"], ITEM, "the event's object")
-                yield event
+                yield _parse(line, "object")
 
     def _call(
         self,
@@ -184,7 +179,6 @@ class Api:
         content_type: str = "application/json",
         retry_seconds: float | None = None,
         timeout: float | None = None,
-        shape: Object = OBJECT,
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
@@ -199,7 +193,7 @@ class Api:
         for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
             try:
                 with self._send(method, path, query, body, content_type, timeout) as response:
-                    answer: Object = fit(json.loads(response.read()), shape, "the answer")
+                    answer = _parse(response.read())
                     self.is_away = False
                     return answer
             except ApiError as problem:
@@ -282,6 +276,19 @@ class Api:
         root = "/api/v1" if group == "core" else f"/apis/{group}/v1"
         url = f"{root}/namespaces/{self.namespace}/{rest}"
         return f"{url}?{urlencode(query)}" if query else url
+
+
+def _parse(text: bytes, field: str = "metadata") -> Object:
+    """Parse an object that has this field: null says that a field is not there."""
+
+    def without_nulls(item: Object) -> Object:
+        return {name: value for name, value in item.items() if value is not None}
+
+    value = json.loads(text, object_hook=without_nulls)
+    found: Object = value if isinstance(value, dict) else {}
+    if type(found.get(field)) is not dict:
+        raise ValueError(f"it is no object with {field}")
+    return found
 
 
 def _status_message(text: str) -> str:

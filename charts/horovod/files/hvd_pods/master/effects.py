@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import queue
 import threading
-import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -215,7 +214,7 @@ class Effects:
         return m.Prepared(effect.attempt)
 
     def _read_job(self, effect: m.ReadJob) -> m.Event:
-        read = read_job(self._access, self._run, effect, time.time())
+        read = read_job(self._access, self._run, effect)
         return m.JobRead(read.job, effect.leaves)
 
     def _list_pods(self, effect: m.ListPods) -> m.Event:

@@ -12,19 +12,11 @@ from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import (
-    CLOCK_SKEW,
-    DELETED,
-    UNREADABLE,
-    deadline,
-    failure_reason,
-)
+from hvd_pods.rules.ending import DELETED, UNREADABLE
 from hvd_pods.rules.state import Facts
 
 # Seconds for which giving the record back is tried.
 RELEASE_RETRY_SECONDS = 10.0
-# Seconds to wait for the condition DeadlineExceeded: the controller sets it when it ends the pod.
-CONDITION_WITHIN = 10
 CONFLICT, RELEASE = 409, "release"
 
 
@@ -105,8 +97,8 @@ def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def read_job(api: Api, run: Run, effect: m.ReadJob, wall: float) -> m.JobRead:
-    """Read the Job; a master that is asked to end waits for its deadline, if that is the reason."""
+def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
+    """Read the Job, or what stands for one that this master does not see any more."""
     name, within = os.environ["HVD_JOB"], effect.within
     try:
         job = api.get(f"batch/jobs/{name}", retry_seconds=within, timeout=within)
@@ -118,8 +110,6 @@ def read_job(api: Api, run: Run, effect: m.ReadJob, wall: float) -> m.JobRead:
     if job["metadata"].get("uid", os.environ["HVD_JOB_UID"]) != os.environ["HVD_JOB_UID"]:
         # Replaced by another one of its name, whose run the workers are.
         return m.JobRead(None)
-    if effect.is_stopped and not failure_reason(job) and wall > deadline(job) - CLOCK_SKEW:
-        job = _wait_for_failure(api, name, job)
     if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run):
         return m.JobRead(None)
     return m.JobRead(shorten_job(job))
@@ -166,17 +156,3 @@ def find_job(api: Api, name: str, within: float | None = None) -> Object | None:
         if problem.status == 404:
             return None
         raise
-
-
-def _wait_for_failure(api: Api, name: str, job: Object) -> Object:
-    """Return the Job as soon as it has failed, or as it is after CONDITION_WITHIN seconds."""
-    query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(CONDITION_WITHIN)}
-    try:
-        for event in api.watch("batch/jobs", query):
-            if event["type"] != "ERROR":
-                job = event["object"]
-            if event["type"] in ("DELETED", "ERROR") or failure_reason(job):
-                break
-    except ApiError as problem:
-        log(f"cannot watch the Job: {problem}")
-    return job

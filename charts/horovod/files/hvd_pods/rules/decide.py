@@ -147,7 +147,7 @@ def _read_job(step: Step) -> None:
         return
     # Only the end depends on what the Job says: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_stopped
-    step.do(m.ReadJob(state.is_stopped, AGAIN_RETRY_SECONDS if is_failure else None))
+    step.do(m.ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
 
 
 def on_job(step: Step, event: m.JobRead) -> None:
@@ -172,7 +172,7 @@ def conclude(step: Step, job: Object | None) -> None:
     state, run, problem = step.state, step.state.run, step.state.attempt.problem
     has_failed = problem is not None or state.attempt.launched is None
     if state.is_stopped and has_failed and not state.facts.is_test:
-        problem = ending.interruption(job)
+        problem = ending.interruption(job, step.wall)
         ending.announce(step, problem)
         ending.finish(step, problem)
     elif problem is None:

@@ -113,7 +113,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         ending.repeat_end(step, data)
     else:
         step.set(phase=Phase.READING)
-        step.do(m.ReadJob(state.is_stopped, START_RETRY_SECONDS))
+        step.do(m.ReadJob(START_RETRY_SECONDS))
 
 
 def on_written(step: Step, event: m.RecordWritten) -> None:

@@ -353,11 +353,9 @@ class WriteRecord(Effect):
 class ReadJob(Effect):
     """Read the Job: JobRead follows.
 
-    `is_stopped`: wait a moment for its deadline, which may be why this pod is asked to end.
     `leaves`: to know whether ranks may go on without this master.
     """
 
-    is_stopped: bool
     within: float | None
     leaves: bool = False
 

@@ -209,7 +209,7 @@ def terminate(step: Step) -> None:
     is_ending = launched is None or launched.problem or len(launched.hosts) == 1
     if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
         step.set_timer("leave", step.now + LEAVE_WITHIN)
-        step.do(m.ReadJob(is_stopped=False, within=LEAVE_WITHIN, leaves=True))
+        step.do(m.ReadJob(LEAVE_WITHIN, leaves=True))
     else:
         interrupt(step)
 
