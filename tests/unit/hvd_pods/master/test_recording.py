@@ -41,7 +41,6 @@ EVENTS: list[Event] = [
     m.HostGone(1, "w-0"),
     m.PodsListed(1, {"w-0": {"status": {}}}, {"w": "quota"}, "away"),
     m.Delivered(1, ["w-0"], PROBLEM),
-    m.LaunchFailed(1, errors.ConfigurationError("no mpirun")),
     m.LauncherEnded(1, 137, 2.5),
     m.CauseFound(1, Cause("rank 1: ", "TypeError: \udcff", is_sure_to_repeat=True)),
     m.CauseFound(1, None),

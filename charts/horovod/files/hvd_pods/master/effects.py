@@ -290,7 +290,7 @@ class Effects:
                 self._arguments, variables, directory, self._tell, effect.attempt
             )
         except RunError as problem:
-            self._tell(m.LaunchFailed(effect.attempt, problem))
+            self._tell(m.AttemptEnds(problem))
 
     def _write_live_hosts(self, effect: m.WriteLiveHosts) -> None:
         hosts = self._of(effect.hosts)

@@ -22,7 +22,7 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
 OF_ATTEMPT = (
-    *("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),
+    *("hosts", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),
 )
 
 
@@ -275,8 +275,7 @@ def on_timed_out(step: Step, event: m.TimedOut) -> None:
 TIMERS: Mapping[str, Callable[[Step], None]] = {
     "look": lambda step: step.do(m.ReadRecord()),
     "renew": holding.renew,
-    "hosts": gathering.on_deadline,
-    "list": gathering.time_out,
+    "hosts": gathering.time_out,
     "pods": gathering.list_pods,
     "resume": gathering.start_if_possible,
     "loss": training.on_hosts,
@@ -302,7 +301,6 @@ HANDLERS: Mapping[type, Handler] = {
     m.HostGone: on_host_gone,
     m.PodsListed: gathering.on_pods,
     m.Delivered: on_delivered,
-    m.LaunchFailed: training.on_launch_failed,
     m.NoticeTaken: training.on_notice,
     m.RankMissing: training.on_missing_rank,
     m.StacksShown: training.end_stalled,

@@ -103,8 +103,11 @@ def _look_for_loss(step: Step) -> None:
     The launcher may not notice for minutes: nothing closes the connections of a node without power.
     """
     attempt = step.state.attempt
-    lost = gathering.find_lost(step)
-    if not lost or not attempt.launched or attempt.launched.problem:
+    lost, answering = gathering.find_silent(step), attempt.gathered.answering
+    if all(host.name in answering for host in lost):
+        # A connection that breaks is no loss yet.
+        return
+    if not attempt.launched or attempt.launched.problem:
         return
     leaving = attempt.launched.leaving
     if all(leaving.get(host.name, 0.0) > step.now for host in lost):
@@ -384,11 +387,6 @@ def _by_host(step: Step, stalls: list[Stall]) -> Mapping[str, list[int]]:
     return ranks
 
 
-def on_launch_failed(step: Step, event: m.LaunchFailed) -> None:
-    """The launcher could not be started."""
-    step.end_attempt(event.problem)
-
-
 def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
     launched = step.state.attempt.launched
@@ -436,11 +434,11 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     if cause and cause.is_final:
         step.end_attempt(ConfigurationError(cause.text))
         return
-    broken = {} if run.elastic else gathering.broken_hosts(step)
-    if broken:
+    silent = {} if run.elastic else gathering.find_silent(step)
+    if silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
-        step.end_attempt(LostHostError(describe_loss(broken) + also, code))
+        step.end_attempt(LostHostError(describe_loss(silent) + also, code))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
         step.end_attempt(LaunchError(cause.text, code, repeats))
