@@ -175,20 +175,6 @@ def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Pat
     assert own_lines(output) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize(("framework", "meets"), [("", True), ("torch", False), ("jax", False)])
-def test_only_ranks_that_may_use_horovod_get_a_store(
-    framework: str, meets: bool, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HVD_FRAMEWORK", framework)
-    # Ranks that would meet at a port of this machine are not what is tested here.
-    monkeypatch.setenv("MASTER_PORT", "1")
-    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "elsewhere:1")
-    output, errors = start("echo ${HOROVOD_GLOO_RENDEZVOUS_PORT:-none}").communicate(
-        timeout=TIMEOUT
-    )
-    assert [line != "none" for line in own_lines(output)] == [meets] * 4, errors
-
-
 def test_host_whose_ranks_were_ended_with_their_input_has_not_finished() -> None:
     (ranks,) = direct.place_ranks([("hvd-0", 1)])
     given = {"directory": "/", "variables": {"HVD_SLOTS": "1"}, "ranks": ranks}

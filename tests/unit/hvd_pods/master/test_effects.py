@@ -112,15 +112,6 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     assert asked(pod) == expected
 
 
-@pytest.mark.parametrize(("script", "number"), [("echo 2", 4), (f"{REFUSE_SECOND}; echo 2", 2)])
-def test_ranks_that_could_be_asked_to_end_are_counted(
-    pod: MasterPod, watch: Watch, told: Told, script: str, number: int
-) -> None:
-    install(pod, script)
-    watch(pod.workers.run()).carry_out(m.AskRanks(2, ["hvd-worker-0", "hvd-worker-1"]))
-    assert told.wait_for(m.RanksAsked) == m.RanksAsked(2, number)
-
-
 def test_stacks_of_ranks_are_in_the_log_with_their_hosts(
     pod: MasterPod, watch: Watch, told: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -133,42 +132,6 @@ def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> Non
         current.wait(lambda: current.reasons(HOST)[-1] == "no address")
 
 
-def test_address_that_cannot_be_used_is_a_reason(probe: Probe) -> None:
-    current = probe([HOST], 1)
-    current.put(HOST, "255.255.255.255")
-    current.wait(lambda: "port 1 does not answer: " in current.reasons(HOST)[-1])
-
-
-class Sockets:
-    """The prober gets no socket while there are `refusals`, as in a pod that has none left."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.make, self.refusals = socket.socket, 0
-        monkeypatch.setattr(socket, "socket", self._make)
-
-    def _make(self, *arguments: Any, **options: Any) -> socket.socket:
-        if self.refusals and threading.current_thread().name == "probe-hosts":
-            self.refusals -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return self.make(*arguments, **options)
-
-
-@pytest.fixture
-def sockets(monkeypatch: pytest.MonkeyPatch) -> Sockets:
-    return Sockets(monkeypatch)
-
-
-def test_host_is_asked_again_when_this_pod_has_no_socket_left(
-    probe: Probe, sockets: Sockets
-) -> None:
-    with FakeWorker(ssh_banner("r1")) as worker:
-        current = probe([HOST], worker.port)
-        sockets.refusals = 1
-        current.put(HOST)
-        current.wait_for(HostAnswers)
-    assert f"port {worker.port} does not answer: Too many open files" in current.reasons(HOST)
-
-
 @pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
 def test_hosts_that_have_answered_leave_room_for_others(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, lost_after: float
@@ -184,14 +147,6 @@ def test_hosts_that_have_answered_leave_room_for_others(
             current.prober.wake()
             current.wait_for(HostAnswers, answers)
         assert {event.pod.uid for event in current.of(HostAnswers)[9:]} == {"b"}
-
-
-def test_any_number_of_changes_wakes_a_prober_that_is_busy(probe: Probe) -> None:
-    current = probe([HOST], find_port())
-    for _ in range(5_000):
-        current.prober.wake()
-    current.put(HOST)
-    current.wait(lambda: "it has not responded yet" in current.reasons(HOST))
 
 
 def test_pauses_grow_with_the_time_that_a_host_has_had_its_address(
@@ -318,21 +273,6 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_sshd_says(
         # It is told again when sshd does.
         worker.banner = ssh_banner("r1")
         current.wait_for(HostAnswers, 2)
-
-
-def test_host_that_is_heard_is_there_while_this_pod_has_no_socket_left(
-    probe: Probe, sockets: Sockets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "RENEW_EVERY", 0.1)
-    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.01)
-    with FakeWorker(ssh_banner("r1")) as worker:
-        current = probe([HOST], worker.port, lost_after=15.0)
-        current.put(HOST)
-        current.wait_for(HostAnswers)
-        told = len(current.of(HostProblem))
-        sockets.refusals = 4
-        wait_until(lambda: not sockets.refusals, TIMEOUT, "refused", 0.01)
-        assert len(current.of(HostProblem)) == told
 
 
 @pytest.mark.parametrize("said", probing.BUSY)

@@ -9,26 +9,23 @@ import pytest
 
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
+from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import STORED, UNREADABLE, deadline, will_retry
+from hvd_pods.rules.ending import STORED, UNREADABLE, will_retry
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
 from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 STORES = {"timeoutSeconds": 60, "onFailure": False}
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 BEGAN = 1767261600.0
-EXCEEDED = {
-    "metadata": {},
-    "spec": {"activeDeadlineSeconds": 60},
-    "status": {
-        **STARTED,
-        "conditions": [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}],
-    },
-}
+EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
+FAILURE = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
+ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
+LAST = {**JOB, "status": {"failed": 2}}
 
 
 def training(**changes: Any) -> World:
@@ -95,23 +92,6 @@ def test_ranks_that_ended_well_as_a_host_was_lost_have_finished() -> None:
     lose(world)
     world.answers.clear()
     assert end_with(world, 0) == ""
-    stalled = training(stallTimeoutSeconds=60)
-    stalled.tell(m.RankMissing(1, 3, "has not joined x", 60.0))
-    stalled.settle(until=m.EndLauncher)
-    stalled.answers.clear()
-    problem = end_with(stalled, 0)
-    assert "has not joined x" in problem, "whatever handlers of signals make of the end"
-
-
-def test_launcher_that_does_not_end_is_killed() -> None:
-    world = training(stallTimeoutSeconds=60)
-    world.tell(m.RankMissing(world.state.attempt.number, 3, "has not joined x", 60.0))
-    while not world.of(m.EndLauncher):
-        world.answer() if world.answers else world.fire()
-    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHIN, abs=0.1)
-    world.answers.clear()
-    while not any(effect.kills for effect in world.of(m.EndLauncher)):
-        world.fire()
 
 
 def test_workers_that_leave_are_waited_for_and_count_as_no_failure() -> None:
@@ -133,45 +113,44 @@ def test_workers_that_leave_are_waited_for_and_count_as_no_failure() -> None:
     assert late.now - began >= 20.0
 
 
-def test_worker_that_the_kubelet_evicted_for_its_own_use_has_failed() -> None:
+@pytest.mark.parametrize(
+    ("why", "failures"),
+    [
+        ('Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".', 1),
+        ("The node was low on resource: memory.", 0),
+    ],
+    ids=["own", "node"],
+)
+def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
+    why: str, failures: int
+) -> None:
     """Otherwise each attempt would fill the same disk again."""
     world = training()
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(137)
     (search,) = world.of(m.FindCause)
     assert search.left == {"w-1": "uid of w-1"}
-    why = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".'
     world.answers = [(search, m.CauseFound(1, None, {"w-1": why}))]
-    judge(world)
-    assert str(world.state.attempt.problem) == f"w-1 was evicted: {why}"
     while len(world.of(m.Launch)) == 1:
         world.answer()
-    assert world.state.failures == 1
-    of_the_node = training()
-    notice(of_the_node, LEAVING, "w-1", seconds=20.0)
-    of_the_node.end_launcher(137)
-    low = "The node was low on resource: memory."
-    of_the_node.answers = [(search, m.CauseFound(1, None, {"w-1": low}))]
-    while len(of_the_node.of(m.Launch)) == 1:
-        of_the_node.answer()
-    assert of_the_node.state.failures == 0
-    assert low in of_the_node.of(m.ReportFailure)[0].problem.args[0]
+    assert str(world.of(m.ReportFailure)[0].problem) == f"w-1 was evicted: {why}"
+    assert world.state.failures == failures
 
 
-def test_ranks_that_were_asked_to_end_report_their_end_together() -> None:
+@pytest.mark.parametrize("is_over", [False, True])
+def test_ranks_that_were_asked_to_end_report_their_end_together(is_over: bool) -> None:
+    """And nothing waits for the end of a launch that is over."""
     world = training()
     for rank in (0, 1):
         notice(world, ASKED, rank=rank)
     notice(world, ENDED, connection=5)
     assert not world.of(m.ReleaseRanks)
-    notice(world, ENDED, connection=6, rank=1)
-    assert [effect.connections for effect in world.of(m.ReleaseRanks)] == [(5, 6)]
-    again = training()
-    notice(again, ASKED)
-    notice(again, ASKED, rank=1)
-    notice(again, ENDED, connection=5)
-    again.end_launcher(1)
-    assert again.of(m.ReleaseRanks), "nothing waits for the end of a launch that is over"
+    if is_over:
+        world.end_launcher(1)
+    else:
+        notice(world, ENDED, connection=6, rank=1)
+    (release,) = world.of(m.ReleaseRanks)
+    assert release.connections == ((5,) if is_over else (5, 6))
 
 
 def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
@@ -270,7 +249,12 @@ def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
         world.fire()
     assert not world.of(m.EndLauncher)
     world.settle(until=m.EndLauncher)
-    assert "rank 3 on w-1 is stopped" in end_with(world, 143)
+    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHIN, abs=0.1)
+    world.answers.clear()
+    world.fire()
+    assert world.of(m.EndLauncher)[-1].kills
+    problem = end_with(world, 0)
+    assert "rank 3 on w-1 is stopped" in problem, "whatever its handlers make of the end"
 
 
 @pytest.mark.parametrize(
@@ -465,19 +449,6 @@ def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running", "it may go on later"
 
 
-def test_master_that_is_asked_to_end_in_a_pause_ends() -> None:
-    world = training()
-    while world.state.phase != Phase.PAUSING:
-        if world.is_running:
-            world.end_launcher(1)
-        world.answer()
-    launches = len(world.of(m.Launch))
-    world.tell(m.Terminated())
-    assert "its pod was deleted or evicted" in world.end()[1]
-    assert len(world.of(m.Launch)) == launches
-    assert not world.of(m.ScaleDown), "another master follows"
-
-
 @pytest.mark.parametrize(
     ("job", "reason", "state", "is_scaled"),
     [
@@ -486,8 +457,9 @@ def test_master_that_is_asked_to_end_in_a_pause_ends() -> None:
         (None, "an upgrade or an uninstall removed its Job", "Running", False),
         # No other master follows.
         (EXCEEDED, "longer than master.activeDeadlineSeconds=60", "Failed", True),
+        (ENDED_BY_DEADLINE, "longer than master.activeDeadlineSeconds=60", "Failed", True),
     ],
-    ids=["evicted", "replaced", "deadline"],
+    ids=["evicted", "replaced", "past the deadline", "by another clock"],
 )
 def test_workers_stay_for_the_master_or_the_run_that_follows(
     job: Any, reason: str, state: str, is_scaled: bool
@@ -511,18 +483,24 @@ def ask(world: World) -> m.AskRanks:
 
 
 @pytest.mark.parametrize(
-    ("mode", "job", "may_stay"),
+    ("run", "is_test", "job", "may_stay"),
     [
-        ("direct", JOB, True),
-        ("mpirun", JOB, False),
-        ("direct", {**JOB, "status": {"failed": 2}}, False),
-        *(("direct", job, False) for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE)),
+        (one_group(mode="direct"), False, JOB, True),
+        (one_group(mode="mpirun"), False, JOB, False),
+        (one_group(1, mode="direct"), False, JOB, False),
+        (one_group(mode="direct"), True, JOB, False),
+        *(
+            (one_group(mode="direct"), False, job, False)
+            for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST)
+        ),
     ],
 )
 def test_ranks_may_go_on_only_if_another_master_follows(
-    mode: str, job: Any, may_stay: bool
+    run: Run, is_test: bool, job: Any, may_stay: bool
 ) -> None:
-    world = training(mode=mode)
+    world = World(run, is_test)
+    world.train()
+    world.answer_all()
     world.job = job
     assert ask(world).may_stay is may_stay
 
@@ -534,14 +512,6 @@ def test_ranks_wait_a_minute_longer_for_a_master_than_the_job_does(
     world = World(one_group(mode="direct"), job={**JOB, "status": {"failed": failed}})
     world.train()
     assert world.of(m.Launch)[0].stay == stay
-
-
-@pytest.mark.parametrize(("hosts", "is_test"), [(1, False), (2, True)])
-def test_ranks_of_one_host_or_of_a_test_do_not_go_on(hosts: int, is_test: bool) -> None:
-    world = World(one_group(hosts, mode="direct"), is_test=is_test)
-    world.train()
-    world.answer_all()
-    assert not ask(world).may_stay
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
@@ -685,8 +655,3 @@ def test_job_makes_another_master_while_it_may(
 ) -> None:
     job = {"spec": {"backoffLimit": 2, **spec}, "status": {**STARTED, **status}}
     assert will_retry(job, code, BEGAN + 45) is retries
-
-
-def test_deadline_of_the_job_counts_from_its_start() -> None:
-    assert deadline(EXCEEDED) == BEGAN + 60
-    assert deadline({"spec": {}}) > WALL
