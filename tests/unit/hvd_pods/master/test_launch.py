@@ -51,11 +51,12 @@ def test_open_mpi_binds_ranks_and_under_hydra_they_bind_themselves(
     open_mpi: list[str],
     own: list[str],
 ) -> None:
-    run = make_run(options=["--tag-output"], binding=binding)
+    option = "-prepend-rank" if implementation.hydra else "--tag-output"
+    run = make_run(options=[option], binding=binding)
     reports = ["--report-bindings"] if own else []
     bound = [] if implementation.hydra else ["--map-by", *open_mpi, *reports]
     assert launch.build_command(run, implementation) == [
-        *("mpirun", "-np", "8", *HOSTS[implementation], *bound, "--tag-output", *RANK),
+        *("mpirun", "-np", "8", *HOSTS[implementation], *bound, option, *RANK),
         *(own if implementation.hydra else []), "8", "python", "train.py",
     ]  # fmt: skip
 

@@ -100,12 +100,3 @@ def test_ranks_that_were_asked_to_end_are_counted_whatever_else_is_printed(
     ssh(script)
     assert remote.ask_ranks([FIRST, SECOND]) == asked
     assert ("cannot ask the ranks" in capsys.readouterr().out) == (not asked)
-
-
-def test_master_without_ssh_reaches_no_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "GENERATED", tmp_path)
-    ((code, text),) = remote.call([FIRST], ["a.py"], seconds=1.0).values()
-    assert code == 1
-    assert "No such file" in text

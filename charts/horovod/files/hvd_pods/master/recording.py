@@ -36,8 +36,7 @@ TUPLES = {"Pod": Pod, "Cause": Cause}
 def encode(value: Any) -> Any:
     """Return what JSON can hold of an event's field."""
     if isinstance(value, errors.RunError):
-        kind = {"exit_code": value.exit_code, "repeats": getattr(value, "repeats", "")}
-        return {"error": type(value).__name__, "message": str(value), **kind}
+        return {"error": type(value).__name__, "message": str(value)}
     if type(value).__name__ in TUPLES and isinstance(value, tuple):
         return {"tuple": type(value).__name__, "fields": list(value)}
     if isinstance(value, dict):
@@ -48,12 +47,7 @@ def encode(value: Any) -> Any:
 def decode(value: Any) -> Any:
     """Undo `encode`."""
     if isinstance(value, dict) and "error" in value:
-        kind = getattr(errors, value["error"])
-        if issubclass(kind, errors.NotANumberError):
-            return kind()
-        if issubclass(kind, errors.LaunchError):
-            return kind(value["message"], value["exit_code"], value["repeats"])
-        return kind(value["message"])
+        return getattr(errors, value["error"])(value["message"])
     if isinstance(value, dict) and "tuple" in value:
         return TUPLES[value["tuple"]](*value["fields"])
     if isinstance(value, dict):

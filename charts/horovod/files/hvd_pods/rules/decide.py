@@ -21,9 +21,7 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
-OF_ATTEMPT = (
-    *("hosts", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),
-)
+OF_ATTEMPT = (*("hosts", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),)
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
