@@ -107,7 +107,7 @@ def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_serve
     api_server.end_watches()
     assert list(events) == []
     query = api_server.requests[0].query
-    assert query == {"watch": "1", "timeoutSeconds": "300", "fieldSelector": "metadata.name=a"}
+    assert query == {"watch": "1", "timeoutSeconds": "60", "fieldSelector": "metadata.name=a"}
 
 
 @pytest.mark.parametrize(

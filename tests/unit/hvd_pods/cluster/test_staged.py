@@ -44,8 +44,9 @@ def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
     assert recorded(api_server) == ["a", "b", "c"]
     assert read_log(capsys) == [
         f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes a, b",
-        f"recorded in ConfigMap {RECORD}: the data of staging.path are on node c; "
-        "2 other nodes had them before",
+        "0 of 2 nodes had the data of staging.path before",
+        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes c",
+        "1 of 2 nodes had the data of staging.path before",
     ]
 
 

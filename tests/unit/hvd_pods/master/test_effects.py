@@ -60,7 +60,7 @@ def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
     before = {*threading.enumerate()}
     watch(workers.run()).carry_out(effect)
     for thread in {*threading.enumerate()} - before:
-        if thread.name in ("probe-hosts", "follow-endpointslices"):
+        if thread.name == "probe-hosts":
             thread.join(TIMEOUT)
             assert not thread.is_alive()
     number = len(told.events)

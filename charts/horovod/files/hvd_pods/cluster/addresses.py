@@ -10,7 +10,6 @@ import functools
 import socket
 import threading
 import time
-from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError, pauses
@@ -130,7 +129,6 @@ class SliceAddresses:
         self._dns = DnsAddresses(run.hosts, on_change)
         self._uses_dns = False
         self._closed = threading.Event()
-        self._watch_socket: socket.socket | None = None
 
     @property
     def missing(self) -> str:
@@ -150,10 +148,9 @@ class SliceAddresses:
         return self._dns.endpoints() if self._slices is None else self._endpoints
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop following. The thread ends with the watch's next event, or with the watch."""
         self._closed.set()
         self._dns.close()
-        self._cut()
 
     def _follow(self) -> None:
         """List and watch again when a watch ends: nothing that happened in between is missed."""
@@ -204,8 +201,7 @@ class SliceAddresses:
         has_news = False
         query = {**self._query, "resourceVersion": version}
         try:
-            watched = self._api.watch("discovery.k8s.io/endpointslices", query, self._note)
-            for event in watched:
+            for event in self._api.watch("discovery.k8s.io/endpointslices", query):
                 if event["type"] == "ERROR" or self._closed.is_set():
                     # The version is too old to watch from.
                     return has_news
@@ -219,19 +215,6 @@ class SliceAddresses:
             if not has_news:
                 raise
         return has_news
-
-    def _note(self, connection: socket.socket) -> None:
-        self._watch_socket = connection
-        if self._closed.is_set():
-            # Meanwhile.
-            self._cut()
-
-    def _cut(self) -> None:
-        """End the watch's connection, from which the other thread would read for minutes."""
-        if self._watch_socket is not None:
-            # It may have ended by itself. A socket of TLS would forget its state under the reader.
-            with suppress(OSError):
-                socket.socket.shutdown(self._watch_socket, socket.SHUT_RDWR)
 
     def _replace(self, slices: dict[str, Slice]) -> None:
         self._slices = slices

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import ssl
 import time
 from contextlib import contextmanager, suppress
@@ -27,7 +26,7 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Seconds without a byte from the API server after which a call fails.
 CALL_TIMEOUT = 10.0
 # Seconds after which the API server ends a watch. A silent server is given a tenth longer.
-WATCH_SECONDS, WATCH_GRACE = 300, 1.1
+WATCH_SECONDS, WATCH_GRACE = 60, 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
 # minutes, in which no pod can report its end anyway.
 RETRY_SECONDS = 900.0
@@ -47,7 +46,6 @@ NO_ANSWER = 0
 # What a server, or a proxy before it, answers while it starts, ends or is overloaded. 401 is among
 # them because the server reads the service account to verify a token, which may fail as well.
 TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
-Opened = Callable[[socket.socket], None]
 
 
 class ApiError(Exception):
@@ -157,16 +155,14 @@ class Api:
         """Create an object of this name. When the call was repeated, 409 may mean success."""
         return self._call("POST", path, body=body, retry_seconds=retry_seconds)
 
-    def watch(
-        self, path: str, query: dict[str, str], opened: Opened = lambda connection: None
-    ) -> Iterator[Object]:
+    def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
         """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
 
-        It is not repeated: what happened in between is only in a new list. `opened` gets a socket.
+        It is not repeated: what happened in between is only in a new list.
         """
         query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
-        with self._send("GET", path, query, timeout=timeout, opened=opened) as response:
+        with self._send("GET", path, query, timeout=timeout) as response:
             for line in response:
                 yield _parse(line, "object")
 
@@ -237,7 +233,6 @@ class Api:
         body: Object | None = None,
         content_type: str = "application/json",
         timeout: float | None = None,
-        opened: Opened = lambda connection: None,
     ) -> Iterator[HTTPResponse]:
         """Send a request and yield the response. Every call goes through here.
 
@@ -255,7 +250,6 @@ class Api:
             }
             content = json.dumps(body) if body else None
             connection.request(method, self._url(path, query), content, headers)
-            opened(connection.sock)
             response = connection.getresponse()
             if response.status >= 400:
                 text = response.read().decode(errors="replace")

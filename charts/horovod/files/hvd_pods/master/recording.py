@@ -31,6 +31,8 @@ LONGEST = 4 << 20
 # Events that may wait to be written, and seconds that the end of the master waits for them.
 MOST_WAITING, CLOSE_WITHIN = 10_000, 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause}
+# What the first line has beside the run.
+OF_FACTS = ("holder", "job", "uid", "is_test")
 
 
 def encode(value: Any) -> Any:
@@ -96,10 +98,8 @@ class Recorder:
         self._is_open = False
 
     def _write(self, file: TextIO) -> None:
-        facts = self._facts
-        until = None if facts.until == float("inf") else facts.until
-        own = {"holder": facts.holder, "job": facts.job, "uid": facts.uid, "until": until}
-        line = json.dumps({"run": self._run, "is_test": facts.is_test, **own})
+        own = {name: getattr(self._facts, name) for name in OF_FACTS}
+        line = json.dumps({"run": self._run, **own})
         written = 0
         while written + len(line) < LONGEST:
             file.write(line + "\n")
@@ -120,10 +120,10 @@ class Recorder:
 def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:
     """Parse a recording: the state before the first event, and the events."""
     head = json.loads(next(lines))
-    run, until = parse_run(head["run"]), head["until"]
-    own = (head["holder"], head["job"], head["uid"], head["is_test"])
-    facts = Facts(run, *own, float("inf") if until is None else until)
-    return State(facts, retries=Retries(None if run.api else run.retries)), map(_parse, lines)
+    run = parse_run(head.pop("run"))
+    return State(Facts(run, **head), retries=Retries(None if run.api else run.retries)), map(
+        _parse, lines
+    )
 
 
 def _parse(line: str) -> tuple[Moment, Event]:

@@ -75,7 +75,7 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ["HVD_TESTED_JOB"], until)
     hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
-    facts = Facts(hurried, *describe_self(), is_test=True, until=until)
+    facts = Facts(hurried, *describe_self(), is_test=True)
     # The events are the run's.
     master = Master(facts, api, EventRecorder(None))
     end_on(master, signal.SIGTERM, TimedOut())

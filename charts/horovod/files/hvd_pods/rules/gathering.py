@@ -67,7 +67,7 @@ def _left(state: State) -> int:
 
 
 def extend_deadline(step: Step) -> None:
-    until = min(step.now + step.state.run.hosts_timeout, step.state.facts.until)
+    until = step.now + step.state.run.hosts_timeout
     step.set_gathered(deadline=until)
     step.set_timer("hosts", until)
 

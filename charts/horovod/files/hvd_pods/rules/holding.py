@@ -85,8 +85,6 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         step.set_hold(seen=renewal(data), seen_at=step.now)
     if state.is_stopped:
         step.end(InterruptedRunError(f"terminated while {holder} controls the workers"))
-    elif step.now >= facts.until:
-        step.end(RunError(f"{holder} still controls the workers"))
     else:
         step.set_timer("look", step.now + LOOK_EVERY)
 
