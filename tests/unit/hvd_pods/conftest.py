@@ -87,6 +87,9 @@ def api_server(
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
         monkeypatch.setenv("HVD_JOB", "hvd-master-1")
         monkeypatch.setenv("HVD_JOB_UID", "uid-1")
+        monkeypatch.setenv("HVD_POD_IP", "127.0.0.1")
+        # The master sets it.
+        monkeypatch.setenv("HVD_NOTICES", "")
         yield server
 
 

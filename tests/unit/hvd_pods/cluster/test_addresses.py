@@ -46,12 +46,12 @@ class Follower:
         return {item.name for item in own if item.name.startswith(("look-up", "follow-"))}
 
     def follow_slices(self) -> None:
-        self.source = SliceAddresses(kube.Api(), RUN, self._note)
-        self.source.start()
+        self.source = SliceAddresses(kube.Api(), RUN)
+        self.source.start(self._note)
 
     def follow_dns(self, *hosts: Host) -> None:
-        self.source = DnsAddresses(hosts, self._note)
-        self.source.start()
+        self.source = DnsAddresses(hosts)
+        self.source.start(self._note)
 
     def find(self, host: Host) -> str | None:
         endpoint = self.source.endpoints().get(host.name)

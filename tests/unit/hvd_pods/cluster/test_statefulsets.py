@@ -126,7 +126,7 @@ class Master:
     def __init__(self, run: Run, api: kube.Api, is_test: bool = False) -> None:
         self.told = Told()
         facts = Facts(run, "own", "hvd-master-1", "uid-1", is_test)
-        self.effects = Effects(facts, api, EventRecorder(None), None, self.told)
+        self.effects = Effects(facts, api, EventRecorder(None), self.told)
 
     def do(self, *effects: m.Effect) -> None:
         for effect in effects:

@@ -29,7 +29,7 @@ def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
     def begin(run: Run) -> Effects:
         api = kube.Api() if run.api else None
         facts = Facts(run, "own", "hvd-master-1", "uid-1")
-        started.append(Effects(facts, api, EventRecorder(None), None, told))
+        started.append(Effects(facts, api, EventRecorder(None), told))
         started[-1].carry_out(m.WatchHosts(2))
         told.wait_for(m.HostAnswers, 2)
         return started[-1]

@@ -199,20 +199,3 @@ def test_ranks_that_wait_are_limited(port: Port) -> None:
         port.wait_for(NoticeTaken, number + 1)
     assert waiting[0].recv(1) == b""
     assert select.select(waiting[1:], [], [], 0)[0] == []
-
-
-def test_server_at_an_address_of_this_pod_is_optional(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = Told()
-    monkeypatch.delenv("HVD_POD_IP", raising=False)
-    assert notice_server.serve(make_run(), told) is None
-    assert capsys.readouterr().out == ""
-    # An address of documentation, which no machine has.
-    monkeypatch.setenv("HVD_POD_IP", "192.0.2.1")
-    assert notice_server.serve(make_run(), told) is None
-    assert "cannot receive notices from the workers at 192.0.2.1: " in capsys.readouterr().out
-    monkeypatch.setenv("HVD_POD_IP", "127.0.0.1")
-    assert notice_server.serve(make_run(), told)
-    notices.send(os.environ[notices.ADDRESS], "7", TIMEOUT, **ASKED)
-    assert told.events == [NoticeTaken(2, ASKED)]

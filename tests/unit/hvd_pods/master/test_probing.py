@@ -16,7 +16,7 @@ from hvd_pods.master import probing
 from hvd_pods.rules.messages import HostAnswers, HostGone, HostProblem
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
-from tests.unit.hvd_pods.fake_worker import FakeWorker, ssh_banner
+from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker, ssh_banner
 from tests.unit.hvd_pods.rules.told import Told
 from tests.waiting import wait_until
 
@@ -29,19 +29,17 @@ class Probing(Told):
 
     def __init__(self, hosts: list[Host], port: int, lost_after: float) -> None:
         super().__init__()
-        self.endpoints: dict[str, Endpoint] = {}
-        self.prober = probing.Prober(
-            hosts, port, lambda: self.endpoints, lambda: "no address", self, 3, lost_after
-        )
+        self.source = Addresses()
+        self.prober = probing.Prober(hosts, port, self.source, self, 3, lost_after)
         self.prober.start()
 
     def put(self, host: Host, address: str = LOCAL, serving: bool = False, uid: str = "") -> None:
         endpoint = Endpoint(address, serving, uid, "n1")
-        self.endpoints = {**self.endpoints, host.name: endpoint}
+        self.source.known = {**self.source.known, host.name: endpoint}
         self.prober.wake()
 
     def remove(self, host: Host) -> None:
-        self.endpoints = {name: e for name, e in self.endpoints.items() if name != host.name}
+        self.source.known = {n: e for n, e in self.source.known.items() if n != host.name}
         self.prober.wake()
 
     def reasons(self, host: Host) -> list[str]:
@@ -143,7 +141,7 @@ def test_hosts_that_have_answered_leave_room_for_others(
         current = probe(hosts, worker.port, lost_after)
         # The second time, other pods have the same addresses.
         for answers, uid in ((9, "a"), (18, "b")):
-            current.endpoints = {host.name: Endpoint(LOCAL, uid=uid) for host in hosts}
+            current.source.known = {host.name: Endpoint(LOCAL, uid=uid) for host in hosts}
             current.prober.wake()
             current.wait_for(HostAnswers, answers)
         assert {event.pod.uid for event in current.of(HostAnswers)[9:]} == {"b"}
@@ -170,7 +168,7 @@ def test_many_hosts_together_are_asked_at_a_limited_rate(
     hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(40)]
     with FakeWorker(b"") as worker:
         current = probe(hosts, worker.port)
-        current.endpoints = {host.name: Endpoint(LOCAL) for host in hosts}
+        current.source.known = {host.name: Endpoint(LOCAL) for host in hosts}
         current.prober.wake()
         # Each host has its first connection at once, and the following ones not before 40/200 s.
         wait_until(lambda: len(worker.asked) >= 120, TIMEOUT, "they are asked", 0.01)

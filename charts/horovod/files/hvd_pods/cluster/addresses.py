@@ -47,20 +47,21 @@ class Endpoint(NamedTuple):
 
 
 class DnsAddresses:
-    """Looks hosts up in DNS, again and again in a few threads; calls `on_change` for news."""
+    """Looks hosts up in DNS, again and again in a few threads."""
 
     # What it means that a host is not among the endpoints.
     missing = "its name does not resolve"
 
-    def __init__(self, hosts: Sequence[Host], on_change: Callable[[], None]) -> None:
+    def __init__(self, hosts: Sequence[Host]) -> None:
         self._hosts = hosts
-        self._on_change = on_change
+        self._on_change: Callable[[], None] = lambda: None
         self._endpoints: dict[str, Endpoint] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
-    def start(self) -> None:
-        """Begin to look hosts up: a lookup blocks, so that one thread would take too long."""
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` for news. A lookup blocks, so that one thread would take too long."""
+        self._on_change = on_change
         for first in range(min(DNS_THREADS, len(self._hosts))):
             share = self._hosts[first::DNS_THREADS]
             spawn("look-up-hosts", functools.partial(self._follow, share))
@@ -109,15 +110,15 @@ def resolve(name: str) -> str:
 
 
 class SliceAddresses:
-    """Follows a Service's EndpointSlices in a thread; calls `on_change` for news.
+    """Follows a Service's EndpointSlices in a thread.
 
     DNS is asked until the slices have been read once: for good if that is not allowed, else until
     the API server answers.
     """
 
-    def __init__(self, api: Api, run: Run, on_change: Callable[[], None]) -> None:
+    def __init__(self, api: Api, run: Run) -> None:
         self._api = api
-        self._on_change = on_change
+        self._on_change: Callable[[], None] = lambda: None
         self._service = run.service
         self._query = {"labelSelector": f"kubernetes.io/service-name={run.service}"}
         # By name; None until they have been read. The thread replaces it and does not change it.
@@ -126,7 +127,7 @@ class SliceAddresses:
         self._endpoints: dict[str, Endpoint] = {}
         # Why the slices could not be read the last time.
         self._trouble = ""
-        self._dns = DnsAddresses(run.hosts, on_change)
+        self._dns = DnsAddresses(run.hosts)
         self._uses_dns = False
         self._closed = threading.Event()
 
@@ -137,8 +138,9 @@ class SliceAddresses:
             return self._dns.missing
         return "it has no address yet" if self._slices else f"{NO_SERVICE} {self._service}"
 
-    def start(self) -> None:
-        """Begin to follow the slices. DNS helps at once if the API server is away already."""
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` for news. DNS helps at once if the API server is away already."""
+        self._on_change = on_change
         if self._api.is_away:
             self._use_dns()
         spawn("follow-endpointslices", self._follow)
@@ -184,7 +186,7 @@ class SliceAddresses:
     def _use_dns(self) -> None:
         if not self._uses_dns:
             self._uses_dns = True
-            self._dns.start()
+            self._dns.start(self._on_change)
 
     def _list(self) -> str:
         """Read all slices and return the resource version to watch from."""

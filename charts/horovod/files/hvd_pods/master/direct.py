@@ -24,7 +24,6 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices, streams
-from hvd_pods.common.errors import BAD_CONFIGURATION
 from hvd_pods.common.fast_start import START_RANKS, STAY, STAY_WITHIN
 from hvd_pods.master.gloo_store import GlooStore
 
@@ -208,9 +207,6 @@ class Launch:
 def main() -> int:
     """Run the ranks; the exit code is that of the first one that fails."""
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
-    if not secret:
-        print("[hvd] error: launch.mode direct: the master takes no notices", file=sys.stderr)
-        return BAD_CONFIGURATION
     hosts = read_hosts(Path(sys.argv[1]).read_text())
     meeting = {}
     if os.environ.get("HVD_FRAMEWORK") not in ("torch", "jax"):

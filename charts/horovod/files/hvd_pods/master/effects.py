@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
-from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
+from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
@@ -71,11 +71,11 @@ class Effects:
         facts: Facts,
         api: Api | None,
         events: EventRecorder,
-        notices: NoticeServer | None,
         tell: m.Tell,
     ) -> None:
         self._facts, self._run, self._api = facts, facts.run, api
-        self._notices, self._tell = notices, tell
+        self._tell = tell
+        self._notices = NoticeServer(os.environ["HVD_POD_IP"], facts.run, tell)
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
         # This pod was asked to end.
@@ -86,7 +86,7 @@ class Effects:
         self._logins = Logins(self._run.ssh_port, self._run.mode)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
-        self._hosts: HostWatch | None = None
+        self._hosts: Prober | None = None
         self._launcher: Launcher | None = None
         self._progress: ProgressFollower | None = None
         # Workers that a test has scaled up, and their numbers before.
@@ -106,7 +106,7 @@ class Effects:
             m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
-            m.ReleaseRanks: self._release_ranks,
+            m.ReleaseRanks: lambda effect: self._notices.release(effect.connections),
             m.FollowProgress: self._follow_progress,
             m.Interrupt: lambda effect: self._stopped.set(),
             m.Exit: self._exit,
@@ -186,7 +186,11 @@ class Effects:
             fit_to_run(self._access, self._run)
 
     def _watch_hosts(self, effect: m.WatchHosts) -> None:
-        self._hosts = HostWatch(self._facts, self._api, self._tell, effect.attempt)
+        run, api = self._run, self._api
+        source = SliceAddresses(api, run) if api else DnsAddresses(run.hosts)
+        to_ask = (run.hosts, run.ssh_port, source)
+        self._hosts = Prober(*to_ask, self._tell, effect.attempt, run.lost_after)
+        self._hosts.start()
 
     def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
         if self._hosts:
@@ -195,10 +199,6 @@ class Effects:
     def _end_launcher(self, effect: m.EndLauncher) -> None:
         if self._launcher:
             self._launcher.end(kills=effect.kills)
-
-    def _release_ranks(self, effect: m.ReleaseRanks) -> None:
-        if self._notices:
-            self._notices.release(effect.connections)
 
     def _stop_watching(self, effect: m.StopWatching) -> None:
         if self._hosts:
@@ -398,47 +398,6 @@ class Lanes:
                 event = m.Defect(traceback.format_exc())
             if event:
                 self._tell(event)
-
-
-class HostWatch:
-    """Asks the hosts of one attempt, at the addresses that the API or DNS has."""
-
-    def __init__(self, facts: Facts, api: Api | None, tell: m.Tell, attempt: int) -> None:
-        run = facts.run
-        self.is_closed, self.attempt = False, attempt
-        self._frozen: Mapping[str, Endpoint] = {}
-
-        def wake() -> None:
-            self._prober.wake()
-
-        self._source: SliceAddresses | DnsAddresses = (
-            SliceAddresses(api, run, wake) if api else DnsAddresses(run.hosts, wake)
-        )
-        self._prober = Prober(
-            run.hosts,
-            run.ssh_port,
-            lambda: self._frozen or self._source.endpoints(),
-            lambda: self._source.missing,
-            tell,
-            attempt,
-            run.lost_after,
-        )
-        self._is_watched = bool(run.lost_after)
-        self._prober.start()
-        self._source.start()
-
-    def freeze(self) -> None:
-        """Keep the addresses that are known now."""
-        self._frozen = self._source.endpoints()
-        self._source.close()
-        if not self._is_watched:
-            self._prober.close()
-
-    def close(self) -> None:
-        """Ask no longer."""
-        self.is_closed = True
-        self._source.close()
-        self._prober.close()
 
 
 def shorten_pod(pod: Object) -> Object:

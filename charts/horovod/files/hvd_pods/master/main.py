@@ -23,7 +23,7 @@ from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import launcher_memory, notice_server, recording, serve_metrics
+from hvd_pods.master import launcher_memory, recording, serve_metrics
 from hvd_pods.master.effects import Effects
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Defect, Event, Moment, Started, Terminated, Timer
@@ -49,8 +49,7 @@ class Master:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if facts.run.api else facts.run.retries
         self.state = State(facts, retries=Retries(limit))
-        notices = notice_server.serve(facts.run, self._queue.put)
-        self.effects = Effects(facts, api, events, notices, self._queue.put)
+        self.effects = Effects(facts, api, events, self._queue.put)
         path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
         self._recorder = recording.Recorder(path, facts, os.environ["HVD_RUN"])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.

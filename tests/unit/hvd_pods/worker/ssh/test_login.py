@@ -20,6 +20,7 @@ from hvd_pods.master import direct, probing
 from hvd_pods.rules import messages as m
 from hvd_pods.worker.sshd import GRACE_TIME, leave_out_unknown
 from tests.unit.hvd_pods.copies import replace_in
+from tests.unit.hvd_pods.fake_worker import Addresses
 from tests.unit.hvd_pods.worker.ssh.pods import (
     CONTAINER,
     KEYS,
@@ -188,15 +189,14 @@ def test_connection_of_the_master_outlasts_the_time_for_logins(
     """By it, the master sees that the worker is there: master/probing.py."""
     monkeypatch.setattr(probing, "RENEW_EVERY", 0.5)
     events: queue.Queue[object] = queue.Queue()
-    host, endpoints = Host("w-0", "w-0.hvd", 1, "w", REVISION), {"w-0": Endpoint("127.0.0.1")}
+    host = Host("w-0", "w-0.hvd", 1, "w", REVISION)
+    known = Addresses(**{"w-0": Endpoint("127.0.0.1")})
     with tempfile.TemporaryDirectory() as name:
         keys = {key: make_key() for key in KEYS}
         worker = Worker(Path(name) / "worker", make_user(4321, Path(name)), keys)
         replace_in(worker.files / "hvd_pods/worker/sshd.py", f"= {GRACE_TIME}", "= 2", 1)
         with worker.serve(CONTAINER) as port:
-            prober = probing.Prober(
-                [host], port, lambda: endpoints, lambda: "", events.put, 1, lost_after=60.0
-            )
+            prober = probing.Prober([host], port, known, events.put, 1, lost_after=60.0)
             idle, _ = say_hello(port)
             prober.start()
             while not isinstance(event := events.get(timeout=20), m.HostAnswers):
