@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -101,18 +100,6 @@ def test_code_is_that_of_the_first_rank_also_if_another_host_ends_before_its_own
     assert "last-words" in own_lines(output)
 
 
-@pytest.mark.slow
-def test_launch_ends_with_the_code_of_its_failure_whatever_another_host_does(
-    start: Start, tmp_path: Path
-) -> None:
-    """Such as waiting for a rank that cannot be killed."""
-    stops = "ps -o ppid= $PPID | tr -d ' ' >stopped; kill -STOP $(cat stopped); sleep 600"
-    fails = "until [ -s stopped ]; do sleep 0.05; done; sleep 0.5; exit 3"
-    process = start(f"case $RANK in 0) {fails};; 2) {stops};; *) sleep 600;; esac")
-    assert process.wait(TIMEOUT) == 3
-    os.kill(int((tmp_path / "stopped").read_text()), signal.SIGKILL)
-
-
 def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
     start: Start, tmp_path: Path
 ) -> None:
@@ -173,17 +160,6 @@ def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Pat
         timeout=TIMEOUT
     )
     assert own_lines(output) == ["0", "1", "2", "3"]
-
-
-def test_host_whose_ranks_were_ended_with_their_input_has_not_finished() -> None:
-    (ranks,) = direct.place_ranks([("hvd-0", 1)])
-    given = {"directory": "/", "variables": {"HVD_SLOTS": "1"}, "ranks": ranks}
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", host.__file__],
-        input=json.dumps({**given, "arguments": ["1", "sleep", "600"]}) + "\n",
-        env={"PATH": os.environ["PATH"]}, text=True, capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 143, done.stderr
 
 
 def ranks_in(folder: Path) -> list[int]:

@@ -145,26 +145,20 @@ def test_progress_is_read_from_hosts_that_joined_an_elastic_run(
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:
+    """A call that fails without need is a defect, and one without news tells nothing."""
     lanes, may_end = Lanes(told), threading.Event()
 
-    def wait_for_end() -> m.Event:
+    def wait_for_end() -> None:
         may_end.wait(TIMEOUT)
-        return m.Timer("first")
 
     lanes.call("a", wait_for_end)
-    lanes.call("a", lambda: m.Timer("second"))
+    lanes.call("a", lambda: m.Timer(str(1 // 0)))
+    lanes.call("a", lambda: m.Timer("later"))
     lanes.call("b", lambda: m.Timer("other"))
     told.wait_for(m.Timer)
     may_end.set()
-    told.wait_for(m.Timer, 3)
-    assert [event.name for event in told.of(m.Timer)] == ["other", "first", "second"]
-
-
-def test_call_that_fails_without_need_is_a_defect_with_its_traceback(told: Told) -> None:
-    lanes = Lanes(told)
-    lanes.call("a", lambda: m.Timer(str(1 // 0)))
-    lanes.call("a", lambda: None)
-    lanes.call("a", lambda: m.Timer("later"))
     told.wait_for(m.Timer, name="later")
-    assert "ZeroDivisionError" in told.wait_for(m.Defect).traceback
-    assert len(told.events) == 2, "a call without news tells nothing"
+    other, defect, later = told.events
+    assert (other, later) == (m.Timer("other"), m.Timer("later"))
+    assert isinstance(defect, m.Defect)
+    assert "ZeroDivisionError" in defect.traceback

@@ -6,12 +6,11 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
-from hvd_pods.master import effects, main, probing, record_io, recording
+from hvd_pods.master import effects, probing, record_io, recording
 from hvd_pods.rules import holding, retries
 from hvd_pods.rules.messages import Launch
 from tests.fakes import faults
@@ -89,31 +88,6 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     assert before < epoch, "workers end what an earlier attempt has left"
     state = steps[-1][2]
     assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
-
-
-def test_the_meshs_proxy_is_ended_after_the_run(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, background: Background
-) -> None:
-    asked: list[str] = []
-
-    class Proxy(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(f"{self.path} after {pod.stages()[-1]}")
-            self.send_response(200)
-            self.end_headers()
-
-    monkeypatch.setenv("HVD_MESH", "Hold")
-    with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
-        for port in list(main.PROXIES):
-            monkeypatch.delitem(main.PROXIES, port)
-        # Nothing listens at port 1, which is no error.
-        for port, path in ((1, "/shutdown"), (proxy.server_port, "/quit")):
-            monkeypatch.setitem(main.PROXIES, port, path)
-        served = background(proxy.handle_request)
-        pod.install("exit 0")
-        assert pod.run() == 0
-        served.result(TIMEOUT)
-    assert asked == ["/quit after Finished"]
 
 
 def test_the_first_rank_that_failed_is_told_everywhere(

@@ -159,22 +159,6 @@ def test_pauses_grow_with_the_time_that_a_host_has_had_its_address(
     assert worker.asked[7] - worker.asked[0] >= 0.05
 
 
-@pytest.mark.slow
-def test_many_hosts_together_are_asked_at_a_limited_rate(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "HIGHEST_RATE", 200.0)
-    monkeypatch.setattr(probing, "FIRST_PAUSE", 0.0)
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(40)]
-    with FakeWorker(b"") as worker:
-        current = probe(hosts, worker.port)
-        current.source.known = {host.name: Endpoint(LOCAL) for host in hosts}
-        current.prober.wake()
-        # Each host has its first connection at once, and the following ones not before 40/200 s.
-        wait_until(lambda: len(worker.asked) >= 120, TIMEOUT, "they are asked", 0.01)
-    assert worker.asked[119] - worker.asked[0] >= 0.36
-
-
 def test_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,6 @@ from hvd_pods.rules.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
-from tests.fakes.server import Handler
 from tests.unit.hvd_pods.master_pod import JOB
 from tests.unit.hvd_pods.runs import make_run
 
@@ -151,21 +150,6 @@ def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: R
     assert isinstance(client.write(take(changes=1)), RecordChanged)
     assert client.write(take(changes=2)) == RecordWritten("take")
     assert record.data["note"] == "a person's"
-
-
-@pytest.mark.usefixtures("patient")
-def test_write_whose_answer_was_lost_is_told_as_a_change_that_is_its_own(record: Record) -> None:
-    client = record.client()
-    client.read(ReadRecord())
-
-    def write_and_reset(handler: Handler) -> None:
-        record.put(**OWN, epoch="7", state="Running")
-        faults.reset(handler)
-
-    record.api.fail("PATCH", PATH, write_and_reset)
-    told = client.write(take(state="Running", within=TIMEOUT))
-    assert isinstance(told, RecordChanged)
-    assert (told.data["holder"], told.data["state"]) == ("own", "Running")
 
 
 def test_record_is_given_back_with_the_last_news(record: Record) -> None:

@@ -197,14 +197,6 @@ def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Path) -> No
     assert "keep-packages" in (ssh.parent / "asked").read_text()
 
 
-@pytest.mark.slow
-def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh: Path) -> None:
-    answer(ssh, "case $2 in *packages.py*) exec sleep 60;; esac")
-    code = unpacked(mounted, install_within=60.0, is_stopped=lambda: True)
-    with pytest.raises(RunError, match="asked to end"):
-        code.deliver({make_run().hosts[0]: Pod("10.0.0.1")})
-
-
 def test_command_of_the_users_own_finds_the_packages_in_the_master(
     mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

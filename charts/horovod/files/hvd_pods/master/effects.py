@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.keys import find_keys
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.cluster.spawn import spawn
@@ -26,22 +27,30 @@ from hvd_pods.cluster.statefulsets import (
     scale_to_zero,
     set_number,
 )
+from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fast_start import STAY_WITHIN
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.rank_variables import MEETING
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
-from hvd_pods.master import remote, results
-from hvd_pods.master.launch import build_command, describe_meeting, write_live_hosts
+from hvd_pods.master import launcher_memory, remote, results
+from hvd_pods.master.launch import (
+    build_command,
+    build_environment,
+    describe_meeting,
+    guard_horovodrun,
+    select_mpi,
+    write_live_hosts,
+)
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.logins import Logins
-from hvd_pods.master.mpi import HOSTFILE, format_hostfile
+from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_connections, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
-from hvd_pods.master.preparation import Preparation
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, find_job, read_job
+from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import is_over
 from hvd_pods.rules.state import Facts, State
@@ -82,7 +91,11 @@ class Effects:
         self._stopped = threading.Event()
         # What the log says once in an attempt.
         self._told: set[str] = set()
-        self._preparation = Preparation()
+        # What all attempts share; the first one that needs it prepares it. It would be on the way
+        # of each restart: a request to the API server, two calls of ssh-keygen, one of mpirun, and
+        # a session with each worker for the user's code.
+        self._code, self._mpi = UserCode(""), OPEN_MPI_4
+        self._is_prepared = False
         self._logins = Logins(self._run.ssh_port, self._run.mode)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
@@ -207,8 +220,20 @@ class Effects:
     def _prepare(self, effect: m.Prepare) -> m.Event:
         run = replace(self._run, resumed=effect.is_resumed)
         try:
-            mpi, self._variables = self._preparation.prepare(run, self._api, self._stopped.is_set)
-            self._arguments = build_command(run, mpi)
+            if not self._is_prepared:
+                ssh.prepare_client(find_keys(self._api))
+                within = run.hosts_timeout if run.requirements else 0.0
+                self._code = UserCode(run.code, within, self._stopped.is_set)
+                self._code.unpack()
+                guard_horovodrun(run)
+            inherited = build_environment(run, os.environ)
+            self._variables = self._code.prepare_launcher(run.mode, inherited)
+            if not self._is_prepared:
+                self._mpi = select_mpi(run, self._variables)
+                self._is_prepared = True
+            launcher_memory.prepare(count_connections(run, self._mpi), len(run.hosts))
+            self._code.forget_addresses()
+            self._arguments = build_command(run, self._mpi)
         except RunError as problem:
             return m.Prepared(effect.attempt, problem)
         return m.Prepared(effect.attempt)
@@ -264,13 +289,13 @@ class Effects:
         self._logins.keep(pods)
         if effect.left and self._have_finished(effect):
             return m.Delivered(effect.attempt, [], is_finished=True)
-        code, problem = self._preparation.code, None
+        problem = None
         try:
-            code.deliver(pods)
+            self._code.deliver(pods)
         except RunError as error:
             problem = error
         record_nodes(self._run, self._api, pods)
-        reached = [host.name for host, pod in pods.items() if code.is_on(host, pod)]
+        reached = [host.name for host, pod in pods.items() if self._code.is_on(host, pod)]
         return m.Delivered(effect.attempt, reached, problem)
 
     def _have_finished(self, effect: m.Deliver) -> bool:
@@ -280,15 +305,13 @@ class Effects:
 
     def _launch(self, effect: m.Launch) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
-        mpi, directory = self._preparation.mpi, self._preparation.code.directory
-        HOSTFILE.write_text(format_hostfile(self._run, addresses, mpi))
+        HOSTFILE.write_text(format_hostfile(self._run, addresses, self._mpi))
         try:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
             stay = {STAY_WITHIN: str(effect.stay)}
             variables = {**self._variables, MEETING: meeting, **stay}
-            self._launcher = Launcher(
-                self._arguments, variables, directory, self._tell, effect.attempt
-            )
+            to_run = (self._arguments, variables, self._code.directory)
+            self._launcher = Launcher(*to_run, self._tell, effect.attempt)
         except RunError as problem:
             self._tell(m.AttemptEnds(problem))
 

@@ -14,7 +14,6 @@ import traceback
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
@@ -108,13 +107,9 @@ def end_on(master: Master, number: int, event: Event) -> None:
     signal.signal(number, lambda *_: master.tell(event))
 
 
-def end_proxy(
-    proxies: Mapping[int, str] = PROXIES, environment: Mapping[str, str] = os.environ
-) -> None:
+def end_proxy() -> None:
     """Ask each proxy in this pod to end, if the chart says that the pod waits for one."""
-    if environment.get("HVD_MESH") != "Hold":
-        return
-    for port, path in proxies.items():
+    for port, path in PROXIES.items() if os.environ.get("HVD_MESH") == "Hold" else ():
         connection = HTTPConnection("127.0.0.1", port, timeout=5)
         try:
             connection.request("POST", path)
