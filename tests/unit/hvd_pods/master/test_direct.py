@@ -138,21 +138,6 @@ def test_ranks_that_are_left_end_if_no_other_master_comes_in_time(
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 
-def test_host_may_read_that_its_ranks_stay_together_with_what_to_start(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Ranks of Horovod would wait for the store of the master.
-    monkeypatch.setenv("HVD_FRAMEWORK", "torch")
-    (tmp_path / "hold-hvd-0.svc").touch()
-    process = start("touch began-$RANK; sleep 1; touch done-$RANK")
-    wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, TIMEOUT, "the others run")
-    process.send_signal(signal.SIGUSR1)
-    (tmp_path / "hold-hvd-0.svc").unlink()
-    process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 128 + signal.SIGUSR1
-    wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 4, TIMEOUT, "all have gone on")
-
-
 def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Path) -> None:
     """The command line is longer than a pipe takes."""
     (tmp_path / "hold-hvd-0.svc").touch()

@@ -118,16 +118,11 @@ def with_secret(port: Port, **content: object) -> bytes:
 REFUSED = {
     "no JSON": "GET / HTTP/1.1",
     "no text": "\udcff\udcfe",
-    "a number": "3",
     "no secret": json.dumps({"epoch": "7", **ASKED}),
-    "a number as secret": json.dumps({"secret": 3, "epoch": "7", **ASKED}),
     "another secret": json.dumps({"secret": "0" * 32, "epoch": "7", **ASKED}),
     # Only what begins with the secret is parsed at all.
     "secret too late": json.dumps({"epoch": "7", **ASKED, "secret": "SECRET"}),
-    "another one later": '{"secret": "SECRET", "secret": "a", "epoch": "7", '
-    + json.dumps(ASKED)[1:],
     "no ASCII later": '{"secret": "SECRET", "secret": "é", "epoch": "7", ' + json.dumps(ASKED)[1:],
-    "cut": '{"secret": "SECRET", "epoch": "7", "kind": ',
     "list after the secret": '{"secret": "SECRET"}, []',
     "nested brackets": '{"secret": "SECRET", "epoch": ' + "[" * 3900,
 }

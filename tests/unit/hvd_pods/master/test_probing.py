@@ -147,18 +147,6 @@ def test_hosts_that_have_answered_leave_room_for_others(
         assert {event.pod.uid for event in current.of(HostAnswers)[9:]} == {"b"}
 
 
-def test_pauses_grow_with_the_time_that_a_host_has_had_its_address(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("FIRST_PAUSE", 0.001), ("PART_OF_TIME", 1.0), ("LONGEST_PAUSE", 60.0)):
-        monkeypatch.setattr(probing, name, value)
-    with FakeWorker(b"") as worker:
-        probe([HOST], worker.port).put(HOST)
-        wait_until(lambda: len(worker.asked) >= 8, TIMEOUT, "it is asked 8 times", 0.01)
-    # Each pause is as long as all before together.
-    assert worker.asked[7] - worker.asked[0] >= 0.05
-
-
 def test_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

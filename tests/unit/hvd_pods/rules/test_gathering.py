@@ -335,15 +335,3 @@ def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -
     assert world.state.phase == Phase.GATHERING
     world.tell(prepared[1])
     assert world.of(m.Deliver)
-
-
-def test_pods_are_listed_again_after_an_answer_that_came_late() -> None:
-    world = waiting(World(one_group(hostsTimeoutSeconds=600)))
-    for _ in range(5):
-        world.fire()
-    assert len(world.of(m.ListPods)) == 1, "one at a time"
-    world.answers.clear()
-    world.tell(m.PodsListed(world.state.attempt.number, {}))
-    world.now = world.state.timers["pods"]
-    world.tell(m.Timer("pods"))
-    assert len(world.of(m.ListPods)) == 2

@@ -19,7 +19,6 @@ from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
-STORES = {"timeoutSeconds": 60, "onFailure": False}
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 BEGAN = 1767261600.0
 EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
@@ -64,13 +63,10 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
     assert end_with(training(), 1, CAUSE) == "rank 1 on w-0: TypeError: no"
     assert "ended with exit code 3: its last lines above" in end_with(training(), 3)
     assert end_with(training(), 0) == ""
-
-
-def test_cause_that_only_a_person_can_mend_is_followed_by_no_attempt() -> None:
-    world = training()
-    end_with(world, 255, CAUSE._replace(is_final=True))
-    assert world.end()[0] == 78
-    assert len(world.of(m.Launch)) == 1
+    final = training()
+    end_with(final, 255, CAUSE._replace(is_final=True))
+    assert final.end()[0] == 78
+    assert len(final.of(m.Launch)) == 1, "only a person can mend it"
 
 
 def test_lost_host_ends_the_launch_and_explains_its_end() -> None:
@@ -378,20 +374,18 @@ def test_elastic_host_that_is_another_pod_by_now_does_not_have_the_code() -> Non
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
 
 
-def test_elastic_host_without_the_code_is_tried_less_and_less_often() -> None:
+def test_elastic_host_without_the_code_is_tried_again_after_a_pause() -> None:
     world = elastic()
     world.tell(m.HostGone(1, "w-2"))
     world.answer_all()
     world.tell(m.HostAnswers(1, "w-2", pod("w-2")))
-    pauses = []
-    for _ in range(8):
-        world.answers.clear()
-        world.tell(m.Delivered(1, ["w-0", "w-1"], RunError("pip cannot install")))
-        pauses.append(world.state.timers["deliver"] - world.now)
-        assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
-        world.now = world.state.timers["deliver"]
-        world.tell(m.Timer("deliver"))
-    assert pauses == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
+    world.answers.clear()
+    world.tell(m.Delivered(1, ["w-0", "w-1"], RunError("pip cannot install")))
+    assert not world.answers
+    while "deliver" in world.state.timers:
+        world.fire()
+    world.answer_all()
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1", "w-2"]
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
@@ -432,39 +426,29 @@ def test_workers_are_scaled_down_as_cleanup_says(
     assert end == ("Finished" if code == 0 else "Failed")
 
 
-@pytest.mark.parametrize("job", [SUSPENDED, DELETED])
-@pytest.mark.parametrize("cleanup", ["OnSuccess", "Never"])
-def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup: str) -> None:
-    """Its workers leave first; the next attempt begins at once and creates them again."""
-    world = training(cleanup=cleanup)
-    notice(world, LEAVING, "w-1", seconds=20.0)
-    world.end_launcher(143)
-    while len(world.of(m.Prepare)) < 2:
-        world.answer()
-    world.job = job
-    world.answers.clear()
-    world.tell(m.Terminated())
-    assert ("suspended" if job is SUSPENDED else "deleted") in world.end()[1]
-    assert bool(world.of(m.ScaleDown)) is (cleanup != "Never" or job is SUSPENDED)
-    assert world.of(m.WriteRecord)[-1].data["state"] == "Running", "it may go on later"
+EVICTED = "its pod was deleted or evicted"
+TOO_LONG = "longer than master.activeDeadlineSeconds=60"
 
 
 @pytest.mark.parametrize(
-    ("job", "reason", "state", "is_scaled"),
+    ("cleanup", "job", "reason", "state", "is_scaled"),
     [
-        (JOB, "its pod was deleted or evicted", "Running", False),
-        # The workers are the next run's.
-        (None, "an upgrade or an uninstall removed its Job", "Running", False),
-        # No other master follows.
-        (EXCEEDED, "longer than master.activeDeadlineSeconds=60", "Failed", True),
-        (ENDED_BY_DEADLINE, "longer than master.activeDeadlineSeconds=60", "Failed", True),
+        # The workers are those of the master or of the run that follows.
+        ("Always", JOB, EVICTED, "Running", False),
+        ("Always", None, "an upgrade or an uninstall removed its Job", "Running", False),
+        # No other master follows, by this clock or by the controller's.
+        ("Always", EXCEEDED, TOO_LONG, "Failed", True),
+        ("Always", ENDED_BY_DEADLINE, TOO_LONG, "Failed", True),
+        # It may go on later.
+        ("OnSuccess", DELETED, "deleted", "Running", True),
+        ("Never", DELETED, "deleted", "Running", False),
+        ("Never", SUSPENDED, "suspended", "Running", True),
     ],
-    ids=["evicted", "replaced", "past the deadline", "by another clock"],
 )
-def test_workers_stay_for_the_master_or_the_run_that_follows(
-    job: Any, reason: str, state: str, is_scaled: bool
+def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
+    cleanup: str, job: Any, reason: str, state: str, is_scaled: bool
 ) -> None:
-    world = training(cleanup="Always")
+    world = training(cleanup=cleanup)
     world.job = job
     world.tell(m.Terminated())
     assert reason in world.end()[1]
@@ -529,7 +513,7 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world.tell(m.RanksAsked(1, 0, are_left=True))
     assert not world.of(m.EndLauncher)
     world.end_launcher(138)
-    assert "its pod was deleted or evicted" in world.end()[1]
+    assert EVICTED in world.end()[1]
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running"
     assert not world.of(m.ScaleDown)
 
@@ -613,27 +597,24 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
     assert bool(world.of(m.Launch)) is goes_on
 
 
-def test_results_are_stored_after_the_end_is_recorded() -> None:
-    world = training(results=STORES)
-    world.end_launcher(0)
-    world.settle()
-    kinds = [type(effect) for effect in world.effects]
-    assert kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
-    assert world.of(m.ReleaseRecord)[0].data["results"] == STORED
-    again = World(one_group(results=STORES), record={
-        **dict(world.of(m.ReleaseRecord)[0].data), "uid": "uid-0"
-    })  # fmt: skip
-    again.tell(m.Started())
-    again.settle()
-    assert not again.of(m.StoreResults), "the record says that they are stored"
-
-
-@pytest.mark.parametrize("on_failure", [False, True])
-def test_results_of_a_failed_run_are_stored_if_it_asks_for_that(on_failure: bool) -> None:
-    world = training(results={**STORES, "onFailure": on_failure})
-    world.end_launcher(78)
+@pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
+def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure: bool) -> None:
+    run = one_group(results={"timeoutSeconds": 60, "onFailure": on_failure}, cleanup="Always")
+    world = World(run)
+    world.train()
+    world.answer_all()
+    world.end_launcher(code)
     world.end()
-    assert bool(world.of(m.StoreResults)) is on_failure
+    is_stored = code == 0 or on_failure
+    assert bool(world.of(m.StoreResults)) is is_stored
+    record = world.of(m.ReleaseRecord)[0].data
+    assert record.get("results") == (STORED if is_stored else "")
+    kinds = [type(effect) for effect in world.effects]
+    assert not is_stored or kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
+    again = World(run, record={**record, "uid": "uid-0"})
+    again.tell(m.Started())
+    again.end()
+    assert not again.of(m.StoreResults), "the record says that they are stored"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import IO, Any, Callable, Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
@@ -41,6 +41,7 @@ class Session(NamedTuple):
 
     host: str
     client: subprocess.Popen[bytes]
+    stdin: IO[bytes]
     streams: list[streams.Stream]
     line: bytearray
 
@@ -93,7 +94,9 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
     os.set_blocking(client.stdin.fileno(), False)
     output = streams.Stream(client.stdout.fileno(), 1)
     errors = streams.Stream(client.stderr.fileno(), 2, partial(look, host))
-    return Session(host, client, [output, errors], bytearray(json.dumps(given).encode() + b"\n"))
+    return Session(
+        host, client, client.stdin, [output, errors], bytearray(json.dumps(given).encode() + b"\n")
+    )
 
 
 class Told:
@@ -124,8 +127,7 @@ class Launch:
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
         for session in sessions:
-            assert session.client.stdin  # noqa: S101
-            self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
+            self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
             for stream in session.streams:
                 self._selector.register(stream.source, selectors.EVENT_READ, stream)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -175,22 +177,20 @@ class Launch:
         self._told.staying.clear()
         self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
         for session in self._sessions:
-            assert session.client.stdin  # noqa: S101
-            self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
+            self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
             session.line.extend(STAY)
 
     def _give(self, session: Session) -> None:
         """Tell a session what it takes at once: one that is slow delays no other."""
-        assert session.client.stdin  # noqa: S101
-        if session.client.stdin.closed:
+        if session.stdin.closed:
             return
         try:
-            del session.line[: os.write(session.client.stdin.fileno(), session.line)]
+            del session.line[: os.write(session.stdin.fileno(), session.line)]
         except BrokenPipeError:
             session.line.clear()
         if not session.line:
             # Not closed: the ranks end with it.
-            self._selector.unregister(session.client.stdin)
+            self._selector.unregister(session.stdin)
 
     def _end(self, code: int) -> None:
         """End the ranks of the other hosts, and exit with this code."""
@@ -198,10 +198,9 @@ class Launch:
             return
         self._code, self._kill_at = code, time.monotonic() + END_WITHIN
         for session in self._sessions:
-            assert session.client.stdin  # noqa: S101
             if session.line:
-                self._selector.unregister(session.client.stdin)
-            session.client.stdin.close()
+                self._selector.unregister(session.stdin)
+            session.stdin.close()
 
 
 def main() -> int:

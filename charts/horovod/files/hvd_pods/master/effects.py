@@ -259,8 +259,8 @@ class Effects:
     def _delete_pods(self, effect: m.DeletePods) -> None:
         def delete(name: str, uid: str) -> None:
             try:
-                path = f"core/pods/{name}"
-                self._access.delete(path, uid, retry_seconds=0.0, grace=effect.grace)
+                api, grace = self._access, effect.grace
+                api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
             except ApiError as problem:
                 # Somebody else deleted it, and perhaps there is a new one.
                 if problem.status not in (404, 409):

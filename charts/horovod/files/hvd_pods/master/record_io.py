@@ -24,7 +24,7 @@ class RecordClient:
     """Reads and writes the record; a write is refused when somebody else has changed it."""
 
     def __init__(self, api: Api, facts: Facts) -> None:
-        self._api, self._path = api, f"core/configmaps/{facts.run.record}"
+        self._api, self._name = api, facts.run.record
         # The pod of `helm test` has no Job.
         own = {"holder": facts.holder, "holderJob": facts.job or "helm test"}
         self._own = {**own, "holderUid": facts.uid}
@@ -59,7 +59,7 @@ class RecordClient:
         return m.RecordReleased()
 
     def _read(self) -> Mapping[str, str]:
-        item = self._api.get(self._path)
+        item = self._api.get(f"core/configmaps/{self._name}")
         self._version = item["metadata"].get("resourceVersion", "")
         self._data = item.get("data") or {}
         return self._data
@@ -77,7 +77,7 @@ class RecordClient:
             metadata = {"resourceVersion": self._version}
             body = {"data": {**hold, **data}, "metadata": metadata}
         try:
-            item = self._api.merge_patch(self._path, body, effect.within)
+            item = self._api.merge_patch(f"core/configmaps/{self._name}", body, effect.within)
         except ApiError as problem:
             if problem.status != CONFLICT:
                 raise

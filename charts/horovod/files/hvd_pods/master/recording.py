@@ -121,9 +121,8 @@ def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:
     """Parse a recording: the state before the first event, and the events."""
     head = json.loads(next(lines))
     run = parse_run(head.pop("run"))
-    return State(Facts(run, **head), retries=Retries(None if run.api else run.retries)), map(
-        _parse, lines
-    )
+    state = State(Facts(run, **head), retries=Retries(None if run.api else run.retries))
+    return state, map(_parse, lines)
 
 
 def _parse(line: str) -> tuple[Moment, Event]:

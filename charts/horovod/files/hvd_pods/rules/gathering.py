@@ -345,8 +345,8 @@ def report(step: Step, event: m.PodsListed) -> None:
         step.set_gathered(report=text, reported_at=step.now)
     stuck = {host: item for host, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
-    if reasons - gathered.announced:
-        step.set_gathered(announced=gathered.announced | reasons)
+    if reasons - gathered.told:
+        step.set_gathered(told=gathered.told | reasons)
         step.do(
             m.Emit("HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning")
         )

@@ -100,7 +100,6 @@ class Gathered:
     # Since when a host has had a problem that does not pass by itself.
     since: Mapping[str, float] = field(default_factory=dict)
     # Reasons that were announced, and what the log says only once.
-    announced: frozenset[str] = frozenset()
     told: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
@@ -141,7 +140,6 @@ class Elastic:
     # The pods that the code is being handed to: a host may be another pod by then.
     asked: Mapping[str, Pod] = field(default_factory=dict)
     is_delivering: bool = False
-    pause: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ RESERVE = 15.0
 # Seconds between two looks at lost workers whose ranks may still save.
 LOOK_AGAIN_AFTER = 1.0
 # Seconds until a host that joined an elastic run, and could not be given the user's code, is tried
-# again: at first, and at most, as with packages that pip cannot install.
-DELIVER_AGAIN_AFTER, DELIVER_AGAIN_WITHIN = 1.0, 60.0
+# again.
+DELIVER_AGAIN_AFTER = 10.0
 # Notices of a kind that are kept: training code can send them without end.
 MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
@@ -176,16 +176,11 @@ def on_delivered(step: Step, event: m.Delivered) -> None:
     """Hosts of an elastic run have the code; others are tried again after a pause."""
     state, elastic = step.state, step.state.attempt.elastic
     has_code = _given(step, event)
-    pause = DELIVER_AGAIN_AFTER
     if event.problem:
-        pause = min(max(2 * elastic.pause, DELIVER_AGAIN_AFTER), DELIVER_AGAIN_WITHIN)
-        step.log(f"{event.problem}; trying again in {pause:g} s, or when hosts join or leave")
-        step.set_timer("deliver", step.now + pause)
-    step.set_attempt(
-        elastic=replace(
-            elastic, is_delivering=False, has_code=has_code, pause=pause if event.problem else 0.0
-        )
-    )
+        when = f"in {DELIVER_AGAIN_AFTER:.0f} s, or when hosts join or leave"
+        step.log(f"{event.problem}; trying again {when}")
+        step.set_timer("deliver", step.now + DELIVER_AGAIN_AFTER)
+    step.set_attempt(elastic=replace(elastic, is_delivering=False, has_code=has_code))
     step.do(m.WriteLiveHosts([name for name in state.facts.hosts if name in has_code]))
     if any(elastic.asked.get(name) != pod for name, pod in state.gathered.answering.items()):
         # Hosts that have joined while the others got the code, or are other pods now.
@@ -264,8 +259,8 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
     notice: dict[str, Any] = {**event.notice, "at": step.now}
     kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
     if kind == STOPPED:
-        what = "is stopped, by SIGSTOP or a debugger,"
-        _add_stall(step, rank, host, what, notice["seconds"], notice["period"], True)
+        what, since = "is stopped, by SIGSTOP or a debugger,", step.now - notice["seconds"]
+        _add_stall(step, Stall(rank, host, what, since, step.now, notice["period"]), True)
     elif kind == IDLE:
         _note_idle(step, notice)
     elif kind == RAISED:
@@ -299,8 +294,8 @@ def _release(step: Step) -> None:
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
     host = _find_host(step, event.rank)
-    name = host.name if host else ""
-    _add_stall(step, event.rank, name, event.what, event.seconds, event.seconds, False)
+    where, since = (event.rank, host.name if host else "", event.what), step.now - event.seconds
+    _add_stall(step, Stall(*where, since, step.now, event.seconds), False)
 
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
@@ -328,7 +323,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         )
     for rank, one in idle.items():
         period = max(one["period"], LOOK_EVERY)
-        _add_stall(step, rank, one["host"], "uses no CPU", step.now - since, period, True)
+        _add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period), True)
 
 
 def _find_host(step: Step, rank: int) -> Host | None:
@@ -339,23 +334,13 @@ def _find_host(step: Step, rank: int) -> Host | None:
     return find_host(rank, [step.state.facts.hosts[name] for name in launched.hosts])
 
 
-def _add_stall(
-    step: Step,
-    rank: int,
-    host: str,
-    what: str,
-    seconds: float,
-    period: float,
-    is_measured: bool,
-) -> None:
+def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     launched = step.state.attempt.launched
     if launched is None:
         return
     if not launched.stalls.new:
         step.set_timer("stalls", step.now + COLLECT)
-    add = launched.stalls.add_measured if is_measured else launched.stalls.add
-    stalls = add(rank, host, what, seconds, period, step.now)
-    step.set_launched(stalls=stalls)
+    step.set_launched(stalls=launched.stalls.add(stall, is_measured))
 
 
 def report_stalls(step: Step) -> None:
