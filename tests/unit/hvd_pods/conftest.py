@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import addresses, job_events, kube
+from hvd_pods.master import remote
 from hvd_pods.rules import gathering
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
@@ -177,3 +178,18 @@ def volume(tmp_path: Path) -> Volume:
 def told() -> Told:
     """What the sources of the master's events tell."""
     return Told()
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+
+    def install(script: str) -> None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return install

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.master import progress, remote
+from hvd_pods.master import progress
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.rules.messages import ProgressReported
 from tests.fakes.faults import TIMEOUT
@@ -20,19 +20,17 @@ Follow = Callable[[str], ProgressFollower]
 
 
 @pytest.fixture
-def follow(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow]:
+def follow(
+    told: Told, ssh: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Follow]:
     """Follows the second attempt's ranks on two hosts; `ssh` is the script given."""
-    monkeypatch.setattr(remote, "GENERATED", tmp_path)
     monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
     monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
     monkeypatch.setattr(progress, "LAST_WITHIN", TIMEOUT)
-    (tmp_path / "bin").mkdir()
     before, started = {*threading.enumerate()}, list[ProgressFollower]()
 
     def start(script: str) -> ProgressFollower:
-        program = tmp_path / "bin" / "ssh"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
+        ssh(script)
         started.append(ProgressFollower(make_run().hosts[:2], told, 2))
         return started[-1]
 

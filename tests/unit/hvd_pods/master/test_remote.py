@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,21 +11,6 @@ from hvd_pods.master import remote
 from tests.unit.hvd_pods.runs import make_run
 
 FIRST, SECOND, *_ = make_run().hosts
-
-
-@pytest.fixture
-def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""
-    monkeypatch.setattr(remote, "GENERATED", tmp_path)
-    monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
-    program = tmp_path / "bin" / "ssh"
-    program.parent.mkdir()
-
-    def install(script: str) -> None:
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-
-    return install
 
 
 @pytest.mark.slow

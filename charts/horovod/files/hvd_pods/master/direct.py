@@ -94,9 +94,8 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
     os.set_blocking(client.stdin.fileno(), False)
     output = streams.Stream(client.stdout.fileno(), 1)
     errors = streams.Stream(client.stderr.fileno(), 2, partial(look, host))
-    return Session(
-        host, client, client.stdin, [output, errors], bytearray(json.dumps(given).encode() + b"\n")
-    )
+    line = bytearray(json.dumps(given).encode() + b"\n")
+    return Session(host, client, client.stdin, [output, errors], line)
 
 
 class Told:
