@@ -195,7 +195,7 @@ def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
     metadata = {"name": JOB, "annotations": annotations}
     api_server.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": {"failed": 1}})
     assert read_job() == {
-        "metadata": {"annotations": {"horovod/cleanup": "Never"}},
+        "metadata": {"name": JOB, "annotations": {"horovod/cleanup": "Never"}},
         "spec": {"backoffLimit": 2},
         "status": {"failed": 1},
     }

@@ -60,12 +60,14 @@ def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> P
 def _fill(api: Api, secret: str) -> dict[str, str]:
     """Return the Secret's keys, adding new ones unless it has them. Raises ApiError.
 
-    Only the master that holds the release's record gets here.
+    The API server refuses them if another master has filled the Secret meanwhile.
     """
     present = api.get(f"core/secrets/{secret}")
     if not all(present.get("data", {}).get(name) for name in NAMES):
         made = {name: base64.b64encode(make_key()).decode() for name in NAMES}
-        present = api.merge_patch(f"core/secrets/{secret}", {"data": made})
+        metadata = {"resourceVersion": present["metadata"].get("resourceVersion")}
+        body = {"metadata": metadata, "data": made}
+        present = api.merge_patch(f"core/secrets/{secret}", body)
         log(f"created the SSH keys of the release in Secret {secret}")
     keys: dict[str, str] = present["data"]
     return keys

@@ -13,6 +13,25 @@ NO_SERVICE = "there is no EndpointSlice of Service"
 START_RETRY_SECONDS = 10.0
 # Seconds for which a call between two attempts is repeated, and the longest wait for its answer.
 AGAIN_RETRY_SECONDS = 2.0
+# The annotation of a Job that says what becomes of the workers.
+CLEANUP = "horovod/cleanup"
+# What decisions need of a pod or a Job: its environment and other annotations may have secrets.
+KEPT = {
+    "metadata": ("name", "uid", "labels", "deletionTimestamp"),
+    "spec": ("nodeName", "schedulingGates", "backoffLimit", "activeDeadlineSeconds", "suspend"),
+}
+
+
+def shorten(item: Object) -> Object:
+    """Return what decisions need of an object."""
+    parts = {
+        part: {name: value for name, value in item.get(part, {}).items() if name in names}
+        for part, names in KEPT.items()
+    }
+    annotations = item["metadata"].get("annotations", {})
+    if CLEANUP in annotations:
+        parts["metadata"]["annotations"] = {CLEANUP: annotations[CLEANUP]}
+    return {**parts, "status": item.get("status", {})}
 
 
 def parse_time(text: str) -> float:

@@ -86,10 +86,13 @@ def creation_failure(api: Api, name: str, pod: str) -> str:
     """Return the API server's message when the StatefulSet last failed to create the pod.
 
     Empty when it did not fail. Reasons are a quota, Pod Security, or a priority class or runtime
-    class that does not exist. Raises ApiError.
+    class that does not exist. Where events cannot be read, why not.
     """
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
-    events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
+    try:
+        events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
+    except ApiError as problem:
+        return str(problem)
     return newest_message(events, pod)
 
 

@@ -15,7 +15,7 @@ from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.keys import find_keys
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, shorten
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.cluster.staged import record_nodes
 from hvd_pods.cluster.statefulsets import (
@@ -249,11 +249,12 @@ class Effects:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
         except ApiError as problem:
             return m.PodsListed(effect.attempt, problem=str(problem))
-        pods = {item["metadata"]["name"]: shorten_pod(item) for item in items}
+        pods = {item["metadata"]["name"]: shorten(item) for item in items}
         for host in self._of([name for name in effect.missing if name not in pods]):
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
-                refusals[host.stateful_set] = _refusal(api, host)
+                name = host.stateful_set
+                refusals[name] = creation_failure(api, name, host.name)
         return m.PodsListed(effect.attempt, pods, refusals)
 
     def _delete_pods(self, effect: m.DeletePods) -> None:
@@ -323,12 +324,8 @@ class Effects:
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended
-        cause = self._launcher.find_cause(
-            self._of(effect.hosts),
-            effect.code,
-            [dict(notice) for notice in effect.raised],
-            [dict(notice) for notice in effect.failed],
-        )
+        hosts, notices = self._of(effect.hosts), (effect.raised, effect.failed)
+        cause = self._launcher.errors.find_cause(hosts, effect.code, *notices)
         evictions = {}
         if effect.left and self._api:
             evictions = find_evictions(self._api, effect.left, AGAIN_RETRY_SECONDS)
@@ -421,23 +418,3 @@ class Lanes:
                 event = m.Defect(traceback.format_exc())
             if event:
                 self._tell(event)
-
-
-def shorten_pod(pod: Object) -> Object:
-    """Return what decisions need of a pod: its environment may have secrets."""
-    kept: dict[str, Sequence[str]] = {
-        "metadata": ("name", "uid", "labels", "deletionTimestamp"),
-        "spec": ("nodeName", "schedulingGates"),
-    }
-    parts = {
-        part: {key: value for key, value in pod.get(part, {}).items() if key in names}
-        for part, names in kept.items()
-    }
-    return {**parts, "status": pod.get("status", {})}
-
-
-def _refusal(api: Api, host: Host) -> str:
-    try:
-        return creation_failure(api, host.stateful_set, host.name)
-    except ApiError as problem:
-        return str(problem)

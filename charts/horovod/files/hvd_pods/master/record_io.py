@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object
+from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object, shorten
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
@@ -112,7 +112,7 @@ def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
         return m.JobRead(None)
     if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run):
         return m.JobRead(None)
-    return m.JobRead(shorten_job(job))
+    return m.JobRead(shorten(job))
 
 
 def _is_replaced(api: Api, run: Run) -> bool:
@@ -134,18 +134,6 @@ def _is_replaced(api: Api, run: Run) -> bool:
     ]
     # The pod of `helm test` has no Job.
     return any(uid not in (None, os.environ["HVD_JOB_UID"]) for uid in left)
-
-
-def shorten_job(job: Object) -> Object:
-    """Return what decisions need of the Job: its environment may have secrets."""
-    annotations = job["metadata"].get("annotations") or {}
-    cleanup = {name: text for name, text in annotations.items() if name == "horovod/cleanup"}
-    limits = ("backoffLimit", "activeDeadlineSeconds", "suspend")
-    spec = {name: job["spec"][name] for name in limits if name in job.get("spec", {})}
-    metadata: Object = {"annotations": cleanup}
-    if "deletionTimestamp" in job["metadata"]:
-        metadata["deletionTimestamp"] = job["metadata"]["deletionTimestamp"]
-    return {"metadata": metadata, "spec": spec, "status": job.get("status", {})}
 
 
 def find_job(api: Api, name: str, within: float | None = None) -> Object | None:

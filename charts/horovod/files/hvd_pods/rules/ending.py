@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object, parse_time
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, CLEANUP, Object, parse_time
 from hvd_pods.common.errors import (
     BAD_CONFIGURATION,
     ConfigurationError,
@@ -156,8 +156,7 @@ def scale_down(step: Step) -> None:
     A suspended run has no workers, whatever `cleanup` says.
     """
     state, job = step.state, step.state.job or UNREADABLE
-    annotations = job["metadata"].get("annotations") or {}
-    cleanup = str(annotations.get("horovod/cleanup", state.run.cleanup))
+    cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
     if (is_wanted and cleanup != "Never") or job["spec"].get("suspend"):
         step.do(m.ScaleDown())

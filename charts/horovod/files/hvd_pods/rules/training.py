@@ -25,7 +25,6 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.pod_problems import exceeds_own_limit
-from hvd_pods.common.run import Host
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
@@ -293,7 +292,9 @@ def _release(step: Step) -> None:
 
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
-    host = _find_host(step, event.rank)
+    launched, host = step.state.attempt.launched, None
+    if launched and not step.state.run.elastic:
+        host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
     where, since = (event.rank, host.name if host else "", event.what), step.now - event.seconds
     _add_stall(step, Stall(*where, since, step.now, event.seconds), False)
 
@@ -326,14 +327,6 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         _add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period), True)
 
 
-def _find_host(step: Step, rank: int) -> Host | None:
-    launched = step.state.attempt.launched
-    if launched is None or step.state.run.elastic:
-        # Ranks of an elastic run change their numbers.
-        return None
-    return find_host(rank, [step.state.facts.hosts[name] for name in launched.hosts])
-
-
 def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     launched = step.state.attempt.launched
     if launched is None:
@@ -356,20 +349,15 @@ def report_stalls(step: Step) -> None:
     if first:
         step.log(f"stalled: {describe(first)}")
         step.do(m.Emit("Stalled", describe(first), "warning"))
-    ranks = _by_host(step, first[:MOST_RANKS])
+    ranks: dict[str, list[int]] = {}
+    # Ranks of an elastic run change their numbers.
+    for stall in [] if step.state.run.elastic else first[:MOST_RANKS]:
+        if stall.host in launched.hosts:
+            ranks.setdefault(stall.host, []).append(stall.rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
     else:
         end_stalled(step)
-
-
-def _by_host(step: Step, stalls: list[Stall]) -> Mapping[str, list[int]]:
-    ranks: dict[str, list[int]] = {}
-    launched = step.state.attempt.launched
-    for stall in stalls if launched and not step.state.run.elastic else []:
-        if launched and stall.host in launched.hosts:
-            ranks.setdefault(stall.host, []).append(stall.rank)
-    return ranks
 
 
 def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
