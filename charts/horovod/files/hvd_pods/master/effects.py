@@ -49,10 +49,9 @@ from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_connections, format_
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
-from hvd_pods.master.record_io import RecordClient, find_job, read_job
+from hvd_pods.master.record_io import RecordClient, has_ended, read_job
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import is_over
 from hvd_pods.rules.state import Facts, State
 
 # The name by which ranks know the number of their attempt, from 1.
@@ -380,10 +379,8 @@ class Effects:
     def _restore(self) -> None:
         """Scale to what a test has found, unless an upgrade needs the workers by now."""
         try:
-            if self._provided:
-                found = find_job(self._access, os.environ["HVD_TESTED_JOB"])
-                if found is None or is_over(found):
-                    scale(self._access, self._provided)
+            if self._provided and has_ended(self._access, os.environ["HVD_TESTED_JOB"]):
+                scale(self._access, self._provided)
         except ApiError as problem:
             # An upgrade allows the release's master to read the new Job only.
             log(f"the number of workers stays as it is: {problem}")

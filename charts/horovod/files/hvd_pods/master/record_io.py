@@ -7,12 +7,12 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object, shorten
+from hvd_pods.cluster.shapes import START_RETRY_SECONDS, shorten
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import DELETED, UNREADABLE
+from hvd_pods.rules.ending import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.state import Facts
 
 # Seconds for which giving the record back is tried.
@@ -136,11 +136,11 @@ def _is_replaced(api: Api, run: Run) -> bool:
     return any(uid not in (None, os.environ["HVD_JOB_UID"]) for uid in left)
 
 
-def find_job(api: Api, name: str, within: float | None = None) -> Object | None:
-    """Read a Job; None when there is none. Raises ApiError."""
+def has_ended(api: Api, name: str, within: float | None = None) -> bool:
+    """Whether a Job has no pod and creates none, or is gone. Raises ApiError."""
     try:
-        return api.get(f"batch/jobs/{name}", retry_seconds=within)
+        return is_over(api.get(f"batch/jobs/{name}", retry_seconds=within))
     except ApiError as problem:
         if problem.status == 404:
-            return None
+            return True
         raise

@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator, TextIO
 
@@ -72,20 +73,18 @@ class Recorder:
 
     def put(self, moment: Moment, event: Event) -> None:
         """Record an event, unless the recording has ended."""
-        if self._is_open:
-            self._put((moment, event))
+        try:
+            if self._is_open:
+                self._waiting.put_nowait((moment, event))
+        except queue.Full:
+            self._is_open = False
 
     def close(self) -> None:
         """Wait until the events are in the file, though not long."""
         self._is_open = False
-        self._put(None)
+        with suppress(queue.Full):
+            self._waiting.put_nowait(None)
         self._thread.join(CLOSE_WITHIN)
-
-    def _put(self, item: tuple[Moment, Event] | None) -> None:
-        try:
-            self._waiting.put_nowait(item)
-        except queue.Full:
-            self._is_open = False
 
     def _follow(self) -> None:
         try:
