@@ -153,7 +153,7 @@ def test_discovery_script_prints_the_live_hosts(
         (b"\x7fELF", "elastic", None),
     ],
 )
-def test_horovodrun_is_found_behind_the_guard_in_its_own_python(
+def test_horovodrun_is_guarded_in_its_own_python_or_elastic_is_refused(
     first: bytes, mode: str, line: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guarded, program = tmp_path / "guarded", tmp_path / "horovodrun"
