@@ -121,6 +121,11 @@ def test_later_attempts_make_no_keys_again_and_do_not_ask_for_the_mpi(pod: Maste
     assert calls == ["key", "key", "version"]
 
 
+def test_an_image_without_the_launcher_fails_at_once(pod: MasterPod) -> None:
+    assert pod.run() == 78
+    assert "the image has no horovodrun on PATH" in pod.termination_log.read_text()
+
+
 @pytest.mark.parametrize(
     "where", [(effects, "build_command"), (probing, "find_banner_problem")], ids=["lane", "source"]
 )

@@ -238,6 +238,17 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
 
 
+def test_stopped_rank_is_named_once_although_its_notices_take_a_moment_to_arrive() -> None:
+    world = training()
+    for late in (0.0, 0.5):
+        world.now += 15 + late
+        seconds = world.now - 1000.0 - late
+        notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
+        while "stalls" in world.state.timers:
+            world.fire()
+    assert len([e for e in world.of(m.Emit) if e.reason == "Stalled"]) == 1
+
+
 def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
     world = training(stallTimeoutSeconds=100)
     notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)

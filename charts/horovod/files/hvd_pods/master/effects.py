@@ -74,15 +74,8 @@ Call = Callable[[], "m.Event | None"]
 class Effects:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
 
-    def __init__(
-        self,
-        facts: Facts,
-        api: Api | None,
-        events: EventRecorder,
-        tell: m.Tell,
-    ) -> None:
-        self._facts, self._run, self._api = facts, facts.run, api
-        self._tell = tell
+    def __init__(self, facts: Facts, api: Api | None, events: EventRecorder, tell: m.Tell) -> None:
+        self._facts, self._run, self._api, self._tell = facts, facts.run, api, tell
         self._notices = NoticeServer(os.environ["HVD_POD_IP"], facts.run, tell)
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None

@@ -56,10 +56,8 @@ class Stalls:
         """Note a rank that has stalled for so long; at least so long where that is not measured."""
         rank, now, since = stall.rank, stall.seen, stall.since
         before = self.find(rank, since, stall.period) if is_measured else self.known.get(rank)
-        if before and is_measured:
-            since = before.since
-        elif before and before._replace(period=stall.period).is_named_at(now):
-            # It is named once in a period.
+        if before and before._replace(period=stall.period).is_named_at(now):
+            # It is named once in a period, and notices take a moment to arrive.
             since = min(since, before.since)
         return replace(self, new={**self.new, rank: stall._replace(since=since)})
 
