@@ -238,15 +238,17 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
 
 
-def test_stopped_rank_is_named_once_although_its_notices_take_a_moment_to_arrive() -> None:
+def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
+    """Although notices take a moment to arrive."""
     world = training()
-    for late in (0.0, 0.5):
-        world.now += 15 + late
-        seconds = world.now - 1000.0 - late
+    named = []
+    for after, seconds in ((20.0, 20.0), (15.5, 35.0), (20.0, 6.0)):
+        world.now += after
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
         while "stalls" in world.state.timers:
             world.fire()
-    assert len([e for e in world.of(m.Emit) if e.reason == "Stalled"]) == 1
+        named.append(len([e for e in world.of(m.Emit) if e.reason == "Stalled"]))
+    assert named == [1, 1, 2]
 
 
 def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
