@@ -82,17 +82,16 @@ def _connect() -> socket.socket:
 def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: Program) -> None:
     """Ask for a rank, which waits for this process to be ready. Raises ColdStart."""
     numbers = inheritable_descriptors()
+    if not {0, 1, 2}.issubset(numbers):
+        raise ColdStart("one of its standard streams is closed")
     if len(numbers) >= warm_wire.MOST_DESCRIPTORS:
         raise ColdStart(f"the rank has {len(numbers)} open files")
-    here = os.open(".", os.O_PATH | os.O_CLOEXEC)
     try:
         request = {**describe(command, program), "rank": rank, "descriptors": numbers}
-        warm_wire.send(connection, request, [*numbers, here])
+        warm_wire.send(connection, request, numbers)
         answer, _ = warm_wire.receive(connection)
     except (OSError, ValueError) as problem:
         raise ColdStart(f"the warm process does not answer: {problem}") from problem
-    finally:
-        os.close(here)
     if "cold" in answer:
         raise ColdStart(answer["cold"])
 
@@ -109,6 +108,8 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
         "command": list(command),
         "program": program._asdict(),
         "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "first path": first_path(program),
         "umask": mask,
         "cpus": sorted(os.sched_getaffinity(0)),
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
@@ -116,6 +117,13 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
         "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
     }
+
+
+def first_path(program: Program) -> str:
+    """sys.path[0] of a program in the current folder."""
+    if program.kind == "file":
+        return os.path.dirname(os.path.realpath(program.target))
+    return os.getcwd() if program.kind == "module" else ""
 
 
 def inheritable_descriptors() -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import socket
@@ -18,49 +17,38 @@ if TYPE_CHECKING:
 
 # This file exists while the warm process has imported its modules.
 READY = f"{fast_start.GENERATED}/warm.ready"
-_LENGTH = struct.Struct("!I")
 # What a client sends when it is ready to pass on signals: no signal has this number.
 GO = bytes([0])
-# The kernel's limit for one message (SCM_MAX_FD).
+# The kernel's limit for one message (SCM_MAX_FD), of which one has the JSON.
 MOST_DESCRIPTORS = 253
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
     """Send a message and copies of the descriptors."""
-    body = json.dumps(message).encode()
-    rights = array.array("i", descriptors)
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else []
-    connection.sendmsg([_LENGTH.pack(len(body))], ancillary)
-    connection.sendall(body)
+    # In a file of its own, so that one byte is all that a receiver has to wait for.
+    with open(os.memfd_create("message"), "w", encoding="ascii") as file:
+        file.write(json.dumps(message))
+        file.flush()
+        socket.send_fds(connection, [b"m"], [file.fileno(), *descriptors])
 
 
 def receive(connection: socket.socket) -> tuple[Message, list[int]]:
     """Return a message and its descriptors. Raises ConnectionError when the other side has gone."""
-    rights = array.array("i")
-    space = socket.CMSG_SPACE(MOST_DESCRIPTORS * rights.itemsize)
     # No program that a rank starts may get these descriptors by accident.
-    data, ancillary, _, _ = connection.recvmsg(_LENGTH.size, space, socket.MSG_CMSG_CLOEXEC)
-    for level, kind, content in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            rights.frombytes(content[: len(content) - len(content) % rights.itemsize])
+    flags = socket.MSG_CMSG_CLOEXEC
+    _, received, _, _ = socket.recv_fds(connection, 1, MOST_DESCRIPTORS, flags)
+    if not received:
+        raise ConnectionResetError("the other side closed the connection")
+    body, *descriptors = received
     try:
-        header = data + _read(connection, _LENGTH.size - len(data))
-        message: Message = json.loads(_read(connection, _LENGTH.unpack(header)[0]))
-    except (OSError, ValueError):
-        for descriptor in rights:
+        with open(body, encoding="ascii") as file:
+            file.seek(0)
+            message: Message = json.load(file)
+    except ValueError:
+        for descriptor in descriptors:
             os.close(descriptor)
         raise
-    return message, list(rights)
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    content = b""
-    while len(content) < size:
-        part = connection.recv(size - len(content))
-        if not part:
-            raise ConnectionResetError("the other side closed the connection")
-        content += part
-    return content
+    return message, descriptors
 
 
 def peer_uid(connection: socket.socket) -> int:

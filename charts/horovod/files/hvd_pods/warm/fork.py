@@ -140,25 +140,11 @@ def _pass_on(connection: socket.socket, rank: int) -> bool:
 def kill_descendants() -> None:
     """Kill all that this process has started, in whichever session and group, and wait for it."""
     while True:
-        for pid in descendants(os.getpid()):
-            try:
+        for pid in [pid for pid, _, parent, _ in processes() if parent == os.getpid()]:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         try:
             # Orphans become children of this process, so that none is left when it has none.
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
-
-
-def descendants(of: int) -> list[int]:
-    """The processes that a process has started, and those that they have started."""
-    children: dict[int, list[int]] = {}
-    for pid, _, parent, _ in processes():
-        children.setdefault(parent, []).append(pid)
-    found, waiting = [], [of]
-    while waiting:
-        waiting = [child for parent in waiting for child in children.get(parent, ())]
-        found += waiting
-    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import functools
 import os
-import select
 import signal
 import socket
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from hvd_pods.common.fast_start import die_with_parent
-from hvd_pods.rank import exception_notice, ranks, warm_wire
+from hvd_pods.rank import exception_notice, ranks, warm_client, warm_wire
 from hvd_pods.warm import fork, script
 from hvd_pods.warm.state import WarmState
 
@@ -61,31 +60,14 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
         os.close(writer)
         status = os.waitpid(pid, 0)[1]
         say(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
-        wait_for_ranks(listener, reader)
+        # Importing again beside running ranks could use up the memory that they need: no other rank
+        # finds the socket until the guards of all of them have closed the other end.
+        hidden = Path(warm_client.SOCKET).rename(f"{warm_client.SOCKET}.hidden")
+        os.read(reader, 1)
         os.close(reader)
+        hidden.rename(warm_client.SOCKET)
     say("ranks start cold from now on")
     return None
-
-
-def wait_for_ranks(listener: socket.socket, reader: int) -> None:
-    """Wait until the guards of all ranks have closed the other end, and refuse new ranks.
-
-    Importing again beside running ranks could use up the memory that they need.
-    """
-    while True:
-        ready = select.select([listener.fileno(), reader], [], [])[0]
-        if reader in ready:
-            return
-        with listener.accept()[0] as connection:
-            connection.settimeout(REQUEST_SECONDS)
-            try:
-                _, received = warm_wire.receive(connection)
-                warm_wire.send(connection, {"cold": "the warm process was killed"})
-            except (OSError, ValueError):
-                # The rank has been killed, too.
-                continue
-            for descriptor in received:
-                os.close(descriptor)
 
 
 def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
@@ -120,7 +102,7 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
     received: list[int] = []
     try:
         request, received = warm_wire.receive(connection)
-        reason = _find_reason(state, request, received[-1])
+        reason = state.find_reason(request)
         state.add_variables(request["environment"])
         warm_wire.send(connection, {"cold": reason} if reason else {})
         connection.settimeout(None)
@@ -131,15 +113,3 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
     for descriptor in received:
         os.close(descriptor)
     return None
-
-
-def _find_reason(state: WarmState, request: dict[str, Any], folder: int) -> str | None:
-    """Why the rank must start cold; found out in its folder, which `folder` is open for."""
-    here = os.open(".", os.O_PATH | os.O_CLOEXEC)
-    try:
-        os.fchdir(folder)
-        request["folder"] = os.getcwd()  # noqa: PTH109 - a text
-        return state.find_reason(request, script.first_path(request["program"]))
-    finally:
-        os.fchdir(here)
-        os.close(here)

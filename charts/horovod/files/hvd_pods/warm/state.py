@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import time
-from importlib.machinery import all_suffixes
+from importlib.machinery import FileFinder, SourceFileLoader, all_suffixes
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
@@ -80,11 +80,11 @@ class WarmState:
                 if after is not None:
                     environment[name] = after
 
-    def find_reason(self, request: dict[str, Any], path0: str | None) -> str | None:
-        """Why this rank must start cold, or None. `path0` is the rank's sys.path[0]."""
-        return next(filter(None, self._reasons(request, path0)), None)
+    def find_reason(self, request: dict[str, Any]) -> str | None:
+        """Why this rank must start cold, or None."""
+        return next(filter(None, self._reasons(request)), None)
 
-    def _reasons(self, request: dict[str, Any], path0: str | None) -> Iterator[str | None]:
+    def _reasons(self, request: dict[str, Any]) -> Iterator[str | None]:
         yield self.problem
         yield _find_threads()
         # A GPU's context cannot be used in a fork.
@@ -93,7 +93,8 @@ class WarmState:
         taken = sorted(self.opened.keys() & set(request["descriptors"]))
         yield f"an imported module uses descriptor {taken[0]}" if taken else None
         yield self._find_cpus(request)
-        yield self._find_shadow(path0)
+        if not getattr(sys.flags, "safe_path", False):
+            yield self._find_shadow(request["first path"] or request["folder"])
         yield self._find_shadow(f"{fast_start.PACKAGES}/current/site", is_complete=False)
         changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
         yield f"{changed[0]} has changed since it was imported" if changed else None
@@ -110,27 +111,18 @@ class WarmState:
         remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in worker.env"
         return f"the rank is bound, and {loaded} has counted the CPUs of the container: {remedy}"
 
-    def _find_shadow(self, path0: str | None, is_complete: bool = True) -> str | None:
+    def _find_shadow(self, folder: str, is_complete: bool = True) -> str | None:
         """A module in this folder would have been imported in place of the one that was.
 
         Unless `is_complete`, a package may have parts in other folders, as namespaces have.
         """
-        if path0 is None:
-            return None
-        suffixes = tuple(all_suffixes())
-        try:
-            entries = list(os.scandir(path0 or "."))
-        except OSError:
-            # Python ignores such a folder as well.
-            return None
-        for entry in entries:
-            name = entry.name.partition(".")[0]
-            if name in self.tops and name not in sys.builtin_module_names:
-                package = entry.is_dir() and (
-                    not is_complete or any(Path(entry.path).glob("__init__.*"))
-                )
-                if package or (entry.name.endswith(suffixes) and entry.is_file()):
-                    return f"{entry.path} takes precedence over the imported module {name}"
+        finder = FileFinder(folder, (SourceFileLoader, all_suffixes()))
+        names = {name.partition(".")[0] for name in fast_start.list_names(folder)}
+        for name in sorted(names & self.tops.difference(sys.builtin_module_names)):
+            found = finder.find_spec(name)
+            if found and (found.origin or not is_complete):
+                place = found.origin or f"{folder}/{name}"
+                return f"{place} takes precedence over the imported module {name}"
         return None
 
     def _find_relative(self, request: dict[str, Any]) -> str | None:

@@ -47,6 +47,9 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     modules = environment.get("HVD_PRELOAD", "").replace(",", " ").split()
     if not modules:
         return
+    if sys.version_info < (3, 9):
+        log("ranks start cold: forks need Python 3.9 or newer (launch.preload)")
+        return
     # As rank/start.py sets them: libraries read them when they are imported.
     cpus = os.sched_getaffinity(0)
     slots = int(environment.get("HVD_SLOTS", "1"))
