@@ -122,7 +122,7 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
 def first_path(program: Program) -> str:
     """sys.path[0] of a program in the current folder."""
     if program.kind == "file":
-        return os.path.dirname(os.path.realpath(program.target))
+        return os.path.dirname(os.path.realpath(str(program.target)))
     return os.getcwd() if program.kind == "module" else ""
 
 
