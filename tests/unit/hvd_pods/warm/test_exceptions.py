@@ -45,21 +45,9 @@ thread = threading.Thread(target=fail)
 thread.start()
 thread.join()
 """
-KERAS_2 = "import framework\n\nframework.variables = []\nframework.variables()\n"
 NOTE = "import framework\nerror = ValueError('x')\nerror.add_note('y')\nraise error\n"
 LAST = "import atexit, framework, sys\natexit.register(lambda: print(sys.last_value))\n1 / 0"
 OWN = "import framework, sys\nsys.excepthook = lambda *a: print(a[:2], a[2].tb_lineno)\n1 / 0"
-# As TensorFlow raises what a function that it has converted raises.
-IN_USER_CODE = """
-import framework
-raise TypeError('''in user code:
-
-    File "/app/model.py", line 3, in f  *
-        g()
-
-    NameError: name 'g' is not defined
-''')
-"""
 # Scripts, and what the master is told of ranks that start anew; forks tell it of more.
 SCRIPTS = {
     "uncaught": (
@@ -68,17 +56,6 @@ SCRIPTS = {
         "ValueError: no labels in, train.py:3",
     ),
     "syntax": ("import framework\n(\n", "SyntaxError: '(' was never closed, train.py:2"),
-    "Keras 2": (
-        KERAS_2,
-        "TypeError: 'list' object is not callable, train.py:4 (a script for Keras 2 needs "
-        "TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)",
-    ),
-    "in user code": (IN_USER_CODE, "NameError: name 'g' is not defined, model.py:3"),
-    "of a package": (
-        "import framework, json\njson.loads('{')\n",
-        "json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 "
-        "column 2 (char 1), train.py:2",
-    ),
     "note": (NOTE, "ValueError: x, train.py:4"),
     "long": (
         f"import framework\nraise KeyError({'ü' * 900!r})\n",

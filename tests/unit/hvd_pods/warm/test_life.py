@@ -69,19 +69,6 @@ def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Work
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
 
 
-def test_finished_rank_leaves_what_it_has_started(warm_worker: Worker) -> None:
-    """As without a warm process: a script may start a service on purpose."""
-    script = (
-        "import subprocess\nout = dict.fromkeys(('stdout', 'stderr'), subprocess.DEVNULL)\n"
-        "print(subprocess.Popen(['sleep', '600'], start_new_session=True, **out).pid)"
-    )
-    with running(warm_worker, script) as (client, (child,)):
-        client.communicate()
-        assert client.returncode == 0
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-
-
 def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
     with running(warm_worker, WAITS) as (client, (rank, orphan, guard)):
         os.kill(guard, signal.SIGKILL)

@@ -94,6 +94,18 @@ def processes() -> Iterator[Process]:
             yield int(name), fields[0], int(fields[1]), int(fields[3])
 
 
+def ended_children() -> Iterator[tuple[int, int]]:
+    """Reap the children that have ended: the number and the status of each."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status
+
+
 def set_process_option(option: int, value: int) -> None:
     """prctl(2). Raises OSError; ImportError where this Python has no ctypes."""
     # Imported here because few of the programs need it.

@@ -17,12 +17,13 @@ from typing import NoReturn
 from hvd_pods.common.fast_start import (
     PR_SET_CHILD_SUBREAPER,
     die_with_parent,
+    ended_children,
     processes,
     set_process_option,
 )
 from hvd_pods.common.fence import GUARD
-from hvd_pods.rank import warm_wire
-from hvd_pods.rank.warm_wire import GO
+from hvd_pods.rank import warm_client
+from hvd_pods.rank.warm_client import GO
 
 COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
@@ -78,7 +79,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         signal.signal(number, signal.SIG_IGN)
     # A client that was killed in this moment is noticed below.
     with contextlib.suppress(OSError):
-        warm_wire.send(connection, {"pid": rank})
+        warm_client.send(connection, {"pid": rank})
     _watch(connection, reader, rank)
 
 
@@ -93,34 +94,18 @@ def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
         for descriptor, _ in poll.poll():
             if descriptor == reader:
                 os.read(reader, 4096)
-                status = _reap(rank)
+                status = dict(ended_children()).get(rank)
             elif not _pass_on(connection, rank):
                 kill_descendants()
                 os._exit(0)
-    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+    code = os.waitstatus_to_exitcode(status)
     if code:
         # The run has failed: none of its processes may go on beside the next attempt.
         kill_descendants()
-    try:
-        warm_wire.send(connection, {"status": code})
-    except OSError:
-        # The client was killed in this moment.
-        os._exit(1)
+    # A client that was killed in this moment needs no answer.
+    with contextlib.suppress(OSError):
+        warm_client.send(connection, {"status": code})
     os._exit(0)
-
-
-def _reap(rank: int) -> int | None:
-    """Reap ended processes; the rank's status if it is among them."""
-    status = None
-    while True:
-        try:
-            pid, ended = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return status
-        if pid == 0:
-            return status
-        if pid == rank:
-            status = ended
 
 
 def _pass_on(connection: socket.socket, rank: int) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from hvd_pods.common.fast_start import die_with_parent
-from hvd_pods.rank import exception_notice, ranks, warm_client, warm_wire
+from hvd_pods.rank import exception_notice, ranks, warm_client
 from hvd_pods.warm import fork, script
 from hvd_pods.warm.state import WarmState
 
@@ -49,7 +49,7 @@ def main(main_namespace: dict[str, Any]) -> None:
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
     """Keep a process that imports and forks; its ranks return from here, too."""
     for start in range(1, STARTS + 1):
-        Path(warm_wire.READY).unlink(missing_ok=True)
+        Path(warm_client.READY).unlink(missing_ok=True)
         reader, writer = os.pipe()
         parent = os.getpid()
         pid = os.fork()
@@ -75,7 +75,7 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
     began = time.monotonic()
     state = WarmState()
     state.load(modules)
-    Path(warm_wire.READY).touch()
+    Path(warm_client.READY).touch()
     if state.problem:
         say(f"ranks start cold: {state.problem} (launch.preload)")
     else:
@@ -95,16 +95,16 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
 
 def answer(connection: socket.socket, state: WarmState, listener: int, alive: int) -> Rank | None:
     """Answer one client: refuse, or fork. Returns the request in the rank."""
-    if warm_wire.peer_uid(connection) != os.geteuid():
+    if warm_client.peer_uid(connection) != os.geteuid():
         say("refused a process of another user")
         return None
     connection.settimeout(REQUEST_SECONDS)
     received: list[int] = []
     try:
-        request, received = warm_wire.receive(connection)
+        request, received = warm_client.receive(connection)
         reason = state.find_reason(request)
         state.add_variables(request["environment"])
-        warm_wire.send(connection, {"cold": reason} if reason else {})
+        warm_client.send(connection, {"cold": reason} if reason else {})
         connection.settimeout(None)
         if reason is None and fork.fork_rank(connection, listener, alive, received):
             return request, received

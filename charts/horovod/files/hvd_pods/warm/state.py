@@ -13,9 +13,7 @@ from typing import Any, Iterator, Sequence
 
 from hvd_pods.common import fast_start
 
-# Libraries that count the CPUs when they are loaded, by a part of their file names.
-COUNT_CPUS = ("libgomp", "libiomp", "libomp", "openblas", "libblis")
-# Variables that tell these libraries where to run their threads, among the CPUs at that time.
+# Variables that tell libraries where to run their threads, among the CPUs when they are loaded.
 PLACE_THREADS = ("OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 GPU_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 # How long to wait for threads that an import has started to end.
@@ -101,15 +99,13 @@ class WarmState:
         yield self._find_relative(request)
 
     def _find_cpus(self, request: dict[str, Any]) -> str | None:
-        if set(request["cpus"]) == self.cpus:
-            return None
         environment = request["environment"]
         placed = [name for name in PLACE_THREADS if name in environment]
-        loaded = find_library(COUNT_CPUS)
-        if loaded is None or ("OMP_NUM_THREADS" in environment and not placed):
+        is_told = "OMP_NUM_THREADS" in environment and not placed
+        if set(request["cpus"]) == self.cpus or is_told:
             return None
         remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in worker.env"
-        return f"the rank is bound, and {loaded} has counted the CPUs of the container: {remedy}"
+        return f"the rank is bound, and imports have counted the CPUs of the container: {remedy}"
 
     def _find_shadow(self, folder: str, is_complete: bool = True) -> str | None:
         """A module in this folder would have been imported in place of the one that was.
@@ -182,12 +178,3 @@ def open_descriptors() -> dict[int, str]:
             # The descriptor with which the folder was read.
             continue
     return found
-
-
-def find_library(parts: Sequence[str]) -> str | None:
-    """The name of a loaded library with one of these parts in its name."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        name = line.rpartition("/")[2]
-        if "/" in line and any(part in name for part in parts):
-            return name
-    return None

@@ -1,4 +1,4 @@
-"""Messages between a rank's client and the warm process."""
+"""A rank's side of a warm start."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.unit.hvd_pods.copies import FILES
 AFTER_THE_END = """
 import os, signal, socket, sys
 sys.path.insert(0, {files!r})
-from hvd_pods.rank import warm_client, warm_wire
+from hvd_pods.rank import warm_client
 ours, theirs = socket.socketpair()
-warm_wire.send(theirs, {{"pid": 1}})
-warm_wire.send(theirs, {{"status": 2}})
+warm_client.send(theirs, {{"pid": 1}})
+warm_client.send(theirs, {{"status": 2}})
 print(warm_client._follow(ours, lambda pid: None))
 ours.close()
 os.kill(os.getpid(), signal.SIGTERM)
