@@ -130,15 +130,6 @@ def test_the_state_of_another_script_is_named_and_not_used(
         train()
 
 
-def test_a_state_may_grow(worker: Path) -> None:
-    state = train()
-    for size in (10, 3 << 20, 5 << 20, 7):
-        state.weights = bytes(size)
-        state.commit()
-    del state
-    assert resume() == (4, bytes(7))
-
-
 @pytest.fixture
 def full(worker: Path) -> Iterator[None]:
     """No file may be larger than this."""

@@ -24,8 +24,10 @@ from tests.ports import find_port
 from tests.unit.hvd_pods.copies import copy_files, replace_in
 from tests.waiting import wait_until
 
-# Of a test that needs no worker of root.
-unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+# Of a test for which it matters whether the worker runs as root.
+also_as_root = pytest.mark.parametrize(
+    "ssh_pods", [0, 4321], indirect=True, ids=["root", "unprivileged"]
+)
 WORKER = "hvd-worker-0"
 REVISION = "r1"
 KEYS = ("user-key", "host-key")

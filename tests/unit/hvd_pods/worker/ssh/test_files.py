@@ -54,23 +54,6 @@ def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) 
         assert session.read_environment() == {"A": "1"}
 
 
-def test_openssh_is_the_images_own_or_that_of_another_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, brought = tmp_path / "own", tmp_path / "brought"
-    for folder in (own, brought):
-        folder.mkdir()
-        (folder / "ssh-of-a-test").touch(0o755)
-    monkeypatch.setenv("PATH", str(own))
-    monkeypatch.setattr(ssh, "OPENSSH", brought)
-    assert ssh.find_program("ssh-of-a-test") == f"{own}/ssh-of-a-test"
-    (own / "ssh-of-a-test").unlink()
-    assert ssh.find_program("ssh-of-a-test") == f"{brought}/ssh-of-a-test"
-    (brought / "ssh-of-a-test").unlink()
-    with pytest.raises(errors.ConfigurationError, match=r"no ssh-of-a-test: set ssh\.image"):
-        ssh.find_program("ssh-of-a-test")
-
-
 def test_no_login_uses_the_slow_key_exchange(tmp_path: Path) -> None:
     config = tmp_path / "ssh_config"
     config.write_text(ssh.client_config(2222, {}, {}))
@@ -99,15 +82,6 @@ def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
         installed = volumes / "generated" / name
         assert installed.stat().st_mode & 0o777 == 0o600
         assert installed.read_bytes() == (volumes / "ssh" / name).read_bytes()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only sshd of root has the directory")
-def test_directory_for_privilege_separation_is_writable_by_root_only(volumes: Path) -> None:
-    for made_before in (False, True):
-        sshd.prepare(2222, "r1", "python3", 1, 1)
-        mode = sshd.PRIVILEGE_SEPARATION.stat().st_mode & 0o777
-        assert mode == 0o755, made_before
-        sshd.PRIVILEGE_SEPARATION.chmod(0o777)
 
 
 @pytest.mark.parametrize(

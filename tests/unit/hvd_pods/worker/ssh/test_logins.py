@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.hvd_pods.worker.ssh.pods import SshPods, unprivileged
+from tests.unit.hvd_pods.worker.ssh.pods import SshPods
 
-pytestmark = [pytest.mark.slow, unprivileged]
+pytestmark = pytest.mark.slow
 BEGIN = """
 import json, os, subprocess
 from pathlib import Path
