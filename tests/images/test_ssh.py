@@ -16,7 +16,6 @@ from tests.unit.hvd_pods.worker.ssh.pods import SshPods, start_ssh_pods
 
 # With the fixture `ssh_pods` of this file.
 from tests.unit.hvd_pods.worker.ssh.test_login import (
-    session_environment,  # noqa: F401
     test_session_has_the_containers_environment,  # noqa: F401
 )
 from tests.unit.hvd_pods.worker.ssh.test_refusals import *  # noqa: F403

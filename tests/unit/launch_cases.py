@@ -118,9 +118,6 @@ def cases() -> Iterator[Case]:
             yield Case(mode, (argument,), interface="eth1")
             if mode in ("mpirun", "horovodrun"):
                 yield Case(mode, ("value", argument), binding=("core", "socket")[index % 2])
-        for form in FORMS:
-            for name in ("np", "npersocket", "network-interface", "gloo", "x", "genv"):
-                yield Case(mode, (form.format(name),))
         for value in VALUES:
             yield Case(mode, (value,), binding="none")
         for words in LOOK_ALIKES:

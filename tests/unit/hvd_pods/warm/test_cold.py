@@ -116,16 +116,3 @@ def test_module_with_threads_is_not_forked(own_worker: Worker) -> None:
         output = run(own_worker)
         assert "the imported modules run 2 threads (python" in output
         assert output.endswith("new\n")
-
-
-def test_thread_that_ends_before_a_fork_is_no_obstacle(own_worker: Worker) -> None:
-    """OpenBLAS ends its threads when a process forks."""
-    (own_worker.modules / "pool.py").write_text(
-        "import os, threading\n"
-        "end = threading.Event()\n"
-        "thread = threading.Thread(target=end.wait, daemon=True)\n"
-        "thread.start()\n"
-        "os.register_at_fork(before=lambda: (end.set(), thread.join()))\n"
-    )
-    with warm(own_worker, ["pool", "framework"]):
-        assert run(own_worker).endswith("forked\n")

@@ -70,8 +70,9 @@ def test_script_finds_what_it_would_find_without_the_stack(
 
 
 @pytest.mark.slow
-def test_rank_without_room_for_its_stack_shares_its_standard_error() -> None:
+def test_rank_without_room_in_memory_runs_and_shares_its_standard_error() -> None:
     with make_worker() as worker:
         (worker.root / "generated" / "ranks").touch()
         done = worker.run("python3", "-c", "import os; os.system('echo heard >&2')")
     assert done.stderr == b"heard\n"
+    assert b"[hvd] rank 0 cannot be terminated gracefully: " in done.stdout

@@ -69,14 +69,6 @@ def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Work
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
 
 
-def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
-    with running(warm_worker, WAITS) as (client, (rank, orphan, guard)):
-        os.kill(guard, signal.SIGKILL)
-        assert client.wait(60) == -signal.SIGKILL
-        wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
-        os.kill(orphan, signal.SIGKILL)
-
-
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
     """What the import of the module `slow` waits for."""
@@ -89,7 +81,7 @@ def slow(gate: Path) -> str:
     return f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
 
 
-def test_program_that_needs_no_framework_does_not_wait_for_its_import(
+def test_rank_waits_for_an_import_that_is_running_unless_it_needs_no_framework(
     gate: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
@@ -99,19 +91,13 @@ def test_program_that_needs_no_framework_does_not_wait_for_its_import(
             done = worker.run(*command)
             assert b"start cold: the modules are still being imported" in done.stdout
             assert done.stdout.endswith(b"runs\n")
-        gate.write_text("")
-        wait_until(lambda: "imported slow" in worker.log, 20, "it has imported")
-        assert worker.show("print('runs')") == "runs\n", "there is no reason to start cold"
-
-
-def test_rank_waits_for_an_import_that_is_running(gate: Path) -> None:
-    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
         with worker.start("python3", "-c", "import slow, os; print('runs')") as client:
             assert client.stdout is not None
             assert b"rank 0 of 1" in client.stdout.readline()
             gate.write_text("")
             assert client.communicate(timeout=60)[0] == b"runs\n"
         assert worker.log.count("[hvd] imports") == 1, "the rank has imported it again"
+        assert worker.show("print('runs')") == "runs\n", "there is no reason to start cold"
 
 
 def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last_twice() -> None:

@@ -77,19 +77,14 @@ SCRIPTS = {
         "print('script')"
     ),
     "exit 3": "import framework, sys; sys.exit(3)",
-    "exit at once": "import os, framework; os._exit(4)",
-    "exit in a thread": "import sys, threading; threading.Thread(target=sys.exit).start()",
     "chain": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e",
     "killed": "import os, signal, framework; os.kill(os.getpid(), signal.SIGKILL)",
     "terminated": "import os, signal, framework; os.kill(os.getpid(), signal.SIGTERM)",
-    "aborted": "import os, framework; os.abort()",
-    "close": "import framework, os, sys; sys.stdout.close(); os.write(1, b'open')",
     "exec": "import os, sys; print('before', flush=True); os.execvp('echo', ['echo', 'after'])",
 }
 # The other scripts end with 0.
 ENDS = {
-    "exit 3": 3, "exit at once": 4, "chain": 1, "killed": -signal.SIGKILL,
-    "terminated": -signal.SIGTERM, "aborted": -signal.SIGABRT,
+    "exit 3": 3, "chain": 1, "killed": -signal.SIGKILL, "terminated": -signal.SIGTERM,
 }  # fmt: skip
 POOL = """
 import framework, multiprocessing, os, sys

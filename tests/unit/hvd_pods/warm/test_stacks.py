@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from hvd_pods.rank import ranks
-from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.warm.worker import Worker, running
 from tests.waiting import wait_until
 
@@ -48,9 +46,3 @@ def test_rank_shows_its_python_stack_and_goes_on(
         rank.kill()
         assert rank.stderr is not None
         assert rank.stderr.read() == b"", "the log of the run has it, too"
-
-
-def test_signal_that_shows_stacks_is_the_one_that_the_page_names() -> None:
-    """Scripts behind a shell register it themselves."""
-    page = (FILES.parents[2] / "docs" / "life.md").read_text()
-    assert f"the real-time signal {ranks.STACK_SIGNAL} (`SIGRTMAX - 2`)" in page

@@ -46,7 +46,7 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
         "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 8,
     }  # fmt: skip
     lines = serve_metrics.make_page("1", folder).splitlines()
-    assert 'horovod_step{rank="3"} 120' in lines
+    assert 'horovod_step{rank="3"} 120.0' in lines
     assert 'horovod_script_lines_refused{rank="3"} 0' in lines
 
 

@@ -42,11 +42,6 @@ class _Progress:
 Answer = Callable[[bytes, socket.socket], Optional[bytes]]
 
 
-def no_body(request: bytes) -> int:
-    """Of requests that end with their end."""
-    return 0
-
-
 class ConnectionServer:
     """Takes connections at `address` (empty: all, of IPv4 and IPv6) when `serve` runs.
 
@@ -61,7 +56,7 @@ class ConnectionServer:
         end: bytes,
         answer: Answer,
         limits: Limits,
-        body: Callable[[bytes], int] = no_body,
+        body: Callable[[bytes], int] = lambda request: 0,
     ) -> None:
         self._listener = listen(address, port)
         self._end, self._answer, self._limits, self._body = end, answer, limits, body

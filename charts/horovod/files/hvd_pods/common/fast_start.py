@@ -10,11 +10,9 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, Tuple, Union
+    from typing import Iterator, Union
 
     Folder = Union[str, os.PathLike[str]]
-    # Number, state, parent and session.
-    Process = Tuple[int, str, int, int]
 
 # Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
 PROGRAMS = "/horovod/bin/hvd_pods"
@@ -83,8 +81,11 @@ def read_stat(pid: int | str) -> list[str]:
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
-def processes() -> Iterator[Process]:
-    """Yield all visible processes; processes that exit during the scan may be missing."""
+def processes() -> Iterator[tuple[int, str, int, int]]:
+    """Yield number, state, parent and session of all visible processes.
+
+    Processes that exit during the scan may be missing.
+    """
     for name in list_names("/proc"):
         if name.isdigit():
             try:

@@ -145,7 +145,15 @@ class Slots:
 
     def records(self) -> list[Record]:
         """The complete records."""
-        found = [record for record in map(_find, self.paths) if record is not None]
+        found = []
+        for path in self.paths:
+            try:
+                found.append(read_file(path))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as problem:
+                # An interrupted commit leaves the other record complete.
+                say(str(problem))
         self._keys = {Path(record.place): record.key for record in found}
         return found
 
@@ -183,17 +191,6 @@ class Slots:
         finally:
             os.close(descriptor)
         return memory
-
-
-def _find(path: Path) -> Record | None:
-    try:
-        return read_file(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as problem:
-        # An interrupted commit leaves the other record complete.
-        say(str(problem))
-        return None
 
 
 def _fill(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_summed: bool) -> None:

@@ -14,7 +14,7 @@ import signal
 import socket
 from collections import namedtuple
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from hvd_pods.common import fast_start, notices
 from hvd_pods.common.fence import EPOCH
@@ -85,6 +85,16 @@ def running() -> Iterator[Script]:
             continue
         if script and fields[0] not in "ZX" and fields[19] == script.began:
             yield script
+
+
+def has_signal(pid: int, signal_: int, *sets: str) -> bool:
+    """Whether a signal is in one of these sets of signals of a process (proc(5), status)."""
+    with suppress(OSError):
+        for line in fast_start.read(f"/proc/{pid}/status").decode().splitlines():
+            name, _, mask = line.partition(":")
+            if name in sets and int(mask, 16) >> (signal_ - 1) & 1:
+                return True
+    return False
 
 
 def find(rank: int) -> Script | None:

@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import struct
+from contextlib import suppress
 from types import FrameType
 
 from hvd_pods.common import fast_start
@@ -152,11 +153,9 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
     connection.settimeout(None)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        try:
+        # When the rank has ended, the connection may be closed.
+        with suppress(OSError):
             connection.send(bytes([number]))
-        except OSError:
-            # The rank has ended, and the connection may be closed.
-            return
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     for number in signal.valid_signals() - NOT_PASSED_ON:
@@ -164,11 +163,7 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
             signal.signal(number, pass_on)
     try:
         connection.sendall(GO)
-    except OSError:
-        # Its guard was killed.
-        return -signal.SIGKILL
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         answer, _ = receive(connection)
         started(answer["pid"])
         answer, _ = receive(connection)

@@ -15,7 +15,7 @@ import struct
 import sys
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import Any, Callable, TextIO
 
 from hvd_pods.common import fast_start
@@ -176,24 +176,15 @@ def _execute(program: dict[str, Any], main: dict[str, Any]) -> BaseException | N
         if program["kind"] == "module":
             runpy._run_module_as_main(program["target"])  # type: ignore[attr-defined]
         else:
-            exec(_compile(program), main)  # noqa: S102 - this is what a rank is for
+            path = main.get("__file__")
+            source = Path(path).read_bytes() if path else program["target"] + "\n"
+            code = compile(source, path or "<string>", "exec", dont_inherit=True)
+            exec(code, main)  # noqa: S102 - this is what a rank is for
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - reported as Python reports it
         return error
     return None
-
-
-def _compile(program: dict[str, Any]) -> CodeType:
-    if program["kind"] == "code":
-        return compile(program["target"] + "\n", "<string>", "exec", dont_inherit=True)
-    path = _file_name(program["target"])
-    return compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
-
-
-def _file_name(script: str) -> str:
-    """The absolute path, which Python does not normalize."""
-    return os.path.join(os.getcwd(), script)  # noqa: PTH109, PTH118
 
 
 def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
@@ -203,7 +194,8 @@ def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
     main.clear()
     main.update(special, __doc__=None, __loader__=BuiltinImporter, **annotations)
     if program["kind"] == "file":
-        path = _file_name(program["target"])
+        # Python does not normalize it.
+        path = os.path.join(os.getcwd(), program["target"])  # noqa: PTH109, PTH118
         main.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
 
 

@@ -26,7 +26,6 @@ class WarmState:
     def __init__(self) -> None:
         self.problem: str | None = None
         self.cpus = os.sched_getaffinity(0)
-        self.folder = str(Path.cwd())
         self._before = open_descriptors()
         self.opened: dict[int, str] = {}
         self.tops: set[str] = set()
@@ -96,7 +95,9 @@ class WarmState:
         yield self._find_shadow(f"{fast_start.PACKAGES}/current/site", is_complete=False)
         changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
         yield f"{changed[0]} has changed since it was imported" if changed else None
-        yield self._find_relative(request)
+        paths = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+        relative = [path for path in paths if path and not path.startswith("/")]
+        yield f"PYTHONPATH has the relative path {relative[0]}" if relative else None
 
     def _find_cpus(self, request: dict[str, Any]) -> str | None:
         environment = request["environment"]
@@ -119,13 +120,6 @@ class WarmState:
             if found and (found.origin or not is_complete):
                 place = found.origin or f"{folder}/{name}"
                 return f"{place} takes precedence over the imported module {name}"
-        return None
-
-    def _find_relative(self, request: dict[str, Any]) -> str | None:
-        paths = request["environment"].get("PYTHONPATH", "")
-        relative = paths and not all(path.startswith("/") for path in paths.split(os.pathsep))
-        if relative and request["folder"] != self.folder:
-            return f"PYTHONPATH={paths} has another meaning in {request['folder']}"
         return None
 
 

@@ -104,14 +104,6 @@ class Signals:
             os.read(self._reader, 4096)
 
 
-def reap(sshd: subprocess.Popen[bytes]) -> None:
-    """Reap ended processes, also orphans: the container's first process inherits them."""
-    for pid, status in fast_start.ended_children():
-        if pid == sshd.pid:
-            is_exit = os.WIFEXITED(status)
-            sshd.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
-
-
 def pass_on(errors: IO[bytes]) -> None:
     """Write sshd's messages to this pod's log, except messages about clients that have left."""
     for line in errors:
@@ -129,7 +121,11 @@ def serve(command: list[str], signals: Signals) -> int:
 
     def wait(seconds: float) -> None:
         signals.wait(seconds)
-        reap(server)
+        # Also orphans, which the container's first process inherits.
+        for pid, status in fast_start.ended_children():
+            if pid == server.pid:
+                is_exit = os.WIFEXITED(status)
+                server.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
 
     while server.returncode is None:
         if signals.asked_to_end:

@@ -38,7 +38,7 @@ def ask(script: ranks.Script) -> str | None:
     if state:
         return state
     # Without a handler, it would end the process.
-    if not has_signal(script.pid, "SigCgt"):
+    if not ranks.has_signal(script.pid, STACK_SIGNAL, "SigCgt"):
         return (
             "shows no Python stack: it is still starting, or its command is not python, or has the "
             "option -E, -I or -S"
@@ -47,16 +47,6 @@ def ask(script: ranks.Script) -> str | None:
         os.truncate(ranks.stack_file(script.rank), 0)
     os.kill(script.pid, STACK_SIGNAL)
     return None
-
-
-def has_signal(pid: int, *sets: str) -> bool:
-    """Whether STACK_SIGNAL is in one of these sets of signals of a process (proc(5), status)."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            name, _, mask = line.partition(":")
-            if name in sets and int(mask, 16) >> (STACK_SIGNAL - 1) & 1:
-                return True
-    return False
 
 
 def read(rank: int, pid: int, until: float) -> str:
@@ -70,7 +60,7 @@ def read(rank: int, pid: int, until: float) -> str:
         # In this order: what was written until then is read.
         is_late = time.monotonic() > until
         # The process has taken the signal, and its handler, which blocks it, has ended.
-        has_ended = not has_signal(pid, "ShdPnd", "SigBlk")
+        has_ended = not ranks.has_signal(pid, STACK_SIGNAL, "ShdPnd", "SigBlk")
         with suppress(OSError):
             now = hostile.read_file(Path(ranks.stack_file(rank)))
         # A script may block the signal for ever.

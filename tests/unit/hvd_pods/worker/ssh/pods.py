@@ -94,9 +94,7 @@ class User:
     openssh: Path | None = None
 
 
-def make_user(
-    uid: int, folder: Path, root_capabilities: str = "+setgid,+setuid,+sys_chroot"
-) -> User:
+def make_user(uid: int, folder: Path) -> User:
     """Return a user with the rights that the chart gives a container of this UID.
 
     Only root can make one; without root, return the user that runs the tests.
@@ -112,7 +110,7 @@ def make_user(
     entries += ["root:x:0:0::/root:/bin/sh"] if uid else []
     entries += [f"{of}:x:{uid}:65534::/run/sshd:/bin/false" for uid, of in OF_SSHD.items()]
     passwd.write_text("\n".join([*entries, ""]))
-    capabilities = f"-all,{root_capabilities}" if uid == 0 else "-all"
+    capabilities = "-all" if uid else "-all,+setgid,+setuid,+sys_chroot"
     rights = ["--no-new-privs", f"--bounding-set={capabilities}", "--inh-caps=-all"]
     rights += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     enter = ["unshare", "--mount", "sh", "-c", ENTER_NAMESPACE, str(passwd)]

@@ -39,9 +39,9 @@ def test_log_names_clients_that_send_something_wrong_but_none_that_leave(ssh_pod
     assert "reset by peer" not in ssh_pods.worker.log
 
 
-@pytest.fixture(scope="module")
-def session_environment(ssh_pods: SshPods) -> dict[str, str]:
-    """The environment of a session that the client and the home directory try to change."""
+@also_as_root
+def test_session_has_the_containers_environment(ssh_pods: SshPods) -> None:
+    """Whatever the client and the home directory do to change it."""
     home, agent = ssh_pods.worker.user.home, ssh_pods.master.root / "agent"
     if home is not None:
         (home / ".ssh" / "environment").write_text("FROM_HOME=1\n")
@@ -61,21 +61,15 @@ def session_environment(ssh_pods: SshPods) -> dict[str, str]:
             process.terminate()
     assert done.returncode == 0, done.stderr
     entries = (entry.partition(b"=") for entry in done.stdout.split(b"\0") if entry)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
-
-
-@also_as_root
-def test_session_has_the_containers_environment(
-    ssh_pods: SshPods, session_environment: dict[str, str]
-) -> None:
+    found = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
     expected = {**CONTAINER, "HVD_SSH_PORT": str(ssh_pods.port), "HVD_REVISION": REVISION}
     # Where the packages of the user's code will be (common/packages.py).
     packages = ssh_pods.worker.root / "code" / ".packages" / "current"
     expected |= {"PATH": f"{CONTAINER['PATH']}:{packages}/bin", "PYTHONPATH": f"{packages}/site"}
-    assert {name: session_environment.get(name) for name in expected} == expected
+    assert {name: found.get(name) for name in expected} == expected
     # Besides, only what sshd, the shell and (LC_CTYPE) Python set, and the epoch: nothing of the
     # client's variables and options, of its agent and display, and of files in the home directory.
-    assert session_environment.keys() - expected.keys() <= {
+    assert found.keys() - expected.keys() <= {
         *("HVD_EPOCH", "HVD_METRICS_DIR"),
         *("LC_CTYPE", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"),
         *("SSH_CLIENT", "SSH_CONNECTION"),
