@@ -23,6 +23,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HVD_KEEP", str(tmp_path / "memory"))
     monkeypatch.setenv("HVD_RUN_ID", "one")
     monkeypatch.setenv("OUTPUT_PATH", str(tmp_path))
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
     return tmp_path / "memory"
 
 
