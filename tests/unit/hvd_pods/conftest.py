@@ -24,7 +24,6 @@ from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
 from tests.unit.hvd_pods.rules.told import Told
-from tests.unit.hvd_pods.staging import Volume
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -166,12 +165,6 @@ def pod(
     handler = signal.getsignal(signal.SIGTERM)
     yield MasterPod(workers, keys, tmp_path, monkeypatch)
     signal.signal(signal.SIGTERM, handler)
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Volume:
-    """A volume that pods of a node share, for staging."""
-    return Volume(tmp_path)
 
 
 @pytest.fixture
