@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,6 @@ from devtools.common import apt
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output, run_logged
 from devtools.common.errors import CommandError, ImageError
-from devtools.common.json_schema import forbid_unknown_properties
 
 FAILING = ["sh", "-c", "echo printed; echo broken >&2; exit 3"]
 
@@ -68,59 +64,6 @@ def test_failed_command_raises_its_status_its_errors_and_a_remedy(tmp_path: Path
         run_logged(FAILING, log, remedy="", error=ImageError)
 
 
-OPEN = {"properties": {}, "additionalProperties": True}
-CLOSED = {"properties": {}, "additionalProperties": False}
-
-
-@pytest.mark.parametrize(
-    ("schema", "strict"),
-    [
-        ({"items": {"properties": {}}}, {"items": CLOSED}),
-        (OPEN, OPEN),
-        ({"$defs": {"note": {"properties": {}}}}, {"$defs": {"note": CLOSED}}),
-        ({"$ref": "#/x", "type": "object"}, {"$ref": "#/x"}),
-        (
-            {"properties": {"note": {"note": 1, "type": "string"}}},
-            {"properties": {"note": {"type": "string"}}, "additionalProperties": False},
-        ),
-    ],
-)
-def test_objects_with_properties_admit_no_others(schema: Any, strict: Any) -> None:
-    assert forbid_unknown_properties(schema, lambda key: key == "note") == strict
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-from devtools.common.locks import exclusive_lock
-with exclusive_lock(Path(sys.argv[1]), "testing"):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
-
-
-@pytest.mark.slow
-def test_second_process_waits_and_names_the_task_of_the_first(tmp_path: Path) -> None:
-    lock = tmp_path / "folder" / "lock"
-
-    def hold() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", HOLDER, str(lock)]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-    with hold() as first:
-        assert first.stdout
-        assert first.stdout.readline() == "held\n"
-        with hold() as second:
-            assert second.stdout
-            assert second.stderr
-            message = f"Waiting: another process is testing (lock {lock}).\n"
-            assert second.stderr.readline() == message
-            first.communicate()
-            assert second.stdout.readline() == "held\n"
-            second.communicate()
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A PATH whose apt-get writes its arguments, and whether services may start, to a file."""
@@ -157,15 +100,3 @@ def test_packages_are_installed_without_starting_services(machine: Path) -> None
     with pytest.raises(ImageError, match=r"status 100\)(.|\n)*E: no such package"):
         apt.install_packages(["broken"], ImageError)
     assert apt.POLICY.read_text() == "the machine's own"
-
-
-def test_installation_needs_root_and_apt_get(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (machine / "apt-get").rename(machine / "gone")
-    with pytest.raises(ImageError, match="the Debian packages one are missing"):
-        apt.install_packages(["one"], ImageError)
-    (machine / "gone").rename(machine / "apt-get")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(ImageError, match="the Debian packages one are missing"):
-        apt.install_packages(["one"], ImageError)
