@@ -15,9 +15,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from ruamel.yaml import YAML
 
 from devtools.common.errors import ImageError
 from devtools.images.engines import Build, Engine
@@ -26,15 +23,6 @@ from devtools.images.machine import write_secrets
 _DOCKERFILE = Path(__file__).with_name("updates.Dockerfile")
 # A line of the output: Inst NAME [INSTALLED] (CANDIDATE SUITE, SUITE [ARCHITECTURE]) ...
 _INSTALL = re.compile(r"\bInst (\S+) \[(\S+)\] \((\S+) ([^\[)]*)")
-
-
-@dataclass(frozen=True)
-class Vulnerability:
-    package: str
-    version: str
-    id: str
-    summary: str
-    fixed_in: tuple[str, ...]
 
 
 def ask_pypi(packages: Mapping[str, str]) -> tuple[int, str]:
@@ -55,48 +43,9 @@ def ask_pypi(packages: Mapping[str, str]) -> tuple[int, str]:
         last = done.stderr.strip().splitlines()[-1:]
         raise ImageError(
             f"PyPI's advisories cannot be reached: {''.join(last)}",
-            "use a machine that reaches pypi.org, or --advisories with a checkout of "
-            "https://github.com/pypa/advisory-database",
+            "use a machine that reaches pypi.org",
         )
     return done.returncode, done.stdout
-
-
-def search_checkout(folder: Path, packages: Mapping[str, str]) -> list[Vulnerability]:
-    """The vulnerabilities of these versions in a checkout of PyPA's advisory database.
-
-    Raises ImageError for a folder that is not such a checkout.
-    """
-    advisories = folder / "vulns"
-    if not advisories.is_dir():
-        raise ImageError(
-            f"{folder} has no folder vulns",
-            "name a checkout of https://github.com/pypa/advisory-database",
-        )
-    known = []
-    for listed, version in sorted(packages.items()):
-        name = re.sub(r"[-_.]+", "-", listed).lower()  # PyPI's normalized name
-        for file in sorted((advisories / name).glob("*.yaml")):
-            advisory: dict[str, Any] = YAML(typ="safe").load(file)
-            known += _matches(advisory, name, version)
-    return known
-
-
-def _matches(advisory: Mapping[str, Any], name: str, version: str) -> list[Vulnerability]:
-    if "withdrawn" in advisory:
-        return []
-    for affected in advisory.get("affected", []):
-        # The database lists every affected version, and also the ranges.
-        if affected["package"]["name"] == name and version in affected.get("versions", []):
-            fixed = tuple(
-                event["fixed"]
-                for spread in affected.get("ranges", [])
-                if spread["type"] == "ECOSYSTEM"
-                for event in spread["events"]
-                if "fixed" in event
-            )
-            details = str(advisory.get("summary") or advisory.get("details", ""))
-            return [Vulnerability(name, version, advisory["id"], details.partition("\n")[0], fixed)]
-    return []
 
 
 @dataclass(frozen=True)

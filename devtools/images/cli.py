@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -94,18 +93,11 @@ def sbom(name: Name, set_: Set = None) -> None:
 
 
 @app.command()
-def audit(
-    name: Name,
-    advisories: Annotated[
-        Path | None,
-        typer.Option(help="a checkout of github.com/pypa/advisory-database, instead of pypi.org"),
-    ] = None,
-    set_: Set = None,
-) -> None:
+def audit(name: Name, set_: Set = None) -> None:
     """Show the available updates of an image's system packages and known vulnerabilities of its
     Python packages; exit with status 1 when there are any.
     """
-    from devtools.images.audit import ask_pypi, search_checkout, updates
+    from devtools.images.audit import ask_pypi, updates
     from devtools.images.inspection import python_packages
 
     built = builder.build(name, overrides=_settings(set_))
@@ -114,17 +106,9 @@ def audit(
         kind = "security update" if update.security else "update"
         typer.echo(f"{update.package} {update.installed}: {kind} to {update.candidate}")
     typer.echo(f"{len(available)} system packages have an update in the image's package sources")
-    packages = python_packages(built)
-    if advisories is None:
-        status, text = ask_pypi(packages)
-        typer.echo(text)
-        raise typer.Exit(1 if available else status)
-    known = search_checkout(advisories, packages)
-    for item in known:
-        fixed = ", ".join(item.fixed_in) or "no release yet"
-        typer.echo(f"{item.package} {item.version}: {item.id}, fixed in {fixed}: {item.summary}")
-    typer.echo(f"{len(known)} known vulnerabilities in {len(packages)} Python packages")
-    raise typer.Exit(1 if known or available else 0)
+    status, text = ask_pypi(python_packages(built))
+    typer.echo(text)
+    raise typer.Exit(1 if available else status)
 
 
 @app.command()
