@@ -56,7 +56,7 @@ e2e: venv ## Run the tests that train on a real cluster
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
 	@$(PY) -m pytest -q tests/faults
 
-generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.hcl
+generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.json
 	@$(PY) -m devtools.docs_gen
 
 check-generated: venv
