@@ -113,4 +113,5 @@ bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOS
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
-	@$(PY) -m devtools.trials.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"
+	@$(PY) -m pytest -q tests/images/test_keras.py -k checks --set tensorflow=$(VERSION) \
+	  $(if $(KERAS),--set keras=$(KERAS)) $(if $(PYTHON),--set python=$(PYTHON))

@@ -180,13 +180,13 @@ def _read_image(
     }
     own = {key: values[0] for key, values in rows[0].items()} if rows else {}
     own |= {key: option.default for key, option in options.items()}
-    combinations = rows if listed and not untested else []
+    combinations = rows if listed else []
     wanted = {
         key: _check_override(f"--set {key}", value, options.get(key))
         for key, value in overrides.items()
         if key in own
     }
-    chosen = choose(name, own, combinations, wanted)
+    chosen = choose(name, own, combinations, wanted, untested=untested)
     parameters = {**(parent.parameters if parent else {}), **chosen}
     defaults = {**(parent.defaults if parent else {}), **own}
     all_options = {*options, *(parent.options if parent else ())}

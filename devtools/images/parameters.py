@@ -43,23 +43,30 @@ class Option:
 
 
 def choose(
-    name: str, defaults: Mapping[str, str], rows: Sequence[Row], wanted: Mapping[str, str]
+    name: str,
+    defaults: Mapping[str, str],
+    rows: Sequence[Row],
+    wanted: Mapping[str, str],
+    *,
+    untested: bool,
 ) -> dict[str, str]:
-    """All parameters of image `name`. The first row that has all of `wanted` decides: a parameter
-    that is not wanted keeps its default where the row has it, else it takes the row's first value.
+    """All parameters of image `name`. The first row that has all of `wanted` decides, or with
+    `untested` the one that has most of it: a parameter that is not wanted keeps its default where
+    the row has it, else it takes the row's first value.
 
     Without rows everything wanted is accepted. Raises ImageError, listing the rows, when no row
     has what is wanted.
     """
     if not rows:
         return {**defaults, **wanted}
-    for row in rows:
-        if all(_accepts(row, key, value) for key, value in wanted.items()):
-            fitting = {
-                key: value if _accepts(row, key, value) else row[key][0]
-                for key, value in defaults.items()
-            }
-            return {**fitting, **wanted}
+    had = [sum(_accepts(row, key, value) for key, value in wanted.items()) for row in rows]
+    if untested or max(had) == len(wanted):
+        row = rows[had.index(max(had))]
+        fitting = {
+            key: value if _accepts(row, key, value) else row[key][0]
+            for key, value in defaults.items()
+        }
+        return {**fitting, **wanted}
     asked = ", ".join(f"{key}={value}" for key, value in wanted.items())
     raise ImageError(
         f"{name} with {asked} is not among the combinations that work",
