@@ -7,8 +7,13 @@ import tarfile
 import urllib.request
 from pathlib import Path
 
-from devtools.localkube.builders import find, pack_missing
-from devtools.localkube.store import ImageStore, layer_sizes
+from devtools.localkube.images import (
+    find,
+    layer_sizes,
+    pack_missing,
+    read_manifests,
+    untagged_ids,
+)
 from tests.localkube.conftest import Cluster, wait_until
 
 LAYERS_IMAGE = "docker.io/localkube/three-layers:1"
@@ -61,7 +66,7 @@ def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path
             (folder / "probe").chmod(0o755)
             build = ["buildah", "build", "--quiet", "--layers", "--tag", LAYERS_IMAGE, str(folder)]
             subprocess.run(build, check=True, capture_output=True)
-            known_layers = layer_sizes(probe.instance, ImageStore.read(probe.instance))
+            known_layers = layer_sizes(probe.instance, read_manifests(probe.instance))
             packed = tmp_path / f"packed{tail.decode()}"
             packed.mkdir()
             with tarfile.open(pack_missing(find(LAYERS_IMAGE), known_layers, packed)) as archive:
@@ -77,4 +82,4 @@ def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path
         subprocess.run(["buildah", "rmi", "--force", LAYERS_IMAGE], check=False)
     # The manifest, the config, and three layers or one.
     assert blobs == [5, 3]
-    assert not ImageStore.read(probe.instance).untagged_ids(), "the old image is still there"
+    assert not untagged_ids(read_manifests(probe.instance)), "the old image is still there"

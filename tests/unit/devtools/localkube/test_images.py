@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.localkube.images import full_name
 from devtools.localkube.oci import pack_program
-from devtools.localkube.store import full_name
 
 
 @pytest.mark.parametrize(
