@@ -14,9 +14,8 @@ import psutil
 from devtools.common.errors import LocalkubeError
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
-from devtools.localkube.health import read_status
+from devtools.localkube.health import kubectl, read_status
 from devtools.localkube.instance import Instance
-from devtools.localkube.kubectl import kubectl
 from devtools.localkube.link import connect
 from devtools.localkube.link import remove as remove_link
 from devtools.localkube.node_setup import TMPFS_DIRECTORIES

@@ -15,11 +15,10 @@ from devtools.common.cache import content_key
 from devtools.common.errors import LocalkubeError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
-from devtools.localkube import config, debian, pki, preflight
+from devtools.localkube import config, pki, preflight
 from devtools.localkube.boot import Boot, clear_leftovers
-from devtools.localkube.health import Health, health
+from devtools.localkube.health import Health, health, kubectl
 from devtools.localkube.instance import Instance, current
-from devtools.localkube.kubectl import kubectl
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
 from devtools.localkube.record import Record, boot_id
@@ -52,7 +51,7 @@ def up(instance: Instance | None = None) -> Path:
             return instance.kubeconfig
         kube, coredns = tool("kube"), tool("coredns")
         tool("pause")
-        debian.install_missing()
+        preflight.install_missing()
         # The second node reaches nothing without the first.
         clear_leftovers(instance.second)
         clear_leftovers(instance)

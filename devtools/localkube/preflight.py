@@ -1,4 +1,4 @@
-"""Checks that the machine can run a cluster, before anything is started."""
+"""What the machine must have, before anything is started: checks, and Debian packages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import subprocess
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from devtools.common.apt import install_packages
 from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
 from devtools.localkube import cgroups
 from devtools.localkube.cgroups import MOUNT_TABLE
+from devtools.localkube.config import CNI_PLUGINS
 from devtools.localkube.instance import Instance
 
 # In bytes. The state stays under 200 MB; images of training frameworks have 1 to 2 GB and are
@@ -21,11 +23,24 @@ from devtools.localkube.instance import Instance
 NEEDED_SPACE = {"state": 1 << 30, "store": 6 << 30}
 # These cannot be the upper layer of an overlay file system, which containers need.
 UNFIT_FOR_IMAGES = frozenset({"overlay", "aufs", "nfs", "nfs4", "cifs", "9p", "virtiofs", "vfat"})
-NAMESPACES = ("net", "mnt", "pid", "ipc", "uts")
+# Package: the programs that the cluster needs from it.
+PACKAGES = {
+    "containerd": ("containerd", "containerd-shim-runc-v2", "ctr"),
+    "runc": ("runc",),
+    "containernetworking-plugins": tuple(
+        str(CNI_PLUGINS / name) for name in ("ptp", "host-local", "loopback")
+    ),
+    "nftables": ("nft",),
+    "iproute2": ("ip",),
+    "mount": ("mount", "umount"),
+    "util-linux": ("unshare",),
+}
+# What a package would start at the machine's next boot.
+SERVICES = {"containerd": "containerd.service"}
 
 
 def check_machine() -> None:
-    """Raises LocalkubeError unless this is root on Linux, on a kernel that can run containers."""
+    """Raises LocalkubeError unless this is root on Linux, with cgroups and overlay file systems."""
     if platform.system() != "Linux":
         raise LocalkubeError(
             f"this machine runs {platform.system()}; localkube needs Linux", "use CLUSTER=kind"
@@ -34,12 +49,6 @@ def check_machine() -> None:
         raise LocalkubeError(
             f"not root (uid {os.geteuid()}); a node mounts file systems and creates namespaces",
             "run it with sudo, or use another cluster: CLUSTER=current or CLUSTER=kind",
-        )
-    missing = [name for name in NAMESPACES if not Path("/proc/self/ns", name).exists()]
-    if missing:
-        raise LocalkubeError(
-            f"the kernel has no {', '.join(missing)} namespaces",
-            "use a kernel built with CONFIG_NAMESPACES, as those of all distributions are",
         )
     lacking = cgroups.NEEDED - cgroups.controllers()
     if lacking:
@@ -51,10 +60,7 @@ def check_machine() -> None:
 
 
 def check_network(instance: Instance) -> None:
-    """Raises LocalkubeError unless veth and nftables work and the cluster's addresses are free.
-
-    Needs the programs of iproute2 and nftables.
-    """
+    """Raises LocalkubeError unless the cluster's addresses are free. Needs iproute2."""
     routes = read_output(
         ["ip", "--json", "route", "show", "table", "all"],
         remedy="run it by hand: localkube needs iproute2 and its kernel interface",
@@ -67,9 +73,6 @@ def check_network(instance: Instance) -> None:
                 f"{instance.network} is in use: {target} is routed to {route.get('dev')}",
                 "stop what uses it, or set another LOCALKUBE_NAME, which gives other addresses",
             )
-    add_veth = ["ip", "link", "add", f"{instance.link}x", "type", "veth"]
-    _try_in_namespace(add_veth, "veth")
-    _try_in_namespace(["nft", "add", "table", "ip", "localkube"], "nf_tables")
 
 
 def check_space(instance: Instance) -> None:
@@ -99,6 +102,31 @@ def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> No
             )
 
 
+def missing_packages() -> list[str]:
+    """Packages of which at least one program is missing, wherever it would come from."""
+    return [name for name, programs in PACKAGES.items() if not all(map(shutil.which, programs))]
+
+
+def install_missing() -> None:
+    """Installs what is missing, without starting any service. Raises LocalkubeError when that
+    fails.
+    """
+    missing = missing_packages()
+    if not missing:
+        return
+    install_packages(missing, LocalkubeError)
+    if shutil.which("systemctl"):
+        for service in (SERVICES[name] for name in missing if name in SERVICES):
+            remedy = f"run `systemctl disable {service}` by hand"
+            read_output(["systemctl", "disable", service], remedy=remedy, error=LocalkubeError)
+    still_missing = missing_packages()
+    if still_missing:
+        raise LocalkubeError(
+            f"installed {', '.join(still_missing)}, and programs of it are still missing",
+            "check that /usr/sbin and /sbin are on PATH, and `apt-get install --reinstall` it",
+        )
+
+
 def _existing(path: Path) -> Path:
     """The path, or its nearest parent that exists."""
     return next(parent for parent in (path, *path.parents) if parent.exists())
@@ -114,15 +142,6 @@ def _check_overlay() -> None:
             "the kernel has no overlay file system, and `modprobe overlay` did not load it",
             "install the modules of this kernel, or use one built with CONFIG_OVERLAY_FS",
         )
-
-
-def _try_in_namespace(command: list[str], module: str) -> None:
-    """Runs the command in a network namespace of its own, so that it leaves nothing behind."""
-    read_output(
-        ["unshare", "--net", *command],
-        remedy=f"load the kernel module: `modprobe {module}`, or use a kernel that has it",
-        error=LocalkubeError,
-    )
 
 
 def _network(destination: str) -> IPv4Network | None:
