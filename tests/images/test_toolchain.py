@@ -49,16 +49,6 @@ def test_compute_capability_unknown_to_nvcc_is_refused(
         toolchain.prepare(brought, brought / "cuda")
 
 
-@pytest.mark.parametrize("names", [["libnccl.so.2", "libnccl.so.2.1"], []])
-def test_build_needs_exactly_one_nccl(brought: Path, names: list[str]) -> None:
-    folder = brought / "site" / "nvidia" / "nccl" / "lib"
-    (folder / "libnccl.so.2").unlink()
-    for name in names:
-        (folder / name).touch()
-    with pytest.raises(SystemExit, match=r"expected one nvidia/nccl/lib/libnccl\.so\.\*"):
-        toolchain.prepare(brought, brought / "cuda")
-
-
 def test_package_with_another_hash_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
