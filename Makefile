@@ -38,9 +38,6 @@ unit-second:
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit -m fuzz --hypothesis-profile=many
 
-mutation: venv ## Show the defects of one module that its tests would not notice (MODULE=hvdchart/plan/rules.py TESTS=tests/unit/hvdchart/plan)
-	@$(PY) -m devtools.checks.mutation "$(MODULE)" $(TESTS)
-
 chart: venv ## Run the tests of rendered manifests, some against a real API server
 	@$(PY) -m pytest -q tests/chart
 

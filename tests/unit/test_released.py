@@ -11,7 +11,7 @@ import json
 import pytest
 
 import hvdchart
-from devtools.release import artifacts, changelog, tree
+from devtools.release import artifacts, changelog
 from devtools.release.names import names
 
 SECTIONS = changelog.sections(changelog.FILE.read_text("utf-8"))
@@ -25,7 +25,7 @@ GONE = {
 
 
 def test_every_file_names_the_same_version() -> None:
-    assert set(tree.versions().values()) == {hvdchart.__version__}
+    assert set(changelog.versions().values()) == {hvdchart.__version__}
 
 
 @pytest.mark.parametrize("version", EARLIER)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import hvdchart
-from devtools.release import tree
-from devtools.release.changelog import ReleaseError, notes
+from devtools.release.changelog import ReleaseError, notes, problems
 
 CHANGELOG = """\
 # Changelog
@@ -42,9 +41,9 @@ def test_tree_is_released_only_if_its_files_agree_with_the_tag(tmp_path: Path) -
     chart.write_text(f"version: {version}\n")
     (tmp_path / "CITATION.cff").write_text(f"version: {version}\n")
     (tmp_path / "CHANGELOG.md").write_text(f"## {version} (2026-12-01)\n\n- A.\n")
-    assert tree.problems(f"v{version}", tmp_path) == []
+    assert problems(f"v{version}", tmp_path) == []
     chart.write_text("version: 9.9.9\n")
-    (wrong,) = tree.problems(f"v{version}", tmp_path)
+    (wrong,) = problems(f"v{version}", tmp_path)
     assert "charts/horovod/Chart.yaml has version 9.9.9" in wrong
     (tmp_path / "CHANGELOG.md").write_text(f"## {version} (Unreleased)\n\n- A.\n")
-    assert tree.problems("v9.9.9", tmp_path)[-1].endswith("Unreleased: write the day instead")
+    assert problems("v9.9.9", tmp_path)[-1].endswith("Unreleased: write the day instead")
