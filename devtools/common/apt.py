@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
-
 from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output, run_logged
 from devtools.common.errors import CommandError, DevtoolsError
@@ -27,7 +25,6 @@ FORBID_STARTS = (
 LOCK = Path("/run/lock/hvd-apt.lock")
 # How long to wait for an apt-get that somebody else runs, such as unattended upgrades.
 LOCK_TIMEOUT_SECONDS = 300
-RETRY_SECONDS = 2.0
 
 
 def install_packages(packages: Sequence[str], error: type[DevtoolsError]) -> None:
@@ -43,7 +40,7 @@ def install_packages(packages: Sequence[str], error: type[DevtoolsError]) -> Non
             f"install {names}, or what your distribution has for them",
         )
     with exclusive_lock(LOCK, "installing packages"), step(f"install Debian packages: {names}"):
-        _update(error)
+        _run_apt("update", error=error)
         with _services_not_started():
             _run_apt("install", "--yes", "--no-install-recommends", *packages, error=error)
 
@@ -64,7 +61,7 @@ def unpacked_program(package: str, program: str) -> Path:
 def _unpack(package: str, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-        _update(CommandError)
+        _run_apt("update", error=CommandError)
         _run_apt("download", package, error=CommandError, folder=Path(partial))
         (archive,) = Path(partial).glob("*.deb")
         content = Path(partial, "content")
@@ -72,15 +69,6 @@ def _unpack(package: str, folder: Path) -> None:
         read_output(command, remedy="see whether the machine's disk is full")
         if not folder.exists():
             content.rename(folder)
-
-
-def _update(error: type[DevtoolsError]) -> None:
-    """Updates the package lists; DPkg::Lock::Timeout does not cover their lock."""
-    retry = Retrying(
-        retry=retry_if_exception_message(match=r"(?s).*Could not get lock"),
-        wait=wait_fixed(RETRY_SECONDS), stop=stop_after_delay(LOCK_TIMEOUT_SECONDS), reraise=True,
-    )  # fmt: skip
-    retry(_run_apt, "update", error=error)
 
 
 def _run_apt(*arguments: str, error: type[DevtoolsError], folder: Path | None = None) -> None:

@@ -25,10 +25,7 @@ from tests.go_programs import run_program
 
 IMAGE = {"repository": "registry.example/team/app"}
 TWICE: Values = {
-    "dependencies": [
-        {"name": "horovod", "alias": alias, "condition": f"{alias}.enabled"}
-        for alias in ("train", "evaluate")
-    ]
+    "dependencies": [{"name": "horovod", "alias": alias} for alias in ("train", "evaluate")]
 }
 
 
@@ -70,17 +67,6 @@ def test_two_aliases_make_different_objects(folder: Path, helm: str) -> None:
     policies = of_kind(manifests, "NetworkPolicy")
     selected = [item["spec"]["podSelector"]["matchLabels"] for item in policies]
     assert sum(chosen.items() <= labels.items() for chosen in selected) == 1
-
-
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_condition_of_the_parent_switches_a_dependency_off(folder: Path, helm: str) -> None:
-    values: Values = {
-        "train": {"enabled": True, "image": IMAGE},
-        "evaluate": {"enabled": False, "image": IMAGE},
-    }
-    names = {item["metadata"]["name"] for item in render_parent(folder, values, helm)}
-    assert "lab-train" in names
-    assert not [name for name in names if "evaluate" in name]
 
 
 @pytest.mark.parametrize(

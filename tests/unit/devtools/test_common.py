@@ -70,16 +70,12 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     policy, program = tmp_path / "policy-rc.d", tmp_path / "apt-get"
     program.write_text(
         "#!/bin/sh\n"
-        # `apt-get update` does not wait for the lock of the package lists itself.
-        f"if [ ! -e {tmp_path}/tried ]; then : > {tmp_path}/tried; "
-        'echo "E: Could not get lock"; exit 100; fi\n'
         f'{policy} 2>/dev/null; echo "policy $? $DEBIAN_FRONTEND $*" >> {tmp_path}/calls\n'
         'case "$*" in *broken*) echo "E: no such package"; exit 100;; esac\n'
     )
     program.chmod(0o755)
     monkeypatch.setattr(apt, "POLICY", policy)
     monkeypatch.setattr(apt, "LOCK", tmp_path / "apt.lock")
-    monkeypatch.setattr(apt, "RETRY_SECONDS", 0)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("DEBIAN_FRONTEND", raising=False)
     monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
