@@ -56,13 +56,6 @@ def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
         assert DATA["volumeMounts"][0] in pod_spec(workers)["containers"][0]["volumeMounts"]
 
 
-def test_staging_takes_any_command() -> None:
-    container = staging()
-    script = "/horovod/bin/hvd_pods/worker/stage.sh"
-    assert container["command"] == ["sh", script, *STAGING["command"]]
-    assert container["image"] == f"{IMAGE}:0.28.1-tf2.21.0"
-
-
 def test_staging_key_changes_with_its_source() -> None:
     def key(**changes: object) -> str:
         (entry,) = (e for e in staging(**changes)["env"] if e["name"] == "STAGING_KEY")
@@ -192,10 +185,3 @@ def test_requirements_are_installed_unless_they_are_ignored() -> None:
     assert run_settings(render(values))["requirements"] is True
     values["code"] = {**code, "requirements": "Ignore"}
     assert run_settings(render(values))["requirements"] is False
-
-
-def test_archive_is_binary_data() -> None:
-    # base64 of coreutils wraps its lines.
-    values: Values = {"code": {"archive": "H4sIAA\nAA\n"}, "master": {"args": ["python", "a.py"]}}
-    (config_map,) = code_config_maps(render(values))
-    assert config_map["binaryData"] == {"archive.tgz": "H4sIAAAA"}
