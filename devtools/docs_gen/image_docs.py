@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from email import message_from_string
 from pathlib import Path
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.docs_gen.generated import replace_sections, table
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.proof import read
@@ -48,8 +48,8 @@ def values_in_rows(image: Image, key: str) -> set[tuple[str, ...]]:
 
 
 def proof_table(images: Mapping[str, Image]) -> str:
-    """How each image is tested, with the results from its proof. Raises ImageError for a proof that
-    is missing or malformed.
+    """How each image is tested, with the results from its proof. Raises DevtoolsError for a
+    proof that is missing or malformed.
     """
     rows = []
     for name, image in images.items():
@@ -94,7 +94,7 @@ def generated_texts() -> dict[Path, str]:
     }
     try:
         proofs = proof_table(images)
-    except ImageError as error:
+    except DevtoolsError as error:
         sys.exit(f"image_docs: {error}")
     pages = {PAGE: {"tests": proofs}, FOR_PACKAGERS: {"patches": patch_table(images)}}
     return readmes | {page: replace_sections(page, sections) for page, sections in pages.items()}

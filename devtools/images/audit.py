@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.images.engines import Build, Engine
 from devtools.images.machine import write_secrets
 
@@ -28,7 +28,7 @@ _INSTALL = re.compile(r"\bInst (\S+) \[(\S+)\] \((\S+) ([^\[)]*)")
 def ask_pypi(packages: Mapping[str, str]) -> tuple[int, str]:
     """pip-audit's exit status (1 when it found some) and table, from PyPI's own advisories.
 
-    Raises ImageError when it could not ask.
+    Raises DevtoolsError when it could not ask.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.writelines(f"{name}=={version}\n" for name, version in packages.items())
@@ -41,7 +41,7 @@ def ask_pypi(packages: Mapping[str, str]) -> tuple[int, str]:
     # It exits with 1 both for vulnerabilities and for errors.
     if done.returncode != 0 and "Found " not in done.stderr:
         last = done.stderr.strip().splitlines()[-1:]
-        raise ImageError(
+        raise DevtoolsError(
             f"PyPI's advisories cannot be reached: {''.join(last)}",
             "use a machine that reaches pypi.org",
         )
@@ -63,7 +63,7 @@ class Update:
 def updates(reference: str, engine: Engine) -> list[Update]:
     """The available updates of a local image. Nothing is installed.
 
-    Raises ImageError when the package sources cannot be reached.
+    Raises DevtoolsError when the package sources cannot be reached.
     """
     name = "hvd-updates:latest"
     engine.log.write_text("")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from devtools.common.errors import DevtoolsError, ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import console, show_error
 from devtools.images import build as builder
 from devtools.images.catalogue import find, load_catalogue
@@ -37,7 +37,7 @@ def list_images() -> None:
         versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
         try:
             tests = state(image, images)
-        except ImageError:
+        except DevtoolsError:
             tests = f"no proof: python -m images prove {image.name}"
         origin = f"from {image.parent or image.base}, {tests}"
         table.add_row(image.name, f"{image.reference}\n{versions}\n{origin}")
@@ -123,7 +123,7 @@ def _settings(items: list[str] | None) -> dict[str, str]:
     for item in items or ():
         key, equals, value = item.partition("=")
         if not key or not equals:
-            raise ImageError(f"--set {item}", "write it as KEY=VALUE, e.g. tensorflow=2.14.1")
+            raise DevtoolsError(f"--set {item}", "write it as KEY=VALUE, e.g. tensorflow=2.14.1")
         settings[key] = value
     return settings
 

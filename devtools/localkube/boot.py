@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
 from devtools.localkube.health import kubectl, read_status
@@ -58,7 +58,7 @@ class Boot:
         self.ready: set[str] = set()
 
     def run(self) -> None:
-        """Returns when a pod can be created and will run. Raises LocalkubeError when the cluster
+        """Returns when a pod can be created and will run. Raises DevtoolsError when the cluster
         does not start; nothing of it keeps running then.
         """
         try:
@@ -125,19 +125,19 @@ class Boot:
                         console.print(f"        {process} ready after {seconds:.1f} s")
                 if state["restarts"] >= MAX_EXITS:
                     log = self.instance.logs / f"{process}.log"
-                    raise LocalkubeError(
+                    raise DevtoolsError(
                         f"{process} exited {MAX_EXITS} times ({state['lastExit']}); {tail(log)}",
                         "fix what the log names and run `up` again; `down` before that removes the"
                         " cluster's state",
                     )
 
     def _pause(self) -> None:
-        """Raises LocalkubeError when the node has ended, or is not ready in time."""
+        """Raises DevtoolsError when the node has ended, or is not ready in time."""
         time.sleep(PAUSE_SECONDS)
         ended = self.holder.poll() is not None
         if ended or time.monotonic() > self.deadline:
             problem = "the node ended" if ended else f"not ready after {START_SECONDS:.0f} s"
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{problem}; {tail(self.log)}",
                 f"read the other logs in {self.log.parent}, then run `up` again",
             )

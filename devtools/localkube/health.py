@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from devtools.common.commands import read_output
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance
 from devtools.localkube.probe import is_ok
 from devtools.localkube.processes import kubectl_arguments
@@ -40,12 +40,11 @@ class Health:
 
 def kubectl(instance: Instance, *arguments: str) -> str:
     """Runs kubectl with this cluster's own kubeconfig and returns what it prints. Raises
-    LocalkubeError when it fails.
+    DevtoolsError when it fails.
     """
     return read_output(
         [str(tool("kube")), *kubectl_arguments(instance), *arguments],
         remedy=f"read the components' logs in {instance.logs}",
-        error=LocalkubeError,
     )
 
 
@@ -97,7 +96,7 @@ def _check_node(instance: Instance) -> Part:
     name = instance.node_name
     try:
         node = json.loads(kubectl(instance, "get", "node", name, "--output=json"))
-    except LocalkubeError as error:
+    except DevtoolsError as error:
         return Part("node", healthy=False, detail=error.problem)
     ready = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
     healthy = bool(ready) and ready[0]["status"] == "True"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.oci import write_pushed
 from devtools.localkube.processes import ctr_command
@@ -76,11 +76,11 @@ def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
 
     An image that the cluster has under the same config digest and names is skipped. From Buildah,
     only the missing layers are sent when they are fewer than half of all.
-    Raises LocalkubeError when the source is neither, or the cluster is not running.
+    Raises DevtoolsError when the source is neither, or the cluster is not running.
     """
     instance = instance or current()
     if not instance.containerd_socket.exists():
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"cluster {instance.name!r} is not running",
             "start it: python -m devtools.localkube up",
         )
@@ -91,7 +91,7 @@ def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
 
 
 def find(reference: str) -> BuilderImage:
-    """Looks in Buildah, Podman and Docker, in this order. Raises LocalkubeError when none has the
+    """Looks in Buildah, Podman and Docker, in this order. Raises DevtoolsError when none has the
     image.
     """
     asked = []
@@ -108,14 +108,14 @@ def find(reference: str) -> BuilderImage:
             image = Image(f"sha256:{digest.removeprefix('sha256:')}", (full_name(reference),))
             return BuilderImage(builder, reference, image, tuple(layers))
     searched = f"asked {', '.join(asked)}" if asked else "buildah, podman and docker are missing"
-    raise LocalkubeError(
+    raise DevtoolsError(
         f"{reference} is neither a file nor an image on this machine ({searched})",
         "build it first, or give the path of an image archive",
     )
 
 
 def _load_archive(instance: Instance, archive: Path) -> list[Image]:
-    """Loads every image of the archive. Raises LocalkubeError when containerd cannot read it, and
+    """Loads every image of the archive. Raises DevtoolsError when containerd cannot read it, and
     for an image without a name or for several platforms.
     """
     before = read_manifests(instance)
@@ -127,7 +127,7 @@ def _load_archive(instance: Instance, archive: Path) -> list[Image]:
         if not name.startswith("import-")
     }
     if not manifests or not all("config" in manifest for manifest in manifests.values()):
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"{archive} has no image with a name, or one for several platforms",
             "export the image of one platform by name and tag: pods refer to it by name",
         )
@@ -178,7 +178,6 @@ def pack_missing(source: BuilderImage, known_layers: Mapping[str, int], folder: 
     read_output(
         ["buildah", "push", source.reference, f"oci:{layout}:image"],
         remedy=f"check that Buildah can push {source.reference} to a folder",
-        error=LocalkubeError,
     )
     write_pushed(layout, known_layers, source.image.names[0], archive)
     return archive
@@ -198,12 +197,12 @@ def _import_export(instance: Instance, source: BuilderImage) -> dict[str, str]:
         errors.seek(0)
         message = errors.read().decode(errors="replace").strip()
     if export.returncode != 0:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"{source.builder} could not export {source.reference}: {message}",
             f"run `{' '.join(command)}` by hand",
         )
     if done.returncode != 0:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"containerd could not import {source.reference}: {done.stderr.strip()}",
             f"read {instance.logs / 'containerd.log'}",
         )
@@ -220,11 +219,11 @@ def _tag(instance: Instance, image: Image, imported: Mapping[str, str]) -> dict[
     name to it; containers that run from those go on. Returns the store's names then.
 
     containerd 1.6 adds the id only to an image with a new name, not to one that takes its name
-    from another image. Raises LocalkubeError when `imported` does not have the image.
+    from another image. Raises DevtoolsError when `imported` does not have the image.
     """
     source = next((name for name in imported if full_name(name) in image.names), None)
     if source is None:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"containerd imported {', '.join(imported) or 'nothing'} instead of"
             f" {' '.join(image.names)}",
             "export the image by the name that pods use",
@@ -263,7 +262,7 @@ def layer_sizes(instance: Instance, manifests: Mapping[str, str]) -> dict[str, i
     for digest in set(manifests.values()):
         try:
             manifest = json.loads(_ctr(instance, "content", "get", digest))
-        except LocalkubeError:
+        except DevtoolsError:
             # Another process has removed the image since the store was read.
             continue
         sizes.update({layer["digest"]: layer["size"] for layer in manifest.get("layers", ())})
@@ -271,9 +270,8 @@ def layer_sizes(instance: Instance, manifests: Mapping[str, str]) -> dict[str, i
 
 
 def _ctr(instance: Instance, *arguments: str) -> str:
-    """Runs containerd's client and returns what it prints. Raises LocalkubeError when it fails."""
+    """Runs containerd's client and returns what it prints. Raises DevtoolsError when it fails."""
     return read_output(
         [*ctr_command(instance), *arguments],
         remedy=f"read {instance.logs / 'containerd.log'}",
-        error=LocalkubeError,
     )

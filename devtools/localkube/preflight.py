@@ -12,7 +12,7 @@ from pathlib import Path
 
 from devtools.common.apt import install_packages
 from devtools.common.commands import read_output
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.localkube import cgroups
 from devtools.localkube.cgroups import MOUNT_TABLE
 from devtools.localkube.config import CNI_PLUGINS
@@ -40,19 +40,19 @@ SERVICES = {"containerd": "containerd.service"}
 
 
 def check_machine() -> None:
-    """Raises LocalkubeError unless this is root on Linux, with cgroups and overlay file systems."""
+    """Raises DevtoolsError unless this is root on Linux, with cgroups and overlay file systems."""
     if platform.system() != "Linux":
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"this machine runs {platform.system()}; localkube needs Linux", "use CLUSTER=kind"
         )
     if os.geteuid() != 0:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"not root (uid {os.geteuid()}); a node mounts file systems and creates namespaces",
             "run it with sudo, or use another cluster: CLUSTER=current or CLUSTER=kind",
         )
     lacking = cgroups.NEEDED - cgroups.controllers()
     if lacking:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"missing cgroup controllers: {', '.join(sorted(lacking))}",
             "mount them (systemd does), or boot without cgroup_disable= on the kernel command line",
         )
@@ -60,27 +60,26 @@ def check_machine() -> None:
 
 
 def check_network(instance: Instance) -> None:
-    """Raises LocalkubeError unless the cluster's addresses are free. Needs iproute2."""
+    """Raises DevtoolsError unless the cluster's addresses are free. Needs iproute2."""
     routes = read_output(
         ["ip", "--json", "route", "show", "table", "all"],
         remedy="run it by hand: localkube needs iproute2 and its kernel interface",
-        error=LocalkubeError,
     )
     for route in json.loads(routes or "[]"):
         target = _network(str(route.get("dst", "")))
         if target and target.prefixlen > 0 and target.overlaps(instance.network):
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{instance.network} is in use: {target} is routed to {route.get('dev')}",
                 "stop what uses it, or set another LOCALKUBE_NAME, which gives other addresses",
             )
 
 
 def check_space(instance: Instance) -> None:
-    """Raises LocalkubeError when the disks of state and images have too little space."""
+    """Raises DevtoolsError when the disks of state and images have too little space."""
     for what, path in (("state", instance.state), ("store", instance.store)):
         free = shutil.disk_usage(_existing(path)).free
         if free < NEEDED_SPACE[what]:
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{path}: {free / 1e9:.1f} GB free, {NEEDED_SPACE[what] / 1e9:.1f} GB needed",
                 "free some space"
                 + ("" if what == "state" else ", or set HVD_CACHE to a directory elsewhere"),
@@ -88,7 +87,7 @@ def check_space(instance: Instance) -> None:
 
 
 def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> None:
-    """Raises LocalkubeError when the image store's file system cannot hold container layers."""
+    """Raises DevtoolsError when the image store's file system cannot hold container layers."""
     directory = _existing(instance.store)
     device = directory.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
@@ -96,7 +95,7 @@ def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> No
         fields, _, rest = line.partition(" - ")
         kind = rest.split()[0]
         if fields.split()[2] == number and kind in UNFIT_FOR_IMAGES:
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{directory} is on a file system ({kind}) that cannot hold container layers",
                 "set HVD_CACHE to a directory on a local ext4 or xfs (in a container: on a volume)",
             )
@@ -108,20 +107,20 @@ def missing_packages() -> list[str]:
 
 
 def install_missing() -> None:
-    """Installs what is missing, without starting any service. Raises LocalkubeError when that
+    """Installs what is missing, without starting any service. Raises DevtoolsError when that
     fails.
     """
     missing = missing_packages()
     if not missing:
         return
-    install_packages(missing, LocalkubeError)
+    install_packages(missing)
     if shutil.which("systemctl"):
         for service in (SERVICES[name] for name in missing if name in SERVICES):
             remedy = f"run `systemctl disable {service}` by hand"
-            read_output(["systemctl", "disable", service], remedy=remedy, error=LocalkubeError)
+            read_output(["systemctl", "disable", service], remedy=remedy)
     still_missing = missing_packages()
     if still_missing:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"installed {', '.join(still_missing)}, and programs of it are still missing",
             "check that /usr/sbin and /sbin are on PATH, and `apt-get install --reinstall` it",
         )
@@ -138,7 +137,7 @@ def _check_overlay() -> None:
     if shutil.which("modprobe"):
         subprocess.run(["modprobe", "overlay"], check=False, capture_output=True)
     if "overlay" not in Path("/proc/filesystems").read_text().split():
-        raise LocalkubeError(
+        raise DevtoolsError(
             "the kernel has no overlay file system, and `modprobe overlay` did not load it",
             "install the modules of this kernel, or use one built with CONFIG_OVERLAY_FS",
         )

@@ -33,7 +33,7 @@ def check(tag: Annotated[str, typer.Argument(help="such as v0.2.0")]) -> None:
     """Fail unless every place that names the version agrees with the tag."""
     wrong = changelog.problems(tag)
     if wrong:
-        raise changelog.ReleaseError("; ".join(wrong), "correct it, and set the tag again")
+        raise DevtoolsError("; ".join(wrong), "correct it, and set the tag again")
 
 
 @app.command()

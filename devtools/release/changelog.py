@@ -21,10 +21,6 @@ _HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
 
 
-class ReleaseError(DevtoolsError):
-    """Something keeps this tree from being released."""
-
-
 @dataclass(frozen=True)
 class Section:
     """What a version changes. `day` is when it was released, or UNRELEASED, or empty."""
@@ -47,13 +43,13 @@ def sections(changelog: str) -> list[Section]:
 def notes(version: str, repository: str = "", file: Path = FILE) -> str:
     """The notes of a version. Links to files lead to `repository`, at the version's tag.
 
-    Raises ReleaseError when the changelog has no such version.
+    Raises DevtoolsError when the changelog has no such version.
     """
     for section in sections(file.read_text("utf-8")):
         if section.version == version:
             to = rf"]({repository}/blob/v{version}/\1)"
             return (_LINK.sub(to, section.text) if repository else section.text) + "\n"
-    raise ReleaseError(f"{file.name} does not describe {version}", f"add a section `## {version}`")
+    raise DevtoolsError(f"{file.name} does not describe {version}", f"add a section `## {version}`")
 
 
 def versions(root: Path = ROOT) -> dict[str, str]:

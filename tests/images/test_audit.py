@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.images.audit import Update, ask_pypi, parse_updates
 
 
@@ -31,7 +31,7 @@ def test_findings_of_pip_audit_are_no_error(
     if message is None:
         assert ask_pypi({"pillow": "9.0.0"})[0] == status
     else:
-        with pytest.raises(ImageError, match=message):
+        with pytest.raises(DevtoolsError, match=message):
             ask_pypi({"pillow": "9.0.0"})
 
 

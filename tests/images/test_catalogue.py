@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.images.catalogue import ROOT, Image, load_catalogue
 from devtools.images.content import (
     build_arguments,
@@ -99,11 +99,11 @@ def test_override_applies_to_the_target_and_its_ancestors(tmp_path: Path) -> Non
     assert {name: image.versions["python"] for name, image in images.items()} == {
         "one": "3.11", "two": "3.9", "small": "3.9",
     }  # fmt: skip
-    with pytest.raises(ImageError, match="is not among the combinations"):
+    with pytest.raises(DevtoolsError, match="is not among the combinations"):
         load_catalogue({"python": "3.12"}, file, tmp_path, target="two")
     new = load_catalogue({"python": "3.12"}, file, tmp_path, target="two", untested=True)
     assert new["two"].versions["python"] == "3.12"
-    with pytest.raises(ImageError, match="small has no such parameter"):
+    with pytest.raises(DevtoolsError, match="small has no such parameter"):
         load_catalogue({"pithon": "3.9"}, file, tmp_path, target="small")
 
 
@@ -160,7 +160,7 @@ def test_override_selects_the_row_that_has_it(tmp_path: Path) -> None:
     assert older.base == "ubuntu:bullseye"
     assert catalogue(tmp_path, USUAL)["one"].base == "debian:bookworm"
     # An override counts even when it is the default.
-    with pytest.raises(ImageError, match=r"one with python=3.9, suite=bookworm is not among"):
+    with pytest.raises(DevtoolsError, match=r"one with python=3.9, suite=bookworm is not among"):
         catalogue(tmp_path, USUAL, python="3.9", suite="bookworm")
 
 
@@ -175,7 +175,7 @@ def test_override_selects_the_row_that_has_it(tmp_path: Path) -> None:
 def test_versions_in_no_row_are_refused_with_the_rows(
     tmp_path: Path, overrides: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ImageError, match=re.escape(message)):
+    with pytest.raises(DevtoolsError, match=re.escape(message)):
         catalogue(tmp_path, USUAL, **overrides)
 
 
@@ -190,7 +190,7 @@ def test_option_can_take_several_words(tmp_path: Path) -> None:
         assert other.reference == "repo:0.28.1-gpus-50-90"
     assert catalogue(tmp_path, USUAL, gpus="80,70")["one"].reference == "repo:0.28.1"
     for asked in ("", "50,", "50;90", "50 90", "9.0", "50,75"):
-        with pytest.raises(ImageError, match="use some, separated by commas, of 50, 70, 80, 90"):
+        with pytest.raises(DevtoolsError, match="use some, separated by commas, of 50, 70, 80, 90"):
             catalogue(tmp_path, USUAL, gpus=asked)
 
 

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.images import base
 from devtools.images.base import base_of, package_sources
 from devtools.images.catalogue import Image, load_catalogue
@@ -81,7 +81,7 @@ def on_ubuntu(debian: Path) -> Image:
 def test_base_is_the_public_image_when_a_registry_has_it(on_ubuntu: Image) -> None:
     public = "docker.io/library/ubuntu:noble"
     assert base_of(on_ubuntu, store(public)) == (public, "ubuntu:noble")
-    with pytest.raises(ImageError, match=r"neither an image registry nor .* of ubuntu's noble"):
+    with pytest.raises(DevtoolsError, match=r"neither an image registry nor .* of ubuntu's noble"):
         base_of(on_ubuntu, store())
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.images import proof as proving
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import content_of
@@ -56,7 +56,9 @@ def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image])
     (image.folder / "slim.txt").write_text("remove y")
     assert state(image, images) == "proved on 2026-01-31, before the last change of its content"
     file.unlink()
-    with pytest.raises(ImageError, match=r"pytorch is tested separately and has no .*proof\.yaml"):
+    with pytest.raises(
+        DevtoolsError, match=r"pytorch is tested separately and has no .*proof\.yaml"
+    ):
         state(image, images)
 
 
@@ -73,11 +75,11 @@ def test_no_proof_is_written_after_a_change_or_a_failure(
         return 3, 0
 
     def fail(*_: object) -> tuple[int, int]:
-        raise ImageError("the tests exited with status 1", "correct them")
+        raise DevtoolsError("the tests exited with status 1", "correct them")
 
     for tests, message in ((change, "was changed while"), (fail, "status 1")):
         monkeypatch.setattr(proving, "run_tests", tests)
-        with pytest.raises(ImageError, match=message):
+        with pytest.raises(DevtoolsError, match=message):
             proving.prove("pytorch")
         assert not (folder / FILE).exists()
 
@@ -86,7 +88,7 @@ def test_tests_of_a_proof_are_run_and_counted() -> None:
     passed, needed_gpu = proving.run_tests("cpu", [ROOT / "tests/images/test_audit.py"])
     assert passed >= 3
     assert needed_gpu == 0
-    with pytest.raises(ImageError, match="the tests of cpu exited with status 4"):
+    with pytest.raises(DevtoolsError, match="the tests of cpu exited with status 4"):
         proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
 
 
@@ -112,5 +114,5 @@ def test_gpu_needs_an_engine_that_passes_it_on(
     (tmp_path / "0000:01:00.0").mkdir()
     (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t NVIDIA H100\nIRQ: 3\n")
     assert proving.gpu_for(docker) == "NVIDIA H100"  # type: ignore[arg-type]
-    with pytest.raises(ImageError, match=r"GPU \(NVIDIA H100\), and Buildah cannot give it"):
+    with pytest.raises(DevtoolsError, match=r"GPU \(NVIDIA H100\), and Buildah cannot give it"):
         proving.gpu_for(buildah)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from devtools.common import apt
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output, run_logged
-from devtools.common.errors import CommandError, ImageError
+from devtools.common.errors import DevtoolsError
 
 FAILING = ["sh", "-c", "echo printed; echo broken >&2; exit 3"]
 
@@ -55,13 +55,15 @@ def test_failed_command_raises_its_status_its_errors_and_a_remedy(tmp_path: Path
     )
     assert said == "in x\n"
     expected = r"^`sh -c .*` failed \(status 3\): broken\n  remedy: r$"
-    with pytest.raises(CommandError, match=expected):
+    with pytest.raises(DevtoolsError, match=expected):
         read_output(FAILING, remedy="r")
     log = tmp_path / "logs" / "log"
     run_logged(["sh", "-c", "pwd; echo $NAME"], log, remedy="", folder=tmp_path, environment={})
     assert log.read_text() == f"{tmp_path}\n\n"
-    with pytest.raises(ImageError, match=r"status 3\); the end of (.|\n)*    printed\n    broken"):
-        run_logged(FAILING, log, remedy="", error=ImageError)
+    with pytest.raises(
+        DevtoolsError, match=r"status 3\); the end of (.|\n)*    printed\n    broken"
+    ):
+        run_logged(FAILING, log, remedy="")
 
 
 @pytest.fixture
@@ -86,13 +88,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_packages_are_installed_without_starting_services(machine: Path) -> None:
     # Of an interrupted run.
     apt.POLICY.write_text(apt.FORBID_STARTS)
-    apt.install_packages(["one", "two"], ImageError)
+    apt.install_packages(["one", "two"])
     options = "noninteractive -o DPkg::Lock::Timeout=300"
     update, install = (machine / "calls").read_text().splitlines()
     assert update.endswith(f"{options} update")
     assert install == f"policy 101 {options} install --yes --no-install-recommends one two"
     assert not apt.POLICY.exists()
     apt.POLICY.write_text("the machine's own")
-    with pytest.raises(ImageError, match=r"status 100\)(.|\n)*E: no such package"):
-        apt.install_packages(["broken"], ImageError)
+    with pytest.raises(DevtoolsError, match=r"status 100\)(.|\n)*E: no such package"):
+        apt.install_packages(["broken"])
     assert apt.POLICY.read_text() == "the machine's own"

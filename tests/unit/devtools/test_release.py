@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import hvdchart
-from devtools.release.changelog import ReleaseError, notes, problems
+from devtools.common.errors import DevtoolsError
+from devtools.release.changelog import notes, problems
 
 CHANGELOG = """\
 # Changelog
@@ -29,7 +30,7 @@ def test_notes_are_those_of_one_version_with_links_to_its_tag(tmp_path: Path) ->
     text = notes("0.3.0", "https://example.com/me/it", changelog)
     assert "[More](https://example.com/me/it/blob/v0.3.0/docs/spec.md)" in text
     assert "[elsewhere](https://example.com)." in text
-    with pytest.raises(ReleaseError, match=r"does not describe 9\.9\.9"):
+    with pytest.raises(DevtoolsError, match=r"does not describe 9\.9\.9"):
         notes("9.9.9", file=changelog)
     assert notes(hvdchart.__version__)
 

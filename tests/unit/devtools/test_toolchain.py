@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.common.errors import ToolError
+from devtools.common.errors import DevtoolsError
 from devtools.toolchain import tools
 
 
@@ -15,5 +15,5 @@ def test_staging_modules_have_the_version_of_kubernetes() -> None:
     replaced = [line.split()[-1] for line in lines if " => " in line]
     assert len(replaced) > 30
     assert set(replaced) == {f"v0.{minor}"}
-    with pytest.raises(ToolError, match=r"does not require example\.org/x"):
+    with pytest.raises(DevtoolsError, match=r"does not require example\.org/x"):
         tools.module_version("kube", "example.org/x")

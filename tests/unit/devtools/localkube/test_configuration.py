@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.localkube import instance
 from devtools.localkube.instance import BENCHMARK_RANGE, Instance
 
@@ -31,7 +31,7 @@ def test_address_ranges_of_a_cluster_do_not_overlap() -> None:
 def test_name_that_cannot_be_an_interface_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a" * 13, "UPPER", "-x", "a b", "../x"):
         monkeypatch.setenv("LOCALKUBE_NAME", name)
-        with pytest.raises(LocalkubeError, match="is not a valid name of a cluster"):
+        with pytest.raises(DevtoolsError, match="is not a valid name of a cluster"):
             instance.current()
     monkeypatch.setenv("LOCALKUBE_NAME", "a" * 12)
     assert len(instance.current().link) <= 15

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.localkube import cgroups, preflight
 from devtools.localkube.instance import Instance
 from devtools.localkube.record import ProcessIdentity
@@ -71,7 +71,7 @@ def test_file_system_without_overlay_support_raises_an_error(
     mounts.write_text(line.format(kind="ext4"))
     preflight.check_file_system(Instance("hvd"), mounts)
     mounts.write_text(line.format(kind="overlay"))
-    with pytest.raises(LocalkubeError, match=r"\(overlay\)"):
+    with pytest.raises(DevtoolsError, match=r"\(overlay\)"):
         preflight.check_file_system(Instance("hvd"), mounts)
 
 
