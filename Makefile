@@ -76,7 +76,8 @@ wheels: venv ## Build Horovod's wheels into dist/wheels (TENSORFLOW="2.21.0 2.20
 	  cp "$$($(PY) -m images wheel cpu "$$setting")" dist/wheels || exit; done
 
 goldens: venv ## Render values/*.spec.yaml to the files that the tests compare with
-	@$(PY) -m devtools.docs_gen.goldens
+	@for spec in values/*.spec.yaml; do \
+	  $(PY) -m hvdchart render "$$spec" -w "$${spec%.spec.yaml}.yaml" || exit; done
 
 format: venv ## Format the Python files with ruff
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .

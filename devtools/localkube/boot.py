@@ -39,7 +39,7 @@ def clear_leftovers(instance: Instance) -> None:
     if record is not None:
         record.stop()
     remove_link(instance)
-    cgroups.remove(instance.cgroup, cgroups.hierarchies())
+    cgroups.remove(instance.node_name, cgroups.hierarchies())
     if instance.run.exists():
         shutil.rmtree(instance.run)
 
@@ -70,7 +70,7 @@ class Boot:
     def _start(self) -> None:
         instance = self.instance
         roots = cgroups.hierarchies()
-        cgroups.create(instance.cgroup, roots)
+        cgroups.create(instance.node_name, roots)
         for directory in TMPFS_DIRECTORIES:
             Path(directory).mkdir(parents=True, exist_ok=True)
         holder = self.holder = self._start_node()
@@ -78,7 +78,7 @@ class Boot:
             self._pause()
         init = children[0].pid
         Record(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
-        cgroups.join_daemons(instance.cgroup, roots, [holder.pid, init])
+        cgroups.join_daemons(instance.node_name, roots, [holder.pid, init])
         connect(instance, init)
         if holder.stdin:
             with contextlib.suppress(BrokenPipeError), holder.stdin:

@@ -100,7 +100,7 @@ def kubelet(instance: Instance) -> str:
         tlsPrivateKeyFile=str(instance.kubelet_keys.with_suffix(".key")),
         containerRuntimeEndpoint=f"unix://{instance.containerd_socket}",
         cgroupDriver="cgroupfs",
-        cgroupRoot=f"/{instance.cgroup}/pods",
+        cgroupRoot=f"/{instance.node_name}/pods",
         clusterDomain="cluster.local",
         clusterDNS=[str(instance.control_ip)],
         resolvConf=str(instance.resolv_conf),

@@ -86,12 +86,8 @@ class Instance:
 
     @property
     def services(self) -> IPv4Network:
+        """The Service `kubernetes` always has its first address."""
         return list(self.network.subnets(new_prefix=24))[1]
-
-    @property
-    def api_service_ip(self) -> IPv4Address:
-        """The Service `kubernetes`, which always has the first address of the service range."""
-        return self.services[1]
 
     @property
     def pods(self) -> IPv4Network:
@@ -111,11 +107,7 @@ class Instance:
 
     @property
     def node_name(self) -> str:
-        return f"localkube-{self.label}"
-
-    @property
-    def cgroup(self) -> str:
-        """The parent of all cgroups of this node, in every hierarchy."""
+        """Also the parent of all cgroups of this node, in every hierarchy."""
         return f"localkube-{self.label}"
 
     @property

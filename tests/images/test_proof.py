@@ -62,36 +62,6 @@ def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image])
         state(image, images)
 
 
-def test_no_proof_is_written_after_a_change_or_a_failure(
-    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = images["pytorch"].folder
-    monkeypatch.setattr(proving, "load_catalogue", lambda: images)
-    monkeypatch.setattr(proving, "build", lambda _: SimpleNamespace(engine=None))
-    monkeypatch.setattr(proving, "gpu_for", lambda _: None)
-
-    def change(*_: object) -> tuple[int, int]:
-        (folder / "slim.txt").write_text("remove z")
-        return 3, 0
-
-    def fail(*_: object) -> tuple[int, int]:
-        raise DevtoolsError("the tests exited with status 1", "correct them")
-
-    for tests, message in ((change, "was changed while"), (fail, "status 1")):
-        monkeypatch.setattr(proving, "run_tests", tests)
-        with pytest.raises(DevtoolsError, match=message):
-            proving.prove("pytorch")
-        assert not (folder / FILE).exists()
-
-
-def test_tests_of_a_proof_are_run_and_counted() -> None:
-    passed, needed_gpu = proving.run_tests("cpu", [ROOT / "tests/images/test_audit.py"])
-    assert passed >= 3
-    assert needed_gpu == 0
-    with pytest.raises(DevtoolsError, match="the tests of cpu exited with status 4"):
-        proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
-
-
 def test_tests_of_separate_images_run_only_in_a_proof() -> None:
     tests, images = ROOT / "tests" / "images", load_catalogue()
     common = [tests / "test_runtimes.py", tests / "nvidia"]

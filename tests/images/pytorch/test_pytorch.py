@@ -82,22 +82,6 @@ def test_two_ranks_learn_to_read_digits(first: tuple[str, Result]) -> None:
     assert "first allreduce: 2 ranks" in first[1].stdout
 
 
-def test_one_rank_has_the_losses_of_two(
-    examples_pytorch: Sandbox, first: tuple[str, Result]
-) -> None:
-    """A step is over the same 64 images in both, and so is the learning rate."""
-    same = ("--epochs", "2", "--batch-size", "64", "--learning-rate", "0.002")
-    done = digits(examples_pytorch, *same, "--target-accuracy", "1.01", ranks=1)
-    losses = result(done)["losses"]
-    # Two halves of a batch are added up in another order than the whole.
-    assert losses == pytest.approx(result(first[1])["losses"][:2], rel=1e-4)
-    assert losses[1] < 0.8 * losses[0]
-    # An accuracy below the target fails.
-    assert done.returncode == 1, output_of(done)
-    assert "an accuracy below 1.01" in done.stdout
-    assert result(done)["ok"] is False
-
-
 def test_run_resumes_from_the_checkpoint_of_another_run(
     examples_pytorch: Sandbox, first: tuple[str, Result]
 ) -> None:
