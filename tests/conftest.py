@@ -25,7 +25,6 @@ SHARED_RESOURCES = {
     "tests/images/": "ranks of images",
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
-    "tests/chart/test_scanner.py": "renders of all cases",
     "tests/unit/hvd_pods/worker/ssh/": "pods that serve SSH",
 }
 # Tests that take long and prepare nothing for others: any process runs any of them.
