@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -13,21 +14,41 @@ from rich.markup import escape
 
 console = Console(stderr=True, highlight=False)
 TAIL_LINES = 15
+# Where no terminal shows a spinner: seconds between two lines that a step still runs.
+ALIVE_EVERY = 20.0
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Shows `title` while the body runs, and then how many seconds it took."""
+    """Shows `title` while the body runs, and then how many seconds it took. A log gets a line now
+    and then while it takes.
+    """
     began = time.monotonic()
-    if not console.is_terminal:
-        console.print(f"begun   {title}")
-    with console.status(title):
+    with console.status(title) if console.is_terminal else _lines(title, began):
         try:
             yield
         except BaseException:
             console.print(f"[red]failed[/]  {title} ({time.monotonic() - began:.1f} s)")
             raise
     console.print(f"[green]done[/]    {title} ({time.monotonic() - began:.1f} s)")
+
+
+@contextmanager
+def _lines(title: str, began: float) -> Iterator[None]:
+    """Prints a line every ALIVE_EVERY seconds."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(ALIVE_EVERY):
+            console.print(f"running {title} ({time.monotonic() - began:.0f} s so far)")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def note(text: str) -> None:
