@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from devtools.localkube.record import Record
-from tests.localkube.conftest import REPOSITORY, Cluster, machine_state, wait_until
+from tests.localkube.conftest import Cluster, machine_state, wait_until
 
 
 def test_second_up_changes_nothing_of_a_node_with_all_resources(cluster: Cluster) -> None:
@@ -38,7 +38,8 @@ def test_killed_component_is_restarted(cluster: Cluster, component: str) -> None
     wait_until("the cluster is healthy again", cluster.healthy)
 
 
-def test_up_after_a_crash_keeps_all_objects(probe: Cluster) -> None:
+def test_up_keeps_all_objects_after_a_crash_and_none_after_a_reboot(probe: Cluster) -> None:
+    """etcd does not sync its data to disk, so they cannot be trusted after a power cut."""
     record = Record.read(probe.instance)
     assert record is not None
     record.init.kill_and_wait()
@@ -48,10 +49,6 @@ def test_up_after_a_crash_keeps_all_objects(probe: Cluster) -> None:
         "the pod runs again",
         lambda: "this is server" in probe.get("server", "http://web.default"),
     )
-
-
-def test_up_after_a_reboot_starts_empty(probe: Cluster) -> None:
-    """etcd does not sync its data to disk, so they cannot be trusted after a power cut."""
     record = Record.read(probe.instance)
     assert record is not None
     record.stop()
@@ -59,21 +56,6 @@ def test_up_after_a_reboot_starts_empty(probe: Cluster) -> None:
     made_by.write_text(json.dumps({**json.loads(made_by.read_text()), "boot": "another"}))
     probe.run("up")
     assert "NotFound" in probe.kubectl("get", "pod", "server", check=False)
-
-
-def test_up_repairs_an_interrupted_up(down_cluster: Cluster) -> None:
-    down_cluster.run("down")
-    command, environment = down_cluster.command("up"), down_cluster.environment
-    with subprocess.Popen(
-        command, cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True
-    ) as first:
-        assert first.stderr is not None
-        for line in first.stderr:
-            if "etcd ready" in line:
-                break
-        first.kill()
-    down_cluster.run("up")
-    wait_until("the cluster is healthy", down_cluster.healthy)
 
 
 def test_down_leaves_only_the_images(down_cluster: Cluster) -> None:
