@@ -93,25 +93,6 @@ def sbom(name: Name, set_: Set = None) -> None:
 
 
 @app.command()
-def audit(name: Name, set_: Set = None) -> None:
-    """Show the available updates of an image's system packages and known vulnerabilities of its
-    Python packages; exit with status 1 when there are any.
-    """
-    from devtools.images.audit import ask_pypi, updates
-    from devtools.images.inspection import python_packages
-
-    built = builder.build(name, overrides=_settings(set_))
-    available = updates(built.reference, built.engine)
-    for update in available:
-        kind = "security update" if update.security else "update"
-        typer.echo(f"{update.package} {update.installed}: {kind} to {update.candidate}")
-    typer.echo(f"{len(available)} system packages have an update in the image's package sources")
-    status, text = ask_pypi(python_packages(built))
-    typer.echo(text)
-    raise typer.Exit(1 if available else status)
-
-
-@app.command()
 def lock(name: Name, set_: Set = None) -> None:
     """Write an image's hash-locked requirements from its .in files and versions.yaml."""
     for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):

@@ -34,7 +34,6 @@ class Build:
     secrets: Mapping[str, Path]
     key: str
     wheels: Path | None = None
-    use_cache: bool = True  # reuse layers of earlier builds
 
     def options(self) -> list[str]:
         """The options that all engines have."""
@@ -43,7 +42,7 @@ class Build:
             options += ["--build-arg", f"{name}={value}"]
         for name, path in self.secrets.items():
             options += ["--secret", f"id={name},src={path}"]
-        return options + ([] if self.use_cache else ["--no-cache"])
+        return options
 
 
 class Engine(ABC):
