@@ -125,9 +125,9 @@ def _only_builder() -> AbstractContextManager[None]:
     return exclusive_lock(cache_dir() / "images" / ".lock", "building images")
 
 
-def refuse_machine(image: Image, machine: str | None = None) -> None:
+def refuse_machine(image: Image) -> None:
     """Raises DevtoolsError on a machine that the image is not built for."""
-    machine = machine or platform.machine()
+    machine = platform.machine()
     if machine not in image.machines:
         raise DevtoolsError(
             f"{image.name} is built for {', '.join(image.machines)}, and this machine is {machine}",

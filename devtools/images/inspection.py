@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -57,15 +56,3 @@ def unpacked_size(image: BuiltImage) -> int:
             f"{image.reference}: `du` printed no size: {done.stderr.strip()}", "run it by hand"
         )
     return int(done.stdout.split()[0])
-
-
-def python_packages(image: BuiltImage) -> dict[str, str]:
-    """The versions of the Python packages that a rank can import, by name."""
-    pip = ["python3", "-m", "pip", "list", "--format=json", "--disable-pip-version-check"]
-    done = run_in(image.reference, pip, 0, image.engine.program)
-    if done.returncode != 0:
-        raise DevtoolsError(
-            f"{image.reference}: `pip list` failed: {done.stderr.strip()}",
-            "audit an image with a `framework`, or one built on it",
-        )
-    return {item["name"]: item["version"] for item in json.loads(done.stdout)}

@@ -11,11 +11,9 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+import yaml
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note
@@ -53,29 +51,19 @@ class Proof:
 def write(image: Image, proof: Proof) -> Path:
     """Writes a proof into the image's folder."""
     file = image.folder / FILE
-    with file.open("w") as out:
-        out.write(_HEAD.format(name=image.name))
-        yaml = YAML(typ="safe")
-        yaml.default_flow_style = False
-        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-        yaml.dump(asdict(proof), out)
+    file.write_text(_HEAD.format(name=image.name) + yaml.safe_dump(asdict(proof), sort_keys=False))
     return file
 
 
 def read(image: Image) -> Proof:
-    """The proof of an image. Raises DevtoolsError when it is missing or malformed."""
+    """The proof of an image. Raises DevtoolsError when it is missing."""
     file = image.folder / FILE
-    again = f"python -m images prove {image.name}"
     if not file.is_file():
-        raise DevtoolsError(f"{image.name} is tested separately and has no {file}", again)
-    try:
-        written: Any = YAML(typ="safe").load(file)
-        # Other keys, or anything but a mapping, are a TypeError.
-        proof = Proof(**written)
-    except (TypeError, YAMLError) as error:
-        raise DevtoolsError(f"{file} is not a proof: {error}", again) from error
-    else:
-        return proof
+        raise DevtoolsError(
+            f"{image.name} is tested separately and has no {file}",
+            f"python -m images prove {image.name}",
+        )
+    return Proof(**yaml.safe_load(file.read_text()))
 
 
 def state(image: Image, images: Mapping[str, Image]) -> str:

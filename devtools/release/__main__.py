@@ -43,12 +43,6 @@ def keep() -> None:
         typer.echo(path)
 
 
-@app.command()
-def notes(version: str, repository: Repository = "") -> None:
-    """Print what a version changes."""
-    typer.echo(changelog.notes(version, repository), nl=False)
-
-
 def main() -> None:
     try:
         app()
