@@ -24,10 +24,8 @@ CONVERT_AGAIN = "convert it again: python unet_data.py SOURCE FOLDER"
 WRONG = {
     "no_scan": ["/scans/a_seg.nii.gz", "a_flair.nii.gz or a_t2f.nii.gz, is missing", "--image"],
     "mask_elsewhere": ["/scans/a_seg.nii.gz", "a_flair.nii.gz", "affine", "resample"],
-    "cut_off": ["/scans/a_flair.nii.gz: not complete, copy it again", "half written"],
     "half_written": ["/data: dataset.json is missing, so it is half written", CONVERT_AGAIN],
     "overwritten_shard": ["/data/train-001.npy", "not those in dataset.json"],
-    "more_ranks_than_shards": ["/data: 4 shards for 5 ranks", "--shards 5", "fewer ranks"],
 }
 
 

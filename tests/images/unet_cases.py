@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -158,14 +157,6 @@ def mask_elsewhere(source: Path, data: Path) -> str:
 
 
 @case
-def cut_off(source: Path, data: Path) -> str:
-    pair(source)
-    file = source / "a_flair.nii.gz"
-    os.truncate(file, file.stat().st_size // 2)
-    return run(source, data) + f" {read(data)}"
-
-
-@case
 def half_written(source: Path, data: Path) -> str:
     convert_two(source, data)
     (data / "dataset.json").unlink()
@@ -184,12 +175,6 @@ def ranks_read_their_own_shards_only(source: Path, data: Path) -> str:
     convert_two(source, data)
     overwrite_a_shard(data)
     return read(data, 0, 2) + read(data, 0, 4)
-
-
-@case
-def more_ranks_than_shards(source: Path, data: Path) -> str:
-    convert_two(source, data)
-    return read(data, 0, 5)
 
 
 def main() -> None:
