@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 
 from devtools.docs_gen import (
-    bake_file,
     chart_docs,
     image_docs,
     loop_docs,
@@ -18,7 +17,7 @@ from devtools.docs_gen import (
 from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.
-GENERATORS = (chart_docs, spec_docs, image_docs, bake_file, reference_docs, loop_docs)
+GENERATORS = (chart_docs, spec_docs, image_docs, reference_docs, loop_docs)
 
 
 def main(arguments: list[str]) -> int:

@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from hvdchart.values.merge import merge_values
 from tests.chart.render import (
-    IMAGE,
     Manifest,
     Values,
     main_container,
@@ -118,29 +116,6 @@ OUTPUT: Values = {
     "volumeMounts": [{"name": "out", "mountPath": "/output"}],
     "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
 }
-COMMAND: Values = {"results": {"command": ["rclone", "copy", ".", "bucket:run"]}}
-
-
-def sidecar(values: Values) -> Manifest:
-    """The container of the master that stores the results."""
-    manifests = render(merge_values(OUTPUT, values))
-    (container,) = init_containers(one(manifests, "Job"))
-    assert init_containers(one(manifests, "StatefulSet")) == []
-    assert one(manifests, "Pod")["spec"]["initContainers"] == [], "helm test stores nothing"
-    return container
-
-
-def test_results_are_stored_by_a_sidecar_of_the_master() -> None:
-    container = sidecar(COMMAND)
-    script = "/horovod/bin/hvd_pods/master/results.sh"
-    assert container["command"] == ["sh", script, *COMMAND["results"]["command"]]
-    # Its end, and how it ends, do not concern the Job.
-    assert container["restartPolicy"] == "Always"
-    assert container["image"].startswith(f"{IMAGE}:")
-    assert {"name": "RESULTS_PATH", "value": "/output/run"} in container["env"]
-    assert OUTPUT["volumeMounts"][0] in container["volumeMounts"]
-    stored = run_settings(render(merge_values(OUTPUT, COMMAND)))["results"]
-    assert stored == {"timeoutSeconds": 3600, "onFailure": False}
 
 
 def test_master_without_results_to_store_knows_of_none() -> None:

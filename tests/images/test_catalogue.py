@@ -238,14 +238,6 @@ def test_portable_wheel_is_compiled_once_for_every_python() -> None:
     assert compiled_in(older)["tensorflow"] == "2.19.1"
 
 
-def test_wheel_key_changes_with_options_that_the_compiler_sees() -> None:
-    def key(**chosen: str) -> str:
-        return wheel_key(load_catalogue(chosen, target="cpu-2.15")["cpu-2.15"])
-
-    assert key(march="haswell") != key()
-    assert key(allocator="jemalloc") == key()
-
-
 def test_pattern_that_matches_nothing_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]

@@ -60,18 +60,6 @@ def test_package_with_another_hash_is_refused(
         toolchain.debs(listed, tmp_path, tmp_path / "cuda")
 
 
-def test_mirror_is_that_of_the_package_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(toolchain, "SOURCES", (tmp_path / "sources.list", tmp_path / "parts"))
-    with pytest.raises(SystemExit, match="no address of a Debian mirror"):
-        toolchain.mirror()
-    (tmp_path / "parts").mkdir()
-    text = "Types: deb\n# https://old\nURIs: https://mirror/debian\nSuites: bookworm\n"
-    (tmp_path / "parts" / "debian.sources").write_text(text)
-    assert toolchain.mirror() == "https://mirror/debian"
-
-
 @pytest.mark.parametrize("name", ["cuda", "cuda-next"])
 def test_compiler_and_headers_have_one_version(name: str) -> None:
     folder = load_catalogue()[name].folder

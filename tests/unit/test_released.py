@@ -5,7 +5,6 @@ tests/released has the chart of each version, from which other tests upgrade, an
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
@@ -43,8 +42,3 @@ def test_what_users_name_is_still_there(version: str, kind: str) -> None:
     assert len(kept[kind]) > 10
     gone = set(kept[kind]) - set(names()[kind]) - GONE
     assert gone == set(), "deprecate it first: docs/compatibility.md"
-
-
-def test_each_version_says_how_to_upgrade_from_the_one_before() -> None:
-    for section, before in itertools.pairwise(SECTIONS):
-        assert f"**Upgrading.** From {before.version}" in section.text
