@@ -7,13 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from devtools.docs_gen import (
-    chart_docs,
-    image_docs,
-    loop_docs,
-    reference_docs,
-    spec_docs,
-)
+from devtools.docs_gen import chart_docs, image_docs, loop_docs, reference_docs, spec_docs
 from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.

@@ -7,10 +7,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from devtools.common.errors import DevtoolsError
-from devtools.common.ui import console, show_error
+from devtools.common.ui import show_error
 from devtools.images import build as builder
 from devtools.images.catalogue import find, load_catalogue
 from devtools.images.lock import write_locks
@@ -31,7 +30,6 @@ Set = Annotated[
 @app.command("list")
 def list_images() -> None:
     """List the images: references, versions, what they are built from and how they are tested."""
-    table = Table("image", "reference, versions, base, tests", box=None)
     images = load_catalogue()
     for image in images.values():
         versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
@@ -39,9 +37,8 @@ def list_images() -> None:
             tests = state(image, images)
         except DevtoolsError:
             tests = f"no proof: python -m images prove {image.name}"
-        origin = f"from {image.parent or image.base}, {tests}"
-        table.add_row(image.name, f"{image.reference}\n{versions}\n{origin}")
-    console.__class__().print(table)
+        typer.echo(f"{image.name}: {image.reference}, from {image.parent or image.base}, {tests}")
+        typer.echo(f"    {versions}")
 
 
 @app.command()

@@ -9,8 +9,6 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note, show_error
@@ -79,10 +77,8 @@ def status(
     elif not health.running:
         print(f"cluster {current().name!r} is not running")
     else:
-        table = Table("part", "healthy", "detail")
         for part in health.parts:
-            table.add_row(part.name, "yes" if part.healthy else "[red]no[/]", part.detail)
-        Console().print(table)
+            print(f"{part.name:32} {'healthy' if part.healthy else 'BROKEN':8} {part.detail}")
     if not health.healthy:
         raise typer.Exit(1)
 
