@@ -6,12 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devtools.trials.checks import (
-    COMMON,
-    OF_KERAS_3,
-    WITH_TF_KERAS,
-    assert_all_pass,
-)
+from devtools.trials.checks import COMMON, OF_KERAS_3, WITH_TF_KERAS, assert_all_pass
 from devtools.trials.sandbox import (
     OWN_UID,
     TWO_RANKS,
@@ -20,9 +15,7 @@ from devtools.trials.sandbox import (
     Sandbox,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
-IMAGES = ROOT / "images"
-POD_FILES = ROOT / "charts" / "horovod" / "files"
+POD_FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
 
 
 def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
