@@ -103,6 +103,8 @@ def test_override_applies_to_the_target_and_its_ancestors(tmp_path: Path) -> Non
         load_catalogue({"python": "3.12"}, file, tmp_path, target="two")
     new = load_catalogue({"python": "3.12"}, file, tmp_path, target="two", untested=True)
     assert new["two"].versions["python"] == "3.12"
+    new = load_catalogue({"horovod": "9", "python": "3.8"}, file, tmp_path, "two", untested=True)
+    assert (new["two"].versions["horovod"], new["two"].suite) == ("9", "bullseye")
     with pytest.raises(DevtoolsError, match="small has no such parameter"):
         load_catalogue({"pithon": "3.9"}, file, tmp_path, target="small")
 
