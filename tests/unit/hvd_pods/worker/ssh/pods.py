@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from devtools.common.apt import install_packages
-from devtools.common.errors import DevtoolsError
 from tests.ports import find_port
 from tests.unit.hvd_pods.copies import copy_files, replace_in
 from tests.waiting import wait_until
@@ -57,15 +56,11 @@ OF_SSHD = {100: "sshd", 65534: "nobody"}
 SOURCES = itertools.count(1)
 
 
-class SshdMissingError(DevtoolsError):
-    """The tests of SSH cannot run without OpenSSH's server."""
-
-
 def require_sshd() -> None:
-    """Install OpenSSH's server when it is missing. Raises SshdMissingError when that fails."""
+    """Install OpenSSH's server when it is missing. Raises DevtoolsError when that fails."""
     if shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
         return
-    install_packages(["openssh-server"], SshdMissingError)
+    install_packages(["openssh-server"])
     if shutil.which("systemctl"):
         # Only the tests need it; the machine's own sshd must not start at the next boot.
         subprocess.run(["systemctl", "disable", "ssh.service"], check=True, capture_output=True)
