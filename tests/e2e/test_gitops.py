@@ -24,7 +24,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.apt import install_packages
-from devtools.common.errors import CommandError
+from devtools.common.errors import DevtoolsError
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.chart.test_custom_resources import documented
 from tests.e2e.cluster import CHART, Namespace, Values, on_shared_cores
@@ -257,7 +257,7 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
         "ARGOCD_GPG_ENABLED": "false", "ARGOCD_FAKE_IN_CLUSTER": "true", "TMPDIR": str(folder),
     }  # fmt: skip
     if shutil.which("redis-server") is None:
-        install_packages(["redis-server"], CommandError)
+        install_packages(["redis-server"])
     cache = ["redis-server", "--port", str(redis), "--save", ""]
     address, where = f"127.0.0.1:{redis}", f"--namespace={namespace.name}"
     controller = [
@@ -292,7 +292,7 @@ def team(request: pytest.FixtureRequest, namespace: Namespace, tmp_path: Path) -
         tool = made(namespace, url)
         yield tool
         # The test may not have come to the object, or may have removed it.
-        with suppress(CommandError):
+        with suppress(DevtoolsError):
             tool.remove()
 
 
