@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, Text, assign, expand, read_statements
+from hvdchart.text import join_names
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,16 @@ def set_once(line: CommandLine, key: str, value: object) -> bool:
 
 
 def read_hosts(text: str) -> list[tuple[str, int | None]]:
-    """The hosts in a:8,b:8 with their slots, one for each repetition; raises ValueError."""
+    """The hosts in a:8,b:8 with their slots; raises ValueError with what is wrong."""
     hosts: dict[str, int | None] = {}
-    for entry in text.split(","):
+    for entry in filter(None, text.split(",")):
         name, colon, slots = entry.strip().partition(":")
-        if not name:
-            continue
         number = parse_count(slots, _MOST)
-        if colon and number is None:
-            raise ValueError(entry)
-        if number is not None:
-            hosts[name] = (hosts.get(name) or 0) + number
-        else:
-            hosts[name] = (hosts[name] or 1) + 1 if name in hosts else None
+        if not name or (colon and not number):
+            raise ValueError(f"{entry} has no number of slots")
+        if name in hosts:
+            raise ValueError(f"{name} is given twice")
+        hosts[name] = number
     return list(hosts.items())
 
 
@@ -104,17 +102,14 @@ _PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
 _MOST = 10**7 - 1
 # Options that only Intel MPI and MPICH have, beside those of which the table says so.
 _HYDRA = ("hosts", "hostlist", "f")
-# Options of Hydra that set variables: -env is as -genv, for one program.
-_VARIABLES = re.compile("g?(env|envlist|envall|envnone)")
+_VARIABLES = ("x", "genv", "genvlist", "genvall", "genvnone")
 _IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
-_IN_IMAGE = "names a file, which the image needs at this place"
-_CHECKED = {
-    **dict.fromkeys(("rankfile", "rf"), "names hosts and cores of the old cluster: leave it out, "
-                    "and set launch.binding"),
-    **dict.fromkeys(("config-file", "tune", "am"), _IN_IMAGE),
-}  # fmt: skip
-_PPR_NODE = re.compile(r"ppr:([0-9]+):node")
+_PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node")
 _RANK_ENVIRONMENT = "every rank has its worker's environment"
+_NEEDLESS = {
+    "allow-run-as-root": "the chart allows mpirun to run as root",
+    "mpi": "horovodrun uses MPI by default when Horovod is built with it",
+}
 NEEDS_SHELL = "the line needs a shell before the launcher starts"
 _STARTS_SSHD = re.compile(
     r"(sudo |exec )?((/usr/sbin/)?sshd( \S+)*|service sshd? (re)?start|/etc/init.d/sshd? (re)?start"
@@ -172,34 +167,31 @@ def _custom(words: Sequence[Text], reason: str) -> CommandLine:
 
 def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]:
     """What is before the launcher, and its words; None where the line needs a shell."""
-    if len(words) == 1 and " " in words[0].text:
-        return _launcher_in(words[0].text)
+    text = words[0].text if len(words) == 1 and " " in words[0].text else ""
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
-        return _launcher_in(words[2].text) if _RUN_TEXT.fullmatch(words[1].text) else ([], None)
-    return [], list(words)
-
-
-def _launcher_in(text: str) -> tuple[list[Part], list[Text] | None]:
+        if not _RUN_TEXT.fullmatch(words[1].text):
+            return [], None
+        text = words[2].text
+    if not text:
+        return [], list(words)
+    variables: dict[str, str | None] = {}
     try:
         statements = read_statements(text)
     except ValueError:
         return [], None
-    if not statements:
-        return [], []
-    variables: dict[str, str | None] = {}
     before: list[Part] = []
     for statement in statements[:-1]:
         reason = _reason_to_leave_out(statement, variables)
         if not reason:
             return [], None
         before.append(Part((statement.raw,), "", reason))
-    last = statements[-1]
+    last = statements[-1] if statements else Statement(1)
     if last.compound or last.redirects or last.end not in ("\n", ";"):
         return [], None
-    words = expand(last.words, variables)
-    if not words or words[0].unknown or ASSIGNMENT.match(last.words[0].raw):
+    unwrapped = expand(last.words, variables)
+    if not unwrapped or unwrapped[0].unknown or ASSIGNMENT.match(last.words[0]):
         return [], None
-    return before, words
+    return before, unwrapped
 
 
 def only_starts_sshd(words: Sequence[str]) -> bool:
@@ -220,7 +212,8 @@ def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None])
         return "the chart starts the SSH servers"
     if _WAITS.fullmatch(statement.raw):
         return "the master waits for its hosts and stops at the first error"
-    if assign(statement, variables):
+    if all(ASSIGNMENT.match(word) for word in statement.words):
+        assign(statement.words, variables)
         return "its value is in the options and arguments that name it"
     return ""
 
@@ -229,54 +222,41 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
     name, (_, has_value, value) = option_name(rest[0].text), rest[0].text.partition("=")
     option = find_option(rest[0].text)
-    hydra = _VARIABLES.fullmatch(name) if line.mode == "mpirun" else None
-    if hydra:
-        option = find_option(f"-g{hydra[1]}")
-        arguments = option["arguments"]
-        # -genv NAME=VALUE is -genv NAME VALUE.
-        if arguments == 2 and "=" in "".join(text.text for text in rest[1:2]):
-            arguments = 1
-    elif name == "slots" and line.mode != "mpirun":
-        arguments = 1
-    else:
-        # A later option may turn horovodrun into mode elastic.
-        modes = ["mpirun"] if line.mode == "mpirun" else ["horovodrun", "elastic"]
-        launchers = {each for mode in modes for each in LAUNCHER_OPTIONS["modes"][mode]}
-        if not option or not launchers.intersection(option.get("readBy", launchers)):
-            return 0
-        arguments = option["arguments"]
+    # A later option may turn horovodrun into mode elastic.
+    modes = ["mpirun"] if line.mode == "mpirun" else ["horovodrun", "elastic"]
+    if name == "slots" and line.mode != "mpirun":
+        option = {"arguments": 1}
+    launchers = {each for mode in modes for each in LAUNCHER_OPTIONS["modes"][mode]}
+    if not option or not launchers.intersection(option.get("readBy", launchers)):
+        return 0
+    # -genv NAME=VALUE is -genv NAME VALUE.
+    is_pair = name == "genv" and "=" in "".join(text.text for text in rest[1:2])
+    arguments = 1 if is_pair else option["arguments"]
     width = 1 if has_value else 1 + arguments
     if len(rest) < width or (has_value and arguments != 1):
         return 0
     words = [text.text for text in rest[:width]]
-    if (
-        line.mode == "mpirun"
-        and line.exports_all is None
-        and (name in _HYDRA or set(option.get("readBy", ("openmpi4",))) <= {"intel", "mpich"})
-    ):
+    is_hydra = name in _HYDRA or set(option.get("readBy", ("openmpi4",))) <= {"intel", "mpich"}
+    if line.mode == "mpirun" and line.exports_all is None and is_hydra:
         line.exports_all = True
     unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
     value = value if has_value else "".join(words[1:2])
-    if hydra or name == "x":
+    if name in _VARIABLES:
         return 0 if unknown else _add_variables(name, words, value, line)
-    chart_value = option.get("value", "") if option else "worker.slots"
-    if name in _PER_HOST:
-        chart_value = "worker.slots"
-    reason = f"the chart takes it from {chart_value}" if chart_value else _drop_reason(words)
+    chart_value = "worker.slots" if name in _PER_HOST else option.get("value", "")
+    reason = f"the chart takes it from {chart_value}" if chart_value else _NEEDLESS.get(name, "")
+    if name.endswith("mca"):
+        reason = _CHARTS_MCA.get(words[1], "")
     if unknown and chart_value:
         line.unknown = line.unknown or unknown
-        line.parts.append(Part(tuple(words), "", reason))
-        return width
-    if unknown or not _add_numbers(name, chart_value, value, line):
+    elif unknown or not _add_numbers(name, chart_value, value, line):
         return 0
-    if name in _CHECKED:
-        line.checks.append(f"{' '.join(words)} {_CHECKED[name]}")
     if not reason:
         line.options += words
-    new = "" if reason else "launch.options"
+    new, reason = ("", reason) if reason else ("launch.options", "unchanged")
     if "launch.elastic." in chart_value:
-        new, reason = chart_value, ""
-    line.parts.append(Part(tuple(words), new, reason or "unchanged"))
+        new, reason = chart_value, "unchanged"
+    line.parts.append(Part(tuple(words), new, reason))
     return width
 
 
@@ -284,7 +264,7 @@ def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> 
     """Keep the numbers and hosts of an option that the chart sets; False for a wrong one."""
     if name in _PER_HOST or chart_value.startswith(("worker.number and", "launch.elastic.")):
         number = parse_count(value, _MOST)
-        if number is None:
+        if not number:
             line.problem = f"-{name} is {value}, and no whole number from 1 on"
             return False
         if name in _PER_HOST:
@@ -300,7 +280,7 @@ def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> 
         try:
             return set_once(line, "hosts", read_hosts(value))
         except ValueError as error:
-            line.problem = f"the host {error} of -{name} has no number of slots"
+            line.problem = f"in -{name} the host {error}"
             return False
     if chart_value == "worker.number":
         return set_once(line, "host_file", value)
@@ -310,39 +290,24 @@ def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> 
 
 
 def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> int:
-    if name.endswith(("all", "none", "list")):
-        # Each of them says which variables of the launcher the ranks get.
-        line.exports_all = name.endswith("all")
-    if name.endswith(("all", "none")):
+    exports: list[tuple[str, str | None]] = []
+    if name in ("genvall", "genvnone"):
         line.parts.append(Part(tuple(words), "", _RANK_ENVIRONMENT))
-        return len(words)
-    if name.endswith("list"):
-        exports: list[tuple[str, str | None]] = [(item, None) for item in value.split(",") if item]
-    elif name == "x":
-        variable, equals, content = value.partition("=")
-        exports = [(variable, content if equals else None)]
+    elif name == "genvlist":
+        exports = [(item, None) for item in value.split(",") if item]
     else:
-        variable, _, content = words[1].partition("=")
-        exports = [(variable, words[2] if len(words) > 2 else content)]
-    if not exports or not all(variable for variable, _ in exports):
-        return 0
-    for variable, given in exports:
+        variable, equals, given = value.partition("=")
+        exports = [(variable, words[2] if len(words) > 2 else given if equals else None)]
+    if name not in ("x", "genv"):
+        # Each of them says which variables of the launcher the ranks get.
+        line.exports_all = name == "genvall"
+    for variable, content in exports:
         others = {other for _, known, other in line.exports if known == variable}
-        if given is not None and others - {given, None}:
-            line.problem = f"the line sets {variable} to two values"
+        if not variable or (content is not None and others - {content, None}):
+            line.problem = f"the line sets {variable or 'a variable without a name'} to two values"
             return 0
     line.exports += [(words[0].partition("=")[0], *export) for export in exports]
     return len(words)
-
-
-def _drop_reason(words: Sequence[str]) -> str:
-    """Why the chart needs no such option; empty for an option that goes to launch.options."""
-    name = option_name(words[0])
-    if name == "allow-run-as-root":
-        return "the chart allows mpirun to run as root"
-    if name == "mpi":
-        return "horovodrun uses MPI by default when Horovod is built with it"
-    return _CHARTS_MCA.get(words[1], "") if name.endswith("mca") else ""
 
 
 _HOSTS = "hosts with their slots, such as -H a:8,b:8"
@@ -357,57 +322,43 @@ def workers_and_slots(line: CommandLine) -> tuple[int, int, str]:
 
 def _from_hosts(line: CommandLine, hosts: list[tuple[str, int | None]]) -> tuple[int, int, str]:
     count, ranks = len(hosts), line.ranks
-    names = ", ".join(name for name, _ in hosts[:3])
-    check = f"the hosts {names}{', ...' if count > 3 else ''} become pods on any nodes: for these "
-    check += "nodes set worker.nodeSelector"
+    names = join_names(name for name, _ in hosts)
+    check = f"the hosts {names} become pods on any nodes: for these nodes set worker.nodeSelector"
     if {name for name, _ in hosts} <= {"localhost", "127.0.0.1"}:
         check = "the ranks ran on one machine: for more nodes change worker.number and worker.slots"
     given = {line.per_host or slots for _, slots in hosts}
-    if given == {None} and ranks and ranks % count == 0 and ranks > count:
+    if given == {None} and ranks and ranks % count == 0:
         return count, ranks // count, check
     each = {1 if slots is None else slots for slots in given}
     if len(each) > 1:
         problem = f"the hosts have {' and '.join(str(n) for n in sorted(each))} slots"
         raise ValueError(problem, "one number for all hosts, or workerGroups written by hand")
     (slots,) = each
-    if slots == 0 or ranks == 0:
-        raise ValueError("a host with 0 slots, or 0 ranks", "at least one")
     ranks = count * slots if ranks is None else ranks
-    by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
     if ranks > count * slots:
         raise ValueError(f"{ranks} ranks on {count} hosts of {slots} slots", "at most one a slot")
-    if ranks == count * slots:
-        return count, slots, check
-    if by_node and ranks % count == 0:
-        return count, ranks // count, check
-    if not by_node and (ranks % slots == 0 or ranks < slots):
-        unused = count - -(-ranks // slots)
-        if unused:
-            check += f". The last {unused} of the {count} hosts got no ranks, and are left out"
-        return -(-ranks // slots), min(ranks, slots), check
-    raise ValueError(f"{ranks} ranks fill {count} hosts of {slots} slots unevenly",
-                    "as many ranks on each host")  # fmt: skip
+    by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
+    if ranks < count * slots and (by_node or ranks % min(ranks, slots)):
+        problem = f"{ranks} ranks fill {count} hosts of {slots} slots unevenly"
+        raise ValueError(problem, "as many ranks on each host, and as many slots")
+    used = -(-ranks // slots)
+    if used < count:
+        check += f". The last {count - used} of the {count} hosts got no ranks, and are left out"
+    return used, min(ranks, slots), check
 
 
 def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
-    per_host = line.per_host
-    ranks = line.ranks or line.min_ranks
-    if per_host == 0 or ranks == 0:
-        raise ValueError("0 ranks", "at least one")
+    ranks, per_host = line.ranks or line.min_ranks, line.per_host
     if ranks and per_host:
-        if ranks % per_host == 0:
-            return ranks // per_host, per_host, ""
-        if ranks < per_host:
-            return 1, ranks, ""
-        raise ValueError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
+        if ranks % min(ranks, per_host):
+            raise ValueError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
+        return -(-ranks // per_host), min(ranks, per_host), ""
     if line.host_file or line.discovery:
         where = f"host file {line.host_file}" if line.host_file else f"script {line.discovery}"
         raise ValueError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
+    if not ranks and not per_host:
+        raise ValueError("the line does not say how many ranks it starts", f"-np N, or {_HOSTS}")
+    check = f"the line names no hosts: one worker has all {ranks} slots; for more nodes change "
     if ranks:
-        return 1, ranks, (
-            f"the line names no hosts: one worker has all {ranks} slots; for more nodes change "
-            "worker.number and worker.slots"
-        )  # fmt: skip
-    if per_host:
-        return 1, per_host, "the line names no hosts: set worker.number"
-    raise ValueError("the line does not say how many ranks it starts", f"-np N, or {_HOSTS}")
+        return 1, ranks, f"{check}worker.number and worker.slots"
+    return 1, per_host or 1, "the line names no hosts: set worker.number"

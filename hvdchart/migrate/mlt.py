@@ -86,16 +86,12 @@ class Mlt:
             expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
             raise ledger.error((), "no line sets a parameter of the template", expected)
         counted = ("num_nodes", "num_workers_per_node", "sockets_per_node", "physical_cores")
-        number = {key: self._integer(key) for key in (*counted, "gpus")}
-        nodes, per_node = number["num_nodes"], number["num_workers_per_node"]
-        if number["gpus"] > 1:
-            raise ledger.error(lines["gpus"], "a rank had several GPUs", "one for each rank")
-        if number["gpus"]:
-            # The template made a pod with its own GPU for each rank.
-            nodes, per_node = nodes * per_node, 1
-            ledger.put(("worker", "resources"), {"limits": {"nvidia.com/gpu": 1}}, ())
-        ledger.put(("worker", "number"), nodes, lines.get("num_nodes", ()))
-        ledger.put(("worker", "slots"), per_node, lines.get("num_workers_per_node", ()))
+        number = {key: self._integer(key) for key in counted}
+        if self.parameters["gpus"] != "0":
+            problem = f"each rank had a pod of its own with {self.parameters['gpus']} GPUs"
+            raise ledger.error(lines["gpus"], problem, "no gpus, and worker.resources set by hand")
+        for key, new in (("num_nodes", "number"), ("num_workers_per_node", "slots")):
+            ledger.put(("worker", new), number[key], lines.get(key, ()))
         options = ["--map-by", f"socket:PE={number['physical_cores']}", "--bind-to", "core",
                    "--report-bindings", "--oversubscribe"]  # fmt: skip
         ledger.put(("launch", "options"), options, ())
