@@ -80,7 +80,7 @@ class DockerRun:
         if name in _FLAGS or (not word.startswith("--") and set(name) <= set("itd")):
             self.ledger.add_part(self.old, word, "", _FLAGS.get(name, _FLAGS["tty"]))
             if name == "privileged":
-                self.ledger.add_check(f"--privileged is {NOT_PRIVILEGED}")
+                self.ledger.add_check(f"--privileged is dropped: {NOT_PRIVILEGED}")
             return 1
         if name not in {**_UNUSED, **_CHECKED, **self._readers} or (not equals and len(rest) < 2):
             problem = f"migrate does not understand option {word} of docker run"

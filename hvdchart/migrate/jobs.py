@@ -23,6 +23,26 @@ _CLEANUP = {"All": "Always", "Running": "Always", "None": "Never"}
 VOLCANO_VERSION = "batch.volcano.sh/v1alpha1"
 _LAUNCHER_NAMES = ("master", "launcher", "mpimaster")
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+# Fields that only the operators need, and what the chart does instead.
+_MPIJOBS_OWN = {
+    "sshAuthMountPath": "the chart has its own mount path for the SSH keys",
+    "launcherCreationPolicy": "the master starts at once and waits for the workers",
+    "mainContainer": "the values are those of this container",
+    "mpiImplementation": "the chart detects the image's MPI",
+    "mpiDistribution": "the chart detects the image's MPI",
+}
+_RETRIES = "the master waits for its hosts, retries, and ends the run"
+_GANG = "the gang is the master and all workers"
+_VOLCANOS_OWN = {
+    "plugins": "the chart sets up SSH, the Service and the host file",
+    **dict.fromkeys(("minAvailable", "minSuccess"), _GANG),
+    **dict.fromkeys(("policies", "runningEstimate", "networkTopology"), _RETRIES),
+}
+_TASKS_OWN = {
+    "name": "the chart names its pods worker and master",
+    **dict.fromkeys(("minAvailable", "topologyPolicy", "partitionPolicy"), _GANG),
+    **dict.fromkeys(("policies", "maxRetry", "dependsOn"), _RETRIES),
+}
 
 
 def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
@@ -36,27 +56,18 @@ def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
     )
     exports_all = implementation in ("Intel", "IntelMPI", "MPICH")
     line = _carry_over_roles(ledger, launcher, worker, exports_all=exports_all)
-    more = 0
     as_worker = ("spec", "runLauncherAsWorker")
-    if ledger.is_true(*as_worker):
-        more = 1
+    more = int(ledger.is_true(*as_worker))
+    if more:
         reason = "one more worker, because the master runs no ranks"
         ledger.change(as_worker, ("worker", "number"), reason)
-    else:
-        ledger.drop(as_worker, "false: the master runs no ranks")
+    ledger.drop(as_worker, "the master runs no ranks")
     _carry_over_workers(ledger, worker, line, ("spec", "slotsPerWorker"), more)
     _carry_over_run_policy(ledger)
-    for key, reason in (
-        ("sshAuthMountPath", "the chart has its own mount path for the SSH keys"),
-        ("launcherCreationPolicy", "the master starts at once and waits for the workers"),
-        ("mainContainer", "the values are those of this container"),
-        ("mpiImplementation", "the chart detects the image's MPI"),
-        ("mpiDistribution", "the chart detects the image's MPI"),
-    ):
-        ledger.drop(("spec", key), reason)
+    _drop_all(ledger, ("spec",), _MPIJOBS_OWN)
     if implementation not in ("", "OpenMPI"):
         ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
-    ledger.close_manifest()
+    ledger.close("an MPIJob", most=False)
     return names
 
 
@@ -71,25 +82,17 @@ def _carry_over_run_policy(ledger: Ledger) -> None:
         carry_over_cleanup(ledger, (*policy, "cleanPodPolicy"))
     _clean_up_for_ttl(ledger)
     scheduling: KeyPath = ("spec", "runPolicy", "schedulingPolicy")
-    if ledger.has(scheduling):
-        queue = ledger.text_at(*scheduling, "queue")
-        ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
-        ledger.drop(scheduling, "the MPIJob does not name the gang scheduler; set gang")
-        ledger.add_check(
-            "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
-            f"SchedulerPlugins{f', and with Volcano queueName to {queue}' if queue else ''}"
-        )
+    ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
+    what = "set gang to Volcano or SchedulerPlugins, and with Volcano queueName to its queue"
+    ledger.leave_out(scheduling, what)
 
 
 def carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
     """The operator's cleanPodPolicy -> cleanup."""
     word = ledger.text_at(*path)
-    if not word:
-        ledger.drop(path, "an empty value sets nothing")
-    elif word not in _CLEANUP:
+    if word and word not in _CLEANUP:
         raise ledger.type_error(path, f"one of {', '.join(_CLEANUP)}")
-    else:
-        ledger.carry_over(path, ("cleanup",), "the same meaning", _CLEANUP[word])
+    ledger.carry_over(path, ("cleanup",), "the same meaning", _CLEANUP.get(word))
 
 
 def _clean_up_for_ttl(ledger: Ledger) -> None:
@@ -117,15 +120,28 @@ def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
             "own: put the training command alone into master.args and remove launch.mode"
         )
     _carry_over_workers(ledger, worker, line, ())
-    _carry_over_scheduling(ledger)
-    ledger.close_manifest()
+    scheduler = ("spec", "schedulerName")
+    if ledger.text_at(*scheduler) in ("", "volcano"):
+        ledger.put(("gang",), "Volcano", ("spec",))
+        ledger.drop(scheduler, "gang Volcano names its scheduler")
+    else:
+        ledger.carry_over(scheduler, ("schedulerName",))
+    ledger.carry_over(("spec", "queue"), ("queueName",), "Volcano's queue")
+    ledger.carry_over(("spec", "priorityClassName"), ("priorityClassName",))
+    for key, new in (("maxRetry", "backoffLimit"), ("ttlSecondsAfterFinished",) * 2):
+        ledger.carry_over(("spec", key), ("master", new), "", ledger.integer_at("spec", key))
+    _clean_up_for_ttl(ledger)
+    _drop_all(ledger, ("spec",), _VOLCANOS_OWN)
+    ledger.leave_out(("spec", "volumes"), "mount its claims with volumes and volumeMounts")
+    for task in tasks:
+        _drop_all(ledger, task, _TASKS_OWN)
+    ledger.close("a Volcano Job", most=False)
     return names
 
 
 def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
     names = {ledger.text_at(*task, "name"): task for task in tasks}
-    master = ledger.text_at("spec", "plugins", "mpi", "master")
-    wanted = [name for name in names if name == master or name.lower() in _LAUNCHER_NAMES]
+    wanted = [name for name in names if name.lower() in _LAUNCHER_NAMES]
     if len(tasks) != 2 or len(names) != 2 or len(wanted) != 1:
         problem = f"the tasks are {', '.join(names) or 'missing'}"
         expected = "two tasks: one called master, mpimaster or launcher, and its workers"
@@ -136,33 +152,9 @@ def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]
     return names[wanted[0]], names[workers]
 
 
-def _carry_over_scheduling(ledger: Ledger) -> None:
-    scheduler = ledger.text_at("spec", "schedulerName")
-    if scheduler in ("", "volcano"):
-        ledger.put(("gang",), "Volcano", ("spec",))
-        ledger.drop(("spec", "schedulerName"), "gang Volcano names its scheduler")
-    else:
-        ledger.carry_over(("spec", "schedulerName"), ("schedulerName",))
-    ledger.carry_over(("spec", "queue"), ("queueName",), "Volcano's queue")
-    ledger.carry_over(("spec", "priorityClassName"), ("priorityClassName",))
-    retries, ttl = ("spec", "maxRetry"), ("spec", "ttlSecondsAfterFinished")
-    ledger.carry_over(retries, ("master", "backoffLimit"), "", ledger.integer_at(*retries))
-    ledger.carry_over(ttl, ("master", ttl[1]), "", ledger.integer_at(*ttl))
-    _clean_up_for_ttl(ledger)
-    ledger.drop(("spec", "plugins"), "the chart sets up SSH, the Service and the host file")
-    for key in ("minAvailable", "minSuccess"):
-        ledger.drop(("spec", key), "the gang is the master and all workers")
-    for key in ("policies", "runningEstimate", "networkTopology"):
-        ledger.drop(("spec", key), "the master retries, and ends the run")
-    if ledger.value_at("spec", "volumes"):
-        ledger.drop(("spec", "volumes"), "volumes of Volcano's own: the chart has volumes")
-        ledger.add_check("spec.volumes is dropped: mount its claims with volumes and volumeMounts")
-    for task in ledger.items_at("spec", "tasks"):
-        ledger.drop((*task, "name"), "the chart names its pods worker and master")
-        for key in ("minAvailable", "topologyPolicy", "partitionPolicy"):
-            ledger.drop((*task, key), "the gang is the master and all workers")
-        for key in ("policies", "maxRetry", "dependsOn"):
-            ledger.drop((*task, key), "the master waits for its hosts, retries, and ends the run")
+def _drop_all(ledger: Ledger, above: KeyPath, reasons: dict[str, str]) -> None:
+    for key, reason in reasons.items():
+        ledger.drop((*above, key), reason)
 
 
 @dataclass(frozen=True)
@@ -195,18 +187,17 @@ def _carry_over_names(ledger: Ledger, kind: str) -> tuple[str, str]:
     for key in ("apiVersion", "kind"):
         ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
     name = ledger.text_at("metadata", "name") or ledger.text_at("metadata", "generateName")
-    namespace = ledger.text_at("metadata", "namespace")
-    for key in ("name", "generateName"):
+    for key, option in (
+        ("name", "helm install NAME"),
+        ("generateName", "helm install NAME"),
+        ("namespace", "helm --namespace"),
+    ):
         if ledger.has(("metadata", key)):
-            ledger.change(("metadata", key), ("helm install NAME",), "the name of the release")
-    if ledger.has(("metadata", "namespace")):
-        ledger.change(("metadata", "namespace"), ("helm --namespace",), "an option of Helm")
+            ledger.change(("metadata", key), (option,))
     ledger.carry_over(("metadata", "labels", KUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
-    for key in ("labels", "annotations"):
-        ledger.drop(("metadata", key), f"of the {kind} object, which Helm does not make")
-    ledger.drop(("metadata",), "Helm sets the metadata of the objects")
+    ledger.drop(("metadata",), f"of the {kind} object, which Helm does not make")
     ledger.drop(("status",), "the operator writes it")
-    return name, namespace
+    return name, ledger.text_at("metadata", "namespace")
 
 
 def _carry_over_roles(
@@ -216,27 +207,34 @@ def _carry_over_roles(
     line. `exports_all` is true where the MPI gives the launcher's variables to all ranks."""
     _carry_over_images(ledger, worker.container, launcher.container)
     line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
-    pod_spec.carry_over_pod(ledger, worker.pod, "worker")
-    pod_spec.carry_over_pod(ledger, launcher.pod, "master")
-    pod_spec.carry_over_metadata(ledger, (*worker.owner, "template", "metadata"), "worker")
-    pod_spec.carry_over_metadata(ledger, (*launcher.owner, "template", "metadata"), "master")
+    for role, group in ((worker, "worker"), (launcher, "master")):
+        pod_spec.carry_over_pod(ledger, role.pod, group)
+        for key, new in (("labels", "podLabels"), ("annotations", "podAnnotations")):
+            ledger.carry_over((*role.owner, "template", "metadata", key), (group, new))
     pod_spec.carry_over_security(ledger, worker.pod, worker.container)
     for path, same in ((launcher.pod, worker.pod), (launcher.container, worker.container)):
-        own = ledger.map_at(*path, "securityContext")
-        if own and own != ledger.map_at(*same, "securityContext"):
-            ledger.add_check(
-                "the launcher's securityContext is dropped: podSecurityContext and "
-                "securityContext are those of the workers, for all pods"
-            )
-        ledger.drop((*path, "securityContext"), "the workers' security context is for all pods")
+        own = (*path, "securityContext")
+        if ledger.map_at(*own) == ledger.map_at(*same, "securityContext"):
+            ledger.drop(own, "that of the workers is for all pods")
+        else:
+            ledger.leave_out(own, "that of the workers is for all pods")
     volumes = pod_spec.Volumes(ledger)
-    volumes.add((*worker.pod, "volumes"), (*worker.container, "volumeMounts"))
-    volumes.add((*launcher.pod, "volumes"), (*launcher.container, "volumeMounts"))
+    for role in (worker, launcher):
+        volumes.add((*role.pod, "volumes"), (*role.container, "volumeMounts"))
     volumes.put(worker.owner)
-    pod_spec.carry_over_claims(ledger, launcher.pod, launcher.container, "master")
-    pod_spec.carry_over_claims(ledger, worker.pod, worker.container, "worker")
+    _carry_over_worker_command(ledger, worker)
     ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
-    _drop_without_equivalent(ledger, worker, launcher)
+    for role, group in ((worker, "worker"), (launcher, "master")):
+        pod_spec.carry_over_claims(ledger, role.pod, role.container, group)
+        ledger.carry_over((*role.container, "envFrom"), (group, "envFrom"))
+        workdir = (group, "container", "workingDir")
+        ledger.carry_over((*role.container, "workingDir"), workdir)
+        _carry_over_other_containers(ledger, role, group)
+        reason = "master.backoffLimit sets the number of retries"
+        ledger.drop((*role.owner, "restartPolicy"), reason)
+        ledger.drop((*role.container, "name"), "the chart names its containers worker and master")
+        ledger.drop((*role.container, "ports"), "the chart opens ssh.port")
+    ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
     return line
 
 
@@ -253,11 +251,9 @@ def _carry_over_workers(
     wanted = ledger.integer_at(*slots) if slots else None
     given = wanted or line.per_host or 1
     if gpus is not None and gpus != given:
-        if slots:
-            ledger.carry_over(slots, ("worker", "slots"), "one rank for each GPU", gpus)
         ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the job had {given}")
-    elif slots:
-        ledger.carry_over(slots, ("worker", "slots"), "", wanted)
+    if slots:
+        ledger.carry_over(slots, ("worker", "slots"), "", gpus or wanted)
     ledger.put(("worker", "slots"), gpus or given, slots or replicas)
     launch.check_size(ledger, line, number, gpus or given, replicas)
 
@@ -312,7 +308,7 @@ def _carry_over_command(
     return line
 
 
-def _drop_without_equivalent(ledger: Ledger, worker: _Role, launcher: _Role) -> None:
+def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
     own: list[str] = []
     for key in ("command", "args"):
         own += [ledger.text_at(*item) for item in ledger.items_at(*worker.container, key)]
@@ -322,17 +318,6 @@ def _drop_without_equivalent(ledger: Ledger, worker: _Role, launcher: _Role) -> 
             f"the workers' own command is dropped ({shorten(' '.join(own))}): the chart starts the "
             "SSH server alone; do the rest in the image, or with worker.initContainers"
         )
-    ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
-    for role, group in ((worker, "worker"), (launcher, "master")):
-        container = role.container
-        ledger.carry_over((*container, "envFrom"), (group, "envFrom"))
-        reason = "master.backoffLimit sets the number of retries"
-        ledger.drop((*role.owner, "restartPolicy"), reason)
-        _carry_over_other_containers(ledger, role, group)
-        ledger.drop((*container, "name"), "the chart names its containers worker and master")
-        ledger.drop((*container, "ports"), "the chart opens ssh.port")
-        if ledger.has((*container, "workingDir")):
-            ledger.carry_over((*container, "workingDir"), (group, "container", "workingDir"))
 
 
 def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> None:

@@ -55,8 +55,7 @@ def migrate_chart(ledger: Ledger) -> tuple[str, str]:
     volumes.add(("volumes",), ("volumeMounts",))
     volumes.put(("volumes",))
     _carry_over_pods(ledger, head)
-    # What the old chart called `driver` or `master` is this chart's `master`.
-    ledger.close(NAME, lambda keys: ("master", *keys[1:]) if keys[:1] == (head,) else keys)
+    ledger.close(NAME)
     if "podSecurityContext" not in ledger.values:
         ledger.add_check(f"the pods ran as root; {pod_spec.RUN_AS_ROOT}")
     if gpus is not None and gpus > 1:
@@ -179,4 +178,4 @@ def _carry_over_pods(ledger: Ledger, head: str) -> None:
             ledger.carry_over((part, key), (new, key), f"{NAME} ignored it")
             ledger.add_check(f"{part}.{key} takes effect now; {NAME} ignored it")
     for part in (head, "worker"):
-        pod_spec.drop_privileged(ledger, (part, "privileged"))
+        ledger.leave_out((part, "privileged"), pod_spec.NOT_PRIVILEGED)
