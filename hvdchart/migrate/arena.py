@@ -71,7 +71,10 @@ def migrate_arena(ledger: Ledger) -> tuple[str, str]:
             limit = ("launch", "elastic", new)
             ledger.carry_over((key,), limit, "ranks, not workers", number * slots)
             ledger.replace(("launch", "mode"), "elastic")
-            ledger.add_check("launch.mode is elastic: master.args is the training command alone")
+            ledger.add_check(
+                "launch.mode is elastic: master.args is the training command alone, and the host "
+                "network needs network.interface"
+            )
     launch.check_size(ledger, line, workers, slots, ("workers",))
     _carry_over_volumes(ledger)
     _carry_over_pods(ledger)

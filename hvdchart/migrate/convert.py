@@ -153,17 +153,16 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
     """The job in a file, or its only document, and what else is in it. Raises SpecError."""
     _refuse_template(data.decode("utf-8", "replace").replace("\r\n", "\n"), file)
-    roots = [each for root in parse_all(data, file) for each in _items(root)]
+    roots = [root for root in parse_all(data, file) if root.value is not None]
     jobs = [root for root in roots if _job_reader(root.plain)]
-    if len(roots) == 1:
-        return roots[0], []
     if not roots:
         raise SpecError(file, "", "the file has no documents with a value", _EXPECTED)
-    if len(jobs) != 1:
+    if len(roots) > 1 and len(jobs) != 1:
         contents = ", ".join(describe(root) for root in roots)
         expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
         raise SpecError(file, "", f"the file has {contents}", expected)
-    return jobs[0], [describe(root) for root in roots if root is not jobs[0]]
+    job = (jobs or roots)[0]
+    return job, [describe(root) for root in roots if root is not job]
 
 
 def describe(root: Node) -> str:
@@ -175,25 +174,14 @@ def describe(root: Node) -> str:
     return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
 
 
-def _items(root: Node) -> list[Node]:
-    """The items of a List, else a document that has a value."""
-    items = root.value.get("items") if isinstance(root.value, dict) else None
-    if items and isinstance(items.value, list) and root.plain.get("kind") == "List":
-        return items.value
-    return [] if root.value is None else [root]
-
-
 def _refuse_template(text: str, file: str) -> None:
     match = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
-    if match is None:
-        return
-    before = text[: match.start()]
-    place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
-    shown = shorten(" ".join(match[0].split()))
-    if match[0].startswith("{%") or "NAUTA" in match[0]:
-        problem = f"{shown} is a template of Jinja, which the tool that it belongs to renders"
-        expected = "the rendered file, such as `helm get values RELEASE --all` prints for a release"
-    else:
-        problem = f"{shown} is a template, which Helm renders"
-        expected = "the rendered manifest: helm template RELEASE CHART | hvdchart migrate -"
-    raise SpecError(str(place), "", problem, expected)
+    if match:
+        before = text[: match.start()]
+        place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
+        problem = f"{shorten(' '.join(match[0].split()))} is a template, which is not rendered"
+        expected = (
+            "the rendered manifest: helm template RELEASE CHART | hvdchart migrate -; or values "
+            "such as helm get values RELEASE --all prints"
+        )
+        raise SpecError(str(place), "", problem, expected)

@@ -21,14 +21,9 @@ from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
 from tests.go_programs import NO_GARBAGE_COLLECTION
 from tests.unit.hvdchart.migrate.old_files import (
-    JOBS,
-    LINES,
-    NAMES,
-    SCRIPTS,
+    FILES,
     damaged_trees,
-    migrate_file,
-    migrate_job,
-    migrate_line,
+    migrate_path,
     migrate_tree,
 )
 
@@ -65,20 +60,11 @@ def test_helm_accepts_the_values_of_any_change_of_a_file(tree: Any) -> None:
     helm_template(migration)
 
 
-def migrations() -> dict[str, Migration]:
-    """Every kind of result: each file, each line, and each pod setting of a job."""
-    return {
-        **{name: migrate_file(name) for name in [*NAMES, *SCRIPTS]},
-        **{line: migrate_line(line) for line in LINES},
-        **{str(fields): migrate_job(**fields) for fields in JOBS},
-    }
-
-
 def test_api_server_accepts_every_result(kubeconfig: Path) -> None:
     """With server-side apply, as Helm 4 does it."""
     server = Namespace("default", kubeconfig, "")
     manifests = []
-    for number, migration in enumerate(migrations().values()):
+    for number, migration in enumerate(map(migrate_path, FILES)):
         for manifest in parse_manifests(helm_template(migration)):
             if manifest["kind"] in FOREIGN:
                 continue

@@ -10,47 +10,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hvdchart.migrate.convert import Migration, migrate_command_line, read_input
-from hvdchart.migrate.convert import migrate_file as migrate_data
+from hvdchart.migrate.convert import Migration, migrate_command_line, migrate_file, read_input
 from hvdchart.values.schema import values_schema
 
-FOLDER = Path(__file__).parent / "old"
-NAMES = sorted(path.name for path in FOLDER.glob("*.yaml"))
-SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh"))
-PATHS = {name: FOLDER / name for name in [*NAMES, *SCRIPTS]}
-# Command lines as people type them.
-LINES = (
-    "mpirun -np 16 -H a:8,b:8 -bind-to none -map-by slot -x A=1 -mca pml ob1 python train.py",
-    "mpirun -H a:4,b:4 --map-by ppr:2:socket:pe=10 --report-bindings python train.py",
-    "mpiexec.hydra -n 4 -ppn 2 -genv OMP_NUM_THREADS 4 -genvlist PATH,HOME python train.py",
-    "horovodrun --min-np 2 --max-np 4 -np 2 --slots 1 python train.py",
-    "docker run --gpus 2 -u 1000:1000 --cpus 4 -m 8g -w /w team/a:1 mpirun -np 2 python train.py",
-)
-# Fields of an MPIJob, of one result each.
-JOBS: tuple[dict[str, Any], ...] = (
-    {},
-    {"launcher_container__command": ["sh", "-c", "cd /x && mpirun train"]},
-    {"worker_pod__volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "claim", "ephemeral": {
-        "volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {
-            "requests": {"storage": "1Gi"}}}}}}],
-     "worker_container__volumeMounts": [{"name": "tmp", "mountPath": "/t", "subPath": "a"}]},
-    {"worker_pod__tolerations": [{"key": "a", "operator": "Equal", "value": "b",
-                                  "effect": "NoExecute", "tolerationSeconds": 5}],
-     "worker_pod__affinity": {"podAntiAffinity": {
-         "requiredDuringSchedulingIgnoredDuringExecution": [
-             {"topologyKey": "kubernetes.io/hostname"}]}},
-     "worker_pod__nodeSelector": {"pool": "gpu"}, "launcher_pod__nodeSelector": {"pool": "cpu"},
-     "worker_pod__runtimeClassName": "nvidia", "worker_pod__schedulerName": "mine"},
-    {"worker_container__securityContext": {
-        "runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}}},
-    {"worker_container__env": [
-        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        {"name": "ADDRESS", "value": "$(IP):1"}, {"name": "EMPTY", "value": ""}]},
-    {"spec__runPolicy": {"cleanPodPolicy": "None", "ttlSecondsAfterFinished": 9,
-                         "activeDeadlineSeconds": 60, "backoffLimit": 0}},
-    {"worker_container__resources": {"limits": {"cpu": "500m", "memory": "1Gi"},
-                                     "requests": {"cpu": 0.5}}},
-)  # fmt: skip
+HERE = Path(__file__).parent
+PATHS = {path.name: path for path in sorted((HERE / "old").iterdir())}
+# Those, and files that have each key, whose reports are kept beside them.
+FILES = [*PATHS.values(), *sorted(HERE.glob("reports/*.yaml")), *sorted(HERE.glob("reports/*.sh"))]
+NAMES = [name for name in PATHS if name.endswith(".yaml")]
 
 
 @functools.cache
@@ -65,15 +32,15 @@ def load_tree(name: str) -> Any:
 
 
 @functools.cache
-def migrate_file(name: str) -> Migration:
-    """The migration of one of the files; not to be changed."""
-    read = migrate_command_line if name in SCRIPTS else migrate_data
-    return read(PATHS[name].read_bytes(), name, values_schema())
+def migrate_path(path: Path) -> Migration:
+    """The migration of a file; not to be changed."""
+    migrate = migrate_command_line if path.suffix == ".sh" else migrate_file
+    return migrate(path.read_bytes(), path.name, values_schema())
 
 
 def migrate_text(text: str) -> Migration:
     """The migration of a YAML text."""
-    return migrate_data(text.encode(), "<old>", values_schema())
+    return migrate_file(text.encode(), "<old>", values_schema())
 
 
 def migrate_line(text: str) -> Migration:

@@ -20,6 +20,7 @@ from tests.unit.hvdchart.migrate.old_files import (
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 DEVICES = [{"name": "d", "resourceClaimName": "c"}]
 CLAIMS = {"claims": [{"name": "d"}]}
+LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
 
 
 @pytest.mark.parametrize(
@@ -29,14 +30,29 @@ CLAIMS = {"claims": [{"name": "d"}]}
           "launcher_container__args": ["mpirun", "-n", "1", "train"]}, "master.args", ["train"]),
         ({"worker_container__securityContext": {"runAsUser": 0}},
          "podSecurityContext", {"runAsUser": 0, "runAsNonRoot": False}),
-        ({"worker_container__securityContext": {"capabilities": {"add": ["CAP_IPC_LOCK"]}}},
-         "podSecurityContext", {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}),
         ({"worker_pod__serviceAccount": "a", "worker_pod__serviceAccountName": "b"},
          "worker.serviceAccount.name", "b"),
         ({"worker_pod__resourceClaims": DEVICES, "worker_container__resources": CLAIMS},
          "worker.podSpec.resourceClaims", DEVICES),
         ({"launcher_pod__resourceClaims": DEVICES, "launcher_container__resources": CLAIMS},
          "master.podSpec.resourceClaims", DEVICES),
+        # Variables of launcher and workers stay apart, but for exported ones, which win.
+        ({"launcher_container__env": LAUNCHERS_ENV}, "master.env", LAUNCHERS_ENV),
+        ({"launcher_container__env": LAUNCHERS_ENV}, "worker.env", None),
+        ({"launcher_container__env": LAUNCHERS_ENV,
+          "launcher_container__command": ["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
+          "worker_container__env": [{"name": "W", "value": "1"}, {"name": "V", "value": "3"},
+                                    {"name": "V", "value": "4"}]},
+         "worker.env", [{"name": "W", "value": "2"}, {"name": "V", "value": "4"}, *LAUNCHERS_ENV]),
+        # Some launchers give all their variables to the ranks.
+        ({"launcher_container__env": LAUNCHERS_ENV,
+          "launcher_container__command": ["horovodrun", "-np", "1", "train"]},
+         "worker.env", LAUNCHERS_ENV),
+        ({"launcher_container__env": LAUNCHERS_ENV, "spec__mpiImplementation": "Intel"},
+         "worker.env", LAUNCHERS_ENV),
+        # Kubernetes would replace $(NAME) and $$ in the values of variables.
+        ({"launcher_container__command": ["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]},
+         "worker.env", [{"name": "E", "value": "$$$$(A)$$$$$b"}]),
     ],
 )  # fmt: skip
 def test_field_of_a_job_becomes_a_value(fields: dict[str, Any], path: str, value: Any) -> None:
@@ -54,36 +70,6 @@ def test_release_name_is_the_name_of_the_job_made_valid(name: str, release: str)
     assert (check in migration.checks) is (name != release)
 
 
-def test_variables_of_launcher_and_workers_stay_apart_and_exports_win() -> None:
-    values = migrate_job(
-        launcher_container__command=["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
-        launcher_container__env=[{"name": "L", "value": "1"}],
-        worker_container__env=[{"name": "W", "value": "1"}, {"name": "V", "value": "3"},
-                               {"name": "V", "value": "4"}],
-    ).values  # fmt: skip
-    assert values["master"]["env"] == [{"name": "L", "value": "1"}]
-    assert values["worker"]["env"] == [
-        {"name": "W", "value": "2"}, {"name": "V", "value": "4"}, {"name": "L", "value": "1"},
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("fields", "reaches_ranks"),
-    [
-        ({}, False),
-        ({"launcher_container__command": ["horovodrun", "-np", "1", "train"]}, True),
-        ({"spec__mpiImplementation": "Intel"}, True),
-    ],
-)
-def test_some_launchers_give_all_their_variables_to_the_ranks(
-    fields: dict[str, Any], reaches_ranks: bool
-) -> None:
-    env = [{"name": "L", "value": "1"}]
-    values = migrate_job(launcher_container__env=env, **fields).values
-    assert values["worker"].get("env") == (env if reaches_ranks else None)
-    assert values["master"]["env"] == env
-
-
 @pytest.mark.parametrize(
     ("word", "argument"),
     [("$(A)/x", "1/x"), ("$$(A)", "$(A)"), ("$(NONE)", "$(NONE)"), ("$(B)", "is 1"),
@@ -99,13 +85,6 @@ def test_names_that_kubernetes_replaces_are_expanded_from_the_file(
             launcher_container__command=command, launcher_container__env=env
         ).values
         assert values["master"]["args"] == ["train", argument]
-
-
-def test_dollars_of_an_export_stay_as_they_are() -> None:
-    """Kubernetes would replace $(A) and $$ in the values of variables."""
-    exported = ["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]
-    values = migrate_job(launcher_container__command=exported).values
-    assert values["worker"]["env"] == [{"name": "E", "value": "$$$$(A)$$$$$b"}]
 
 
 def test_volumes_of_launcher_and_workers_are_merged() -> None:
@@ -126,23 +105,16 @@ def test_volumes_of_launcher_and_workers_are_merged() -> None:
     ]  # fmt: skip
 
 
-ANTI_AFFINITY = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
-    "weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {
-        "matchLabels": {"training.kubeflow.org/job-name": "job"}}}}]}}  # fmt: skip
 WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-name=job", "pod"]}
 
 
 @pytest.mark.parametrize(
     ("fields", "check"),
     [
-        ({"worker_container__command": ["sh", "-c", "pip install -r a.txt && sshd -De"]},
-         "the workers' own command is dropped (sh -c pip install -r a.txt && sshd -De): "),
         ({"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
          "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
         ({"worker_pod__initContainers": [WAITER]},
          "worker.initContainers names what only the operator sets (mpi-job-name)"),
-        ({"worker_pod__affinity": ANTI_AFFINITY},
-         "worker.affinity names what only the operator sets (training.kubeflow.org/job-name)"),
         ({"launcher_container__command": ["mpirun", "-x", "PATH=/x:$PATH", "train"]},
          "PATH in worker.env is /x:$PATH as it is written: "),
     ],

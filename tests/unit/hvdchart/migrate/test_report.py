@@ -12,20 +12,16 @@ from typer.testing import CliRunner
 
 from hvdchart.cli.app import app
 from hvdchart.errors import SpecError
-from hvdchart.migrate.convert import migrate_command_line, migrate_file
 from hvdchart.migrate.report import report_text, values_text
 from hvdchart.spec.yaml_tree import MAX_BYTES
-from hvdchart.values.schema import values_schema
-from tests.unit.hvdchart.migrate.old_files import PATHS, migrate_old
+from tests.unit.hvdchart.migrate.old_files import FILES, PATHS, migrate_old, migrate_path
 
 REPORTS = Path(__file__).parent / "reports"
-FILES = sorted([*PATHS.values(), *REPORTS.glob("*.yaml"), *REPORTS.glob("*.sh")])
 
 
 def whole_report(path: Path) -> str:
     """The values file and the report of one of the files."""
-    migrate = migrate_command_line if path.suffix == ".sh" else migrate_file
-    migration = migrate(path.read_bytes(), path.name, values_schema())
+    migration = migrate_path(path)
     return f"{values_text(migration, path.name)}---\n{report_text(migration)}"
 
 
