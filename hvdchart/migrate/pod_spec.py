@@ -188,6 +188,8 @@ class Volumes:
     def _add_mount(self, path: KeyPath) -> None:
         ledger, entry = self.ledger, self.ledger.map_at(*path)
         mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
+        # A name that is no text is refused here.
+        ledger.text_at(*path, "name")
         if not mount_path.startswith("/"):
             raise ledger.error(path, f"the mount path is {mount_path!r}", "an absolute path")
         if _is_charts(mount_path):

@@ -50,7 +50,7 @@ def _helm_template(release: str, options: tuple[str, ...], values: str) -> str:
 
 
 @pytest.mark.fuzz
-@given(damaged_trees())
+@given(damaged_trees)
 @settings(max_examples=40, deadline=None)
 def test_helm_accepts_the_values_of_any_change_of_a_file(tree: Any) -> None:
     try:

@@ -24,7 +24,7 @@ from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.check import checked_values
 from hvdchart.values.render import render_values
 from hvdchart.values.report import document
-from tests.unit.hvdchart.strategies import damaged_specs, slots, specs
+from tests.unit.hvdchart.strategies import damaged, slots, specs
 
 VALUES = Path(__file__).parents[3] / "values"
 CASES = [path.read_bytes() for path in sorted(VALUES.glob("*.spec.yaml"))]
@@ -89,7 +89,7 @@ def test_bound_ranks_have_cores(spec: dict[str, Any]) -> None:
             assert binding.ranks_per_socket * (binding.cores_per_rank or 1) <= cores
 
 
-@given(damaged_specs())
+@given(damaged(specs()))
 def test_damaged_specs_are_rendered_or_refused(spec: dict[str, Any]) -> None:
     event(outcome(as_json(spec)))
 

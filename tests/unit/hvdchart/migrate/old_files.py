@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 from pathlib import Path
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from hvdchart.migrate.convert import Migration, migrate_command_line, migrate_file, read_input
 from hvdchart.values.schema import values_schema
+from tests.unit.hvdchart.strategies import damaged
 
 HERE = Path(__file__).parent
 PATHS = {path.name: path for path in sorted((HERE / "old").iterdir())}
@@ -78,51 +78,4 @@ def migrate_old(**values: Any) -> Migration:
 
 
 WORKER_POD = "spec.mpiReplicaSpecs.Worker.template.spec"
-MARKS = st.integers(1000, 9999).map(lambda number: f"zq{number}")
-_SCALARS = st.one_of(
-    MARKS, MARKS, st.none(), st.booleans(), st.integers(-1, 70000), st.text(max_size=6),
-    st.sampled_from(["", "yes", "16Gi", "a:b", "None", "$(A)", "$HOME", "{{ .Values.x }}", "1e3"]),
-)  # fmt: skip
-_TREES = st.recursive(
-    _SCALARS,
-    lambda below: st.one_of(
-        st.lists(below, max_size=3),
-        st.dictionaries(st.sampled_from(["name", "image", "env", "args", "limits", "own"]), below),
-    ),
-    max_leaves=6,
-)
-
-
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    pairs: list[tuple[Any, Any]] = []
-    for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-        pairs.append((value, step))
-        if isinstance(child, dict | list):
-            pairs += _places(child)
-    return pairs
-
-
-@st.composite
-def damaged_trees(draw: st.DrawFn) -> Any:
-    """A file in which values are replaced, keys misspelt, added or removed, texts marked."""
-    tree = load_tree(draw(st.sampled_from(NAMES)))
-    for _ in range(draw(st.integers(1, 5))):
-        pairs = _places(tree)
-        if not pairs:
-            break
-        parent, step = pairs[draw(st.integers(0, len(pairs) - 1))]
-        kind = draw(st.sampled_from(["replace", "mark", "misspell", "add", "remove"]))
-        if kind == "mark" and isinstance(parent[step], str):
-            parent[step] = draw(MARKS)
-        elif kind == "misspell" and isinstance(parent, dict) and len(step) > 3:
-            at = draw(st.integers(1, len(step) - 2))
-            parent[step[:at] + step[at + 1] + step[at] + step[at + 2 :]] = parent.pop(step)
-        elif kind == "add" and isinstance(parent, dict):
-            parent[draw(st.sampled_from(["zoom", "env", "sidecar", "nvidia", "args"]))] = draw(
-                _TREES
-            )
-        elif kind == "remove":
-            del parent[step]
-        else:
-            parent[step] = copy.deepcopy(draw(_TREES))
-    return tree
+damaged_trees = damaged(st.sampled_from(NAMES).map(load_tree))

@@ -25,7 +25,8 @@ from hvdchart.migrate.ledger import leaves
 from hvdchart.migrate.report import report_text
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.values.schema import values_schema
-from tests.unit.hvdchart.migrate.old_files import MARKS, damaged_trees, migrate_line, migrate_tree
+from tests.unit.hvdchart.migrate.old_files import damaged_trees, migrate_line, migrate_tree
+from tests.unit.hvdchart.strategies import MARKS
 
 pytestmark = pytest.mark.fuzz
 # What a line is for, and the default of a variable that is set.
@@ -76,7 +77,7 @@ def assert_nothing_is_lost(tree: Any, migration: Migration) -> None:
             assert any(value in place for place in places), dotted(path)
 
 
-@given(damaged_trees())
+@given(damaged_trees)
 def test_damaged_files_lose_nothing(tree: Any) -> None:
     migration = migrated(lambda: migrate_tree(tree))
     if migration is not None:
