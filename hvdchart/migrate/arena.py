@@ -31,6 +31,8 @@ _SAME = {
 _LEFT_OUT = {
     "podGroupName": "set gang to SchedulerPlugins",
     "privileged": pod_spec.NOT_PRIVILEGED,
+    "enableRDMA": "set rdma/hca in worker.resources, worker.capabilities: [IPC_LOCK], and run as "
+    "root with podSecurityContext",
     "configFiles": "make a ConfigMap of them and mount it",
     "mpiMaster": "the chart starts no notebook",
     "syncMode": "put the code into the image, or fetch it with staging.command",
@@ -111,13 +113,6 @@ def _carry_over_resources(ledger: Ledger, line: CommandLine) -> int:
     for name in ledger.map_at("devices"):
         amounts[name] = ledger.value_at("devices", name)
         ledger.change(("devices", name), ("worker", "resources"), "as request and as limit")
-    if ledger.is_true("enableRDMA"):
-        amounts["rdma/hca"] = 1
-        ledger.put(("worker", "capabilities"), ["IPC_LOCK"], ("enableRDMA",))
-        pod_spec.run_as_root(ledger, ("enableRDMA",))
-        ledger.change(("enableRDMA",), ("worker", "resources"), "rdma/hca, and worker.capabilities")
-        ledger.add_check("for worker.capabilities the pods run as root, as before")
-    ledger.drop(("enableRDMA",), "")
     if amounts:
         resources = {"requests": dict(amounts), "limits": dict(amounts)}
         ledger.put(("worker", "resources"), resources, ())

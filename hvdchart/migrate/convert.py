@@ -31,7 +31,7 @@ class Migration:
     values: Mapping[str, Plain]
     entries: tuple[Entry, ...]
     checks: tuple[str, ...]
-    # Empty when the input does not name them.
+    # Empty when the input does not name them, or not as Helm needs it.
     release: str
     namespace: str
 
@@ -64,7 +64,6 @@ _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
 _OPERATORS_OWN = re.compile(
     r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)|volcano\.sh/[\w.-]+"
 )
-_NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
@@ -109,11 +108,9 @@ def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
                 f"{dotted(path[:2])} names what only the operator sets ({gone[0]}): the chart's "
                 "pods have the labels app.kubernetes.io/instance and app.kubernetes.io/component"
             )
-    release = _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[: RELEASE_NAME.longest].strip("-")
-    if release[:1].isdigit():
-        release = f"run-{release}"[: RELEASE_NAME.longest].rstrip("-")
-    if release != name:
-        ledger.add_check(f"the release is called {release}: {name} is not a valid release name")
+    # Another name is for the user to choose.
+    is_valid = len(name) <= RELEASE_NAME.longest and re.fullmatch(RELEASE_NAME.pattern, name)
+    release = name if is_valid else ""
     return Migration(
         source, ledger.values, tuple(ledger.entries), tuple(ledger.checks), release, namespace
     )

@@ -225,7 +225,6 @@ def _carry_over_roles(
     _carry_over_worker_command(ledger, worker)
     ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
     for role, group in ((worker, "worker"), (launcher, "master")):
-        pod_spec.carry_over_claims(ledger, role.pod, role.container, group)
         ledger.carry_over((*role.container, "envFrom"), (group, "envFrom"))
         workdir = (group, "container", "workingDir")
         ledger.carry_over((*role.container, "workingDir"), workdir)

@@ -36,7 +36,7 @@ class Mlt:
         self.parameters = dict(_DEFAULTS)
         # The lines that set parameters.
         self.lines: dict[str, KeyPath] = {}
-        self.release = self.namespace = self.registry = ""
+        self.init: dict[str, str] = {}
         self.used = False
 
     def read(self, old: KeyPath, words: Sequence[Text]) -> None:
@@ -56,28 +56,23 @@ class Mlt:
             else:
                 reason = f"{name} {value}, as in the template's deploy.sh"
                 self.ledger.change(old, ("master", "args"), reason)
-        elif texts[:1] == ["init"]:
-            self._init(old, texts[1:])
+        elif texts[:1] == ["init"] and texts[1:]:
+            rest = texts[1:]
+            while len(rest) > 1:
+                name, equals, value = rest.pop(0).lstrip("-").partition("=")
+                if not equals and name not in ("skip-crd-check", "enable-sync"):
+                    value = rest.pop(0)
+                self.init[name] = value
+            self.init["name"] = "".join(rest)
+            if self.init.get("template") != "horovod":
+                problem = f"mlt init with template {self.init.get('template')}"
+                raise self.ledger.error(old, problem, "mlt init --template=horovod NAME")
+            self.ledger.change(old, ("helm install NAME",), "the names of release and namespace")
         elif texts[:1] in (["build"], ["deploy"], ["logs"], ["status"], ["undeploy"], ["events"]):
             self.ledger.drop(old, "helm install does it, with an image that is built and pushed")
         else:
             problem = f"migrate does not understand mlt {' '.join(texts[:2])}"
             raise self.ledger.error(old, problem, "mlt init, template_config set, build or deploy")
-
-    def _init(self, old: KeyPath, texts: Sequence[str]) -> None:
-        options = {"template": "hello-world"}
-        rest = list(texts)
-        while rest and rest[0].startswith("--"):
-            name, equals, value = rest.pop(0).removeprefix("--").partition("=")
-            if name not in ("skip-crd-check", "enable-sync") and not equals and rest:
-                value = rest.pop(0)
-            options[name] = value
-        if options["template"] != "horovod" or len(rest) != 1:
-            problem = f"mlt init with template {options['template']}"
-            raise self.ledger.error(old, problem, "mlt init --template=horovod NAME")
-        self.release, self.namespace = rest[0], options.get("namespace", "")
-        self.registry = options.get("registry", "")
-        self.ledger.change(old, ("helm install NAME",), "the names of release and namespace")
 
     def carry_over(self) -> tuple[str, str]:
         """The values; returns the names of the release and of the namespace."""
@@ -105,12 +100,13 @@ class Mlt:
         volumes.put(lines.get("data_path", ()))
         if not f"{output}/".startswith(f"{data}/"):
             ledger.add_check(f"output_path {output} is on no volume: mount one there")
-        if self.registry:
-            ledger.put(("image", "repository"), f"{self.registry}/{self.release}", ())
+        release, registry = self.init.get("name", ""), self.init.get("registry")
+        if registry:
+            ledger.put(("image", "repository"), f"{registry}/{release}", ())
             ledger.add_check("image.tag is the one that mlt build gave the image last: set it")
         else:
             ledger.add_check("set image.repository and image.tag to the image that mlt build made")
-        return self.release, self.namespace
+        return release, self.init.get("namespace", "")
 
     def _integer(self, name: str) -> int:
         text = self.parameters[name]

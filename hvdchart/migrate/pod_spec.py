@@ -82,28 +82,12 @@ def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
         ledger.drop((*old, "add"), reason)
         return
     ledger.carry_over((*old, "add"), ("worker", "capabilities"), "for the workers", names)
-    run_as_root(ledger, old)
+    for key, value in {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}.items():
+        ledger.put(("podSecurityContext", key), value, old)
     ledger.add_check(
         "for worker.capabilities the pods run as root, as before. The Pod Security level "
         "restricted rejects root, and baseline rejects capabilities such as IPC_LOCK"
     )
-
-
-def run_as_root(ledger: Ledger, old: KeyPath) -> None:
-    """Let all pods run as root, because of the value at `old`."""
-    for key, value in {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}.items():
-        ledger.put(("podSecurityContext", key), value, old)
-
-
-def carry_over_claims(ledger: Ledger, pod: KeyPath, container: KeyPath, group: str) -> None:
-    """The pod's claims of devices, without which no container may ask for them."""
-    claims = (*pod, "resourceClaims")
-    ledger.carry_over(claims, (group, "podSpec", "resourceClaims"))
-    known = {ledger.text_at(*claim, "name") for claim in ledger.items_at(*claims)}
-    for asked in ledger.items_at(*container, "resources", "claims"):
-        if (name := ledger.text_at(*asked, "name")) not in known:
-            problem = f"no resourceClaims of the pod is called {name}"
-            raise ledger.error(asked, problem, "a claim of the pod with this name")
 
 
 def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> None:

@@ -99,7 +99,6 @@ SPOT = (
 
 PLACES = ("nodeSelector", "tolerations", "affinity")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 @pytest.mark.parametrize(
@@ -110,20 +109,11 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
         (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}}}, "
          "{name: b, count: 1, coresPerSocket: 1, nodeSelector: {zone: b}}",
          {"nodeSelector": {"zone": "b"}}),
-        ("{name: a, count: 1, coresPerSocket: 1, tolerations: [{key: "
-         "kubernetes.azure.com/scalesetpriority, value: spot, effect: NoSchedule}], affinity: "
-         f"{{nodeAffinity: {{{PREFERRED}: [{{weight: 1, preference: {{matchExpressions: [{{key: "
-         "spot, operator: In, values: ['true']}]}}]}}}", {}),
         (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}, affinity: {{podAffinity: {{}}, "
          f"nodeAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: [{{key: capacity, "
-         "operator: In, values: [Ec2Spot, spot]}]}, {matchExpressions: [{key: gke-spot, operator: "
-         "Exists}, {key: type, operator: In, values: [spot, own]}, {key: x, operator: Exists}]}]}, "
-         f"{PREFERRED}: [{{weight: 1, preference: {{matchExpressions: [{{key: spot, operator: "
-         "Exists}]}}]}}}",
+         "operator: In, values: [Ec2Spot]}]}]}}}}",
          {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value": "a"}],
-          "affinity": {"podAffinity": {}, "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
-              {"matchExpressions": [{"key": "type", "operator": "In", "values": ["own"]},
-                                    {"key": "x", "operator": "Exists"}]}]}}}}),
+          "affinity": {"podAffinity": {}}}),
     ],
 )  # fmt: skip
 def test_master_does_not_go_to_nodes_that_are_taken_away(
