@@ -13,8 +13,7 @@ from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import Plain, shorten
-from hvdchart.values.merge import without_nulls
+from hvdchart.spec.yaml_tree import shorten
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
@@ -30,6 +29,10 @@ _MPIJOBS_OWN = {
     "mainContainer": "the values are those of this container",
     "mpiImplementation": "the chart detects the image's MPI",
     "mpiDistribution": "the chart detects the image's MPI",
+}
+_BESIDE = {
+    "worker": "worker.extraContainers",
+    "master": "master.initContainers, with restartPolicy: Always",
 }
 _RETRIES = "the master waits for its hosts, retries, and ends the run"
 _GANG = "the gang is the master and all workers"
@@ -320,29 +323,19 @@ def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
 
 
 def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> None:
-    """Containers before and beside the main one -> the chart's keys for them."""
-    moved: dict[str, list[Plain]] = {}
-    for key in ("initContainers", "containers"):
-        paths = [path for path in ledger.items_at(*role.pod, key) if path != role.container]
-        is_beside = key == "containers"
-        new = "extraContainers" if is_beside and group == "worker" else "initContainers"
-        reason = "unchanged"
-        for path in paths:
-            for mount in ledger.items_at(*path, "volumeMounts"):
-                if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
-                    problem = "the chart has a volume of that name, so this one gets another"
-                    raise ledger.error(mount, problem, "a volume with another name")
-            container = without_nulls(ledger.map_at(*path))
-            if is_beside and group == "master":
-                reason = "with restartPolicy Always: they run until the master ends"
-                container = {**container, "restartPolicy": "Always"}
-            moved.setdefault(new, []).append(container)
-            ledger.change(path, (group, new), reason)
-        if paths:
-            names = ", ".join(ledger.text_at(*path, "name") for path in paths)
-            ledger.add_check(
-                f"{names} of {key} are in {group}.{new}, {reason}. Under Pod Security restricted "
-                "they need a securityContext of their own"
-            )
-    for new, containers in moved.items():
-        ledger.put((group, new), containers, role.pod)
+    """Containers before the main one -> initContainers; those beside it are left out."""
+    first = (*role.pod, "initContainers")
+    for path in ledger.items_at(*first):
+        for mount in ledger.items_at(*path, "volumeMounts"):
+            if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
+                problem = "the chart has a volume of that name, so this one gets another"
+                raise ledger.error(mount, problem, "a volume with another name")
+    ledger.carry_over(first, (group, "initContainers"))
+    if ledger.list_at(*first):
+        ledger.add_check(
+            f"{group}.initContainers need a securityContext of their own under Pod Security "
+            "restricted"
+        )
+    for path in ledger.items_at(*role.pod, "containers"):
+        if path != role.container:
+            ledger.leave_out(path, "copy it into " + _BESIDE[group])

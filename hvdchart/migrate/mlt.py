@@ -22,6 +22,8 @@ _DEFAULTS = {
 }  # fmt: skip
 _UNUSED = {"node_selector": "its use was commented out in the template; see worker.nodeSelector",
            "memory": "its use was commented out in the template; see worker.resources"}  # fmt: skip
+_FLAGS = ("skip-crd-check", "enable-sync")
+_INIT = frozenset(("template", "registry", "namespace", "name", *_FLAGS))
 _SCRIPT = "/src/app/exec_multiworker.sh"
 # The parameters that are the script's arguments, after the ranks of a socket.
 _ARGUMENTS = ("num_inter_threads", "total_steps", "log_steps", "batch_size", "data_path",
@@ -60,12 +62,12 @@ class Mlt:
             rest = texts[1:]
             while len(rest) > 1:
                 name, equals, value = rest.pop(0).lstrip("-").partition("=")
-                if not equals and name not in ("skip-crd-check", "enable-sync"):
+                if not equals and name not in _FLAGS and rest:
                     value = rest.pop(0)
                 self.init[name] = value
             self.init["name"] = "".join(rest)
-            if self.init.get("template") != "horovod":
-                problem = f"mlt init with template {self.init.get('template')}"
+            if self.init.get("template") != "horovod" or not _INIT.issuperset(self.init):
+                problem = f"got mlt {' '.join(texts)}"
                 raise self.ledger.error(old, problem, "mlt init --template=horovod NAME")
             self.ledger.change(old, ("helm install NAME",), "the names of release and namespace")
         elif texts[:1] in (["build"], ["deploy"], ["logs"], ["status"], ["undeploy"], ["events"]):
