@@ -10,21 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import TypeAlias
 
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, Text, assign, expand, read_statements
 from hvdchart.text import join_names
 
-
-@dataclass(frozen=True)
-class Part:
-    """Some words of a command line. `new` is the chart's key that they became, empty when dropped;
-    `reason` says why."""
-
-    words: tuple[str, ...]
-    new: str
-    reason: str = ""
+Part: TypeAlias = tuple[str, str, str]
+"""Some words of a command line, the chart's key that they became, empty when dropped, and why."""
 
 
 @dataclass
@@ -143,7 +137,7 @@ def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
             return _custom(texts, line.problem or reason)
         rest = rest[width:]
     if [text.text for text in rest[:1]] == ["--"]:
-        line.parts.append(Part(("--",), "", "it ends the launcher's options"))
+        line.parts.append(("--", "", "it ends the launcher's options"))
         rest = rest[1:]
     line.command = [text.text for text in rest]
     if any(text.unknown for text in rest):
@@ -184,7 +178,7 @@ def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]
         reason = _reason_to_leave_out(statement, variables)
         if not reason:
             return [], None
-        before.append(Part((statement.raw,), "", reason))
+        before.append((statement.raw, "", reason))
     last = statements[-1] if statements else Statement(1)
     if last.compound or last.redirects or last.end not in ("\n", ";"):
         return [], None
@@ -256,7 +250,7 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     new, reason = ("", reason) if reason else ("launch.options", "unchanged")
     if "launch.elastic." in chart_value:
         new, reason = chart_value, "unchanged"
-    line.parts.append(Part(tuple(words), new, reason))
+    line.parts.append((" ".join(words), new, reason))
     return width
 
 
@@ -292,7 +286,7 @@ def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> 
 def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> int:
     exports: list[tuple[str, str | None]] = []
     if name in ("genvall", "genvnone"):
-        line.parts.append(Part(tuple(words), "", _RANK_ENVIRONMENT))
+        line.parts.append((" ".join(words), "", _RANK_ENVIRONMENT))
     elif name == "genvlist":
         exports = [(item, None) for item in value.split(",") if item]
     else:

@@ -6,6 +6,7 @@ message says what it looks like.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ from typing import Any, TypeAlias
 from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
-from hvdchart.migrate.ledger import Entry, Ledger, leaves
+from hvdchart.migrate.ledger import Entry, Ledger
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, child_at, dotted, nearest_node, value_at
+from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
@@ -93,21 +94,12 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
 
 def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
     name, namespace = names
-    own = {
-        label
-        for path in leaves(ledger.values, ())
-        if len(path) > 2 and path[1] in ("podLabels", "podAnnotations")
-        for label in path[2:]
-    }
     # Values that select pods by labels which only the operator of the old job set.
-    for path in leaves(ledger.values, ()):
-        text = " ".join(map(str, (*path, value_at(ledger.values, path))))
-        gone = [match[0] for match in _OPERATORS_OWN.finditer(text) if match[0] not in own]
-        if gone:
-            ledger.add_check(
-                f"{dotted(path[:2])} names what only the operator sets ({gone[0]}): the chart's "
-                "pods have the labels app.kubernetes.io/instance and app.kubernetes.io/component"
-            )
+    for gone in sorted(set(_OPERATORS_OWN.findall(json.dumps(ledger.values)))):
+        ledger.add_check(
+            f"the values name {gone}, which only the operator sets: the chart's pods have the "
+            "labels app.kubernetes.io/instance and app.kubernetes.io/component"
+        )
     # Another name is for the user to choose.
     is_valid = len(name) <= RELEASE_NAME.longest and re.fullmatch(RELEASE_NAME.pattern, name)
     release = name if is_valid else ""

@@ -14,20 +14,10 @@ from hvdchart.spec.paths import KeyPath
 from hvdchart.text import split_image
 
 PROGRAMS = ("docker", "nvidia-docker", "podman")
-# Options without an argument, and why the chart needs none.
-_FLAGS = {
-    "rm": "Kubernetes removes its containers", "detach": "the Job runs in the background",
-    "interactive": "a pod has no terminal", "tty": "a pod has no terminal",
-    "init": "the chart's programs reap processes", "privileged": NOT_PRIVILEGED,
-}  # fmt: skip
-# Options with an argument that become nothing, and why.
-_UNUSED = {
-    "name": "objects are named after the release", "hostname": "pods have names of their own",
-    "h": "pods have names of their own", "ulimit": "the node's container runtime sets limits",
-    "p": "the chart opens ssh.port", "publish": "the chart opens ssh.port",
-    "ipc": "ranks of a worker share its /dev/shm", "log-driver": "Kubernetes keeps the logs",
-    "log-opt": "Kubernetes keeps the logs",
-}  # fmt: skip
+# Options without and with an argument that become nothing.
+_FLAGS = ("rm", "detach", "interactive", "tty", "init", "privileged")
+_UNUSED = ("name", "hostname", "h", "ulimit", "p", "publish", "ipc", "log-driver", "log-opt")
+_NEEDLESS = "Kubernetes or the chart has a way of its own"
 # The chart's key for an option that is not taken.
 _CHECKED = {
     "env-file": "worker.env", "entrypoint": "master.args, where it comes first",
@@ -78,18 +68,18 @@ class DockerRun:
         word = rest[0].text
         name, equals, value = word.lstrip("-").partition("=")
         if name in _FLAGS or (not word.startswith("--") and set(name) <= set("itd")):
-            self.ledger.add_part(self.old, word, "", _FLAGS.get(name, _FLAGS["tty"]))
+            self.ledger.add_part(self.old, word, "", _NEEDLESS)
             if name == "privileged":
                 self.ledger.add_check(f"--privileged is dropped: {NOT_PRIVILEGED}")
             return 1
-        if name not in {**_UNUSED, **_CHECKED, **self._readers} or (not equals and len(rest) < 2):
+        if name not in {*_UNUSED, *_CHECKED, *self._readers} or (not equals and len(rest) < 2):
             problem = f"migrate does not understand option {word} of docker run"
             raise self._error(problem, "an option that it knows, or none")
         width = 1 if equals else 2
         value = value if equals else rest[1].text
         shown = f"--{name} {value}" if len(name) > 1 else f"-{name} {value}"
         if name in _UNUSED:
-            self.ledger.add_part(self.old, shown, "", _UNUSED[name])
+            self.ledger.add_part(self.old, shown, "", _NEEDLESS)
         elif name in _CHECKED:
             self.ledger.add_part(self.old, shown, "", f"see {_CHECKED[name]}")
             self.ledger.add_check(f"{shown} is not in the result: see {_CHECKED[name]}")

@@ -56,7 +56,7 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
         ledger.put(("launch", "options"), line.options, old)
     # Exports get their entries with the environment, which knows their values.
     for part in line.parts:
-        ledger.add_part(old, " ".join(part.words), part.new, part.reason)
+        ledger.add_part(old, *part)
     for check in line.checks:
         ledger.add_check(check)
     if line.discovery:

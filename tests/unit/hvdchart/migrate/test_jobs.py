@@ -77,7 +77,7 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
         ({"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
          "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
         ({"worker_pod__initContainers": [WAITER]},
-         "worker.initContainers names what only the operator sets (mpi-job-name)"),
+         "the values name mpi-job-name, which only the operator sets"),
         ({"launcher_container__command": ["mpirun", "-x", "PATH=/x:$PATH", "train"]},
          "PATH in worker.env is /x:$PATH as it is written: "),
     ],
