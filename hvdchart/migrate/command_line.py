@@ -42,41 +42,28 @@ class CommandLine:
     max_ranks: int | None = None
     custom_reason: str = ""
     per_host: int | None = None
-    hosts: list[tuple[str, int | None]] | None = None
-    host_file: str = ""
-    discovery: str = ""
+    hosts: tuple[tuple[str, int | None], ...] | None = None
+    host_file: str | None = None
+    discovery: str | None = None
     # What to check by hand.
     checks: list[str] = field(default_factory=list)
     # What only a shell knows in an option that the chart sets itself, such as -np $NP.
     unknown: str = ""
-    # Why a known option is not understood; empty for an option that no launcher has.
-    problem: str = ""
     # Ranks get all variables of the launcher, as under horovodrun and Hydra; None: not known.
     exports_all: bool | None = None
 
+    def keep(self, key: str, value: object) -> None:
+        """Keep what an option says. Raises NotUnderstoodError when another one differs."""
+        before = getattr(self, key)
+        if before not in (None, value):
+            raise NotUnderstoodError(
+                f"two options of the line differ: one says {before}, one {value}"
+            )
+        setattr(self, key, value)
 
-def set_once(line: CommandLine, key: str, value: object) -> bool:
-    """Keep what an option says; False when an option before says something else."""
-    before = getattr(line, key)
-    if before not in (None, "", value):
-        line.problem = f"two options of the line differ: one says {before}, one {value}"
-        return False
-    setattr(line, key, value)
-    return True
 
-
-def read_hosts(text: str) -> list[tuple[str, int | None]]:
-    """The hosts in a:8,b:8 with their slots; raises ValueError with what is wrong."""
-    hosts: dict[str, int | None] = {}
-    for entry in filter(None, text.split(",")):
-        name, colon, slots = entry.strip().partition(":")
-        number = parse_count(slots, _MOST)
-        if not name or (colon and not number):
-            raise ValueError(f"{entry} has no number of slots")
-        if name in hosts:
-            raise ValueError(f"{name} is given twice")
-        hosts[name] = number
-    return list(hosts.items())
+class NotUnderstoodError(Exception):
+    """A part of a line is not understood, for the reason in the text."""
 
 
 _CHARTS_MCA = {
@@ -89,8 +76,7 @@ _CHARTS_MCA = {
 }
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _RUN_TEXT = re.compile(r"-[a-z]*c")
-LAUNCHERS = {"mpirun": "mpirun", "mpiexec": "mpirun", "mpiexec.hydra": "mpirun",
-             "orterun": "mpirun", "prterun": "mpirun", "horovodrun": "horovodrun"}  # fmt: skip
+LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun")
 # Options that say how many ranks each host has.
 _PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
 _MOST = 10**7 - 1
@@ -104,7 +90,7 @@ _NEEDLESS = {
     "allow-run-as-root": "the chart allows mpirun to run as root",
     "mpi": "horovodrun uses MPI by default when Horovod is built with it",
 }
-NEEDS_SHELL = "the line needs a shell before the launcher starts"
+_NEEDS_SHELL = "the line needs a shell before the launcher starts"
 _STARTS_SSHD = re.compile(
     r"(sudo |exec )?((/usr/sbin/)?sshd( \S+)*|service sshd? (re)?start|/etc/init.d/sshd? (re)?start"
     r"|mkdir -p (/var)?/run/sshd)"
@@ -115,76 +101,73 @@ _WAITS = re.compile(r"sleep ([0-9]+[smhd]?|infinity)|tail -f /dev/null|set [-+]\
 def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
     """Parse a command line; mode `custom` and the unchanged words when a part is not understood."""
     texts = [word if isinstance(word, Text) else Text(word) for word in words]
-    before, unwrapped = _unwrap_shell(texts)
-    if unwrapped is None:
-        return _custom(texts, NEEDS_SHELL)
-    launcher = PurePosixPath(unwrapped[0].text).name if unwrapped else ""
-    mode = LAUNCHERS.get(launcher)
-    if mode is None:
-        return _custom(texts, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
-    line = CommandLine(mode, parts=before)
-    line.exports_all = True if mode == "horovodrun" or launcher == "mpiexec.hydra" else None
-    if unwrapped[0].text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
+    try:
+        return _parse(texts)
+    except NotUnderstoodError as error:
+        command = [text.text for text in texts]
+        return CommandLine("custom", command=command, custom_reason=str(error))
+
+
+def _parse(texts: Sequence[Text]) -> CommandLine:
+    before, (first, *rest) = _unwrap_shell(texts)
+    launcher = PurePosixPath(first.text).name
+    if launcher not in LAUNCHERS:
+        raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
+    line = CommandLine("horovodrun" if launcher == "horovodrun" else "mpirun", parts=before)
+    line.exports_all = True if launcher in ("horovodrun", "mpiexec.hydra") else None
+    if first.text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
         line.checks.append(
-            f"the launcher was {unwrapped[0].text}: here it is the {launcher} that the image's "
+            f"the launcher was {first.text}: here it is the {launcher} that the image's "
             "PATH finds first; check that this is the same"
         )
-    rest = unwrapped[1:]
     while rest and rest[0].text.startswith("-") and rest[0].text != "--":
         width = _parse_option(rest, line)
         if width == 0:
             reason = f"migrate does not understand option {rest[0].text} of {launcher}"
-            return _custom(texts, line.problem or reason)
+            raise NotUnderstoodError(reason)
         rest = rest[width:]
     if [text.text for text in rest[:1]] == ["--"]:
         line.parts.append(("--", "", "it ends the launcher's options"))
         rest = rest[1:]
     line.command = [text.text for text in rest]
     if any(text.unknown for text in rest):
-        return _custom(texts, NEEDS_SHELL)
+        raise NotUnderstoodError(_NEEDS_SHELL)
     if not line.command:
-        return _custom(texts, f"the line gives {launcher} no command to run")
+        raise NotUnderstoodError(f"the line gives {launcher} no command to run")
     if ":" in line.command:
-        return _custom(texts, "the line starts several programs, separated by a colon")
+        raise NotUnderstoodError("the line starts several programs, separated by a colon")
     launchers = set(LAUNCHER_OPTIONS["modes"][line.mode])
     for word in line.options:
         launchers &= set(find_option(word).get("readBy", launchers))
         if not launchers:
             clash = f"no launcher of mode {line.mode} has both {word} and the options before it"
-            return _custom(texts, clash)
+            raise NotUnderstoodError(clash)
     return line
 
 
-def _custom(words: Sequence[Text], reason: str) -> CommandLine:
-    return CommandLine("custom", command=[word.text for word in words], custom_reason=reason)
-
-
-def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]:
-    """What is before the launcher, and its words; None where the line needs a shell."""
+def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], Sequence[Text]]:
+    """What is before the launcher, and its words. Raises NotUnderstoodError."""
     text = words[0].text if len(words) == 1 and " " in words[0].text else ""
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
         if not _RUN_TEXT.fullmatch(words[1].text):
-            return [], None
+            raise NotUnderstoodError(_NEEDS_SHELL)
         text = words[2].text
-    if not text:
-        return [], list(words)
+    if not text and words:
+        return [], words
     variables: dict[str, str | None] = {}
     try:
-        statements = read_statements(text)
+        *above, last = read_statements(text)
     except ValueError:
-        return [], None
+        # A quote that is not closed, or nothing at all.
+        raise NotUnderstoodError(_NEEDS_SHELL) from None
     before: list[Part] = []
-    for statement in statements[:-1]:
-        reason = _reason_to_leave_out(statement, variables)
-        if not reason:
-            return [], None
-        before.append((statement.raw, "", reason))
-    last = statements[-1] if statements else Statement(1)
-    if last.compound or last.redirects or last.end not in ("\n", ";"):
-        return [], None
+    for statement in above:
+        before.append((statement.raw, "", _reason_to_leave_out(statement, variables)))
     unwrapped = expand(last.words, variables)
-    if not unwrapped or unwrapped[0].unknown or ASSIGNMENT.match(last.words[0]):
-        return [], None
+    is_simple = last.end in ("\n", ";") and not last.compound and not last.redirects
+    starts = bool(unwrapped) and not unwrapped[0].unknown and not ASSIGNMENT.match(last.words[0])
+    if not is_simple or not starts or not all(reason for _, _, reason in before):
+        raise NotUnderstoodError(_NEEDS_SHELL)
     return before, unwrapped
 
 
@@ -235,16 +218,19 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
         line.exports_all = True
     unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
     value = value if has_value else "".join(words[1:2])
-    if name in _VARIABLES:
-        return 0 if unknown else _add_variables(name, words, value, line)
     chart_value = "worker.slots" if name in _PER_HOST else option.get("value", "")
+    if unknown and not chart_value:
+        return 0
+    if name in _VARIABLES:
+        _add_variables(name, words, value, line)
+        return width
     reason = f"the chart takes it from {chart_value}" if chart_value else _NEEDLESS.get(name, "")
     if name.endswith("mca"):
         reason = _CHARTS_MCA.get(words[1], "")
-    if unknown and chart_value:
+    if unknown:
         line.unknown = line.unknown or unknown
-    elif unknown or not _add_numbers(name, chart_value, value, line):
-        return 0
+    else:
+        _keep_numbers(name, chart_value, value, line)
     if not reason:
         line.options += words
     new, reason = ("", reason) if reason else ("launch.options", "unchanged")
@@ -254,36 +240,39 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     return width
 
 
-def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> bool:
-    """Keep the numbers and hosts of an option that the chart sets; False for a wrong one."""
-    if name in _PER_HOST or chart_value.startswith(("worker.number and", "launch.elastic.")):
+def _keep_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> None:
+    """Keep the numbers and hosts of an option that the chart sets. Raises NotUnderstoodError."""
+    counted = {
+        "worker.slots": "per_host",
+        "worker.number and worker.slots": "ranks",
+        "launch.elastic.minRanks": "min_ranks",
+        "launch.elastic.maxRanks": "max_ranks",
+    }
+    if "elastic" in chart_value:
+        line.mode = "elastic"
+    if chart_value in counted:
         number = parse_count(value, _MOST)
         if not number:
-            line.problem = f"-{name} is {value}, and no whole number from 1 on"
-            return False
-        if name in _PER_HOST:
-            return set_once(line, "per_host", number)
-        if not chart_value.startswith("launch.elastic."):
-            return set_once(line, "ranks", number)
-        line.mode = "elastic"
-        return set_once(line, "min_ranks" if "minRanks" in chart_value else "max_ranks", number)
-    if name == "host-discovery-script":
-        line.mode = "elastic"
-        return set_once(line, "discovery", value)
-    if name in ("host", "H", "hosts", "hostlist"):
-        try:
-            return set_once(line, "hosts", read_hosts(value))
-        except ValueError as error:
-            line.problem = f"in -{name} the host {error}"
-            return False
-    if chart_value == "worker.number":
-        return set_once(line, "host_file", value)
-    if name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
-        return set_once(line, "per_host", int(match[1]))
-    return True
+            raise NotUnderstoodError(f"-{name} is {value}, and no whole number from 1 on")
+        line.keep(counted[chart_value], number)
+    elif name == "host-discovery-script":
+        line.keep("discovery", value)
+    elif name in ("host", "H", "hosts", "hostlist"):
+        hosts = [entry.strip().partition(":") for entry in value.split(",") if entry]
+        for host, colon, slots in hosts:
+            if not host or (colon and not parse_count(slots, _MOST)):
+                raise NotUnderstoodError(f"{host}{colon}{slots} of -{name} has no number of slots")
+        if len({host for host, _, _ in hosts}) < len(hosts):
+            raise NotUnderstoodError(f"-{name} {value} gives a host twice")
+        line.keep("hosts", tuple((host, parse_count(slots, _MOST)) for host, _, slots in hosts))
+    elif chart_value == "worker.number":
+        line.keep("host_file", value)
+    elif name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
+        line.keep("per_host", int(match[1]))
 
 
-def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> int:
+def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> None:
+    """Keep the variables of an option that exports some. Raises NotUnderstoodError."""
     exports: list[tuple[str, str | None]] = []
     if name in ("genvall", "genvnone"):
         line.parts.append((" ".join(words), "", _RANK_ENVIRONMENT))
@@ -296,12 +285,12 @@ def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -
         # Each of them says which variables of the launcher the ranks get.
         line.exports_all = name == "genvall"
     for variable, content in exports:
+        if not variable:
+            raise NotUnderstoodError(f"{' '.join(words)} names no variable")
         others = {other for _, known, other in line.exports if known == variable}
-        if not variable or (content is not None and others - {content, None}):
-            line.problem = f"the line sets {variable or 'a variable without a name'} to two values"
-            return 0
-    line.exports += [(words[0].partition("=")[0], *export) for export in exports]
-    return len(words)
+        if content is not None and others - {content, None}:
+            raise NotUnderstoodError(f"the line sets {variable} to two values")
+        line.exports.append((words[0].partition("=")[0], variable, content))
 
 
 _HOSTS = "hosts with their slots, such as -H a:8,b:8"
@@ -314,7 +303,7 @@ def workers_and_slots(line: CommandLine) -> tuple[int, int, str]:
     return _from_hosts(line, line.hosts) if line.hosts else _without_hosts(line)
 
 
-def _from_hosts(line: CommandLine, hosts: list[tuple[str, int | None]]) -> tuple[int, int, str]:
+def _from_hosts(line: CommandLine, hosts: Sequence[tuple[str, int | None]]) -> tuple[int, int, str]:
     count, ranks = len(hosts), line.ranks
     names = join_names(name for name, _ in hosts)
     check = f"the hosts {names} become pods on any nodes: for these nodes set worker.nodeSelector"
