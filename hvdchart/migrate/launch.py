@@ -200,11 +200,6 @@ def exported(
             f"the launcher gives {', '.join(unset)} to all ranks, and the file has no value: set "
             "worker.env if the image does not set it"
         )
-    if "value" in winning.get("PATH", {}):
-        ledger.add_check(
-            f"PATH in worker.env is {winning['PATH']['value']} as it is written: it replaces the "
-            "image's own PATH, also for the chart's programs"
-        )
     for name, entry in winning.items():
         unknown = [
             match[1]

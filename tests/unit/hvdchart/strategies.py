@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
+VALUES = Path(__file__).parents[3] / "values"
+EXAMPLES = [YAML(typ="safe", pure=True).load(path) for path in sorted(VALUES.glob("*.spec.yaml"))]
 # The chart names its launcher `master`.
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(
     lambda name: name != "master"
@@ -45,7 +49,6 @@ def some_of(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
     return maps
 
 
-# Without `slots` and `binding`, which depend on the other groups.
 TUNINGS = some_of(
     ompThreads=st.integers(1, 64),
     intraOpThreads=st.integers(1, 64),
@@ -56,39 +59,9 @@ TUNINGS = some_of(
     memory=QUANTITIES,
     shm=QUANTITIES,
 )
-
-
-@st.composite
-def groups(draw: st.DrawFn, name: str) -> dict[str, Any]:
-    """A right node group: nodes with GPUs, or CPU nodes, or slices of a shared machine."""
-    group: dict[str, Any] = {"name": name, "count": draw(st.integers(1, 128))}
-    kind = draw(st.sampled_from(["cpu", "gpu", "gpu with cores", "shared"]))
-    if kind != "gpu":
-        group["coresPerSocket"] = draw(st.integers(1, 128))
-        group |= draw(some_of(sockets=st.integers(1, 8), threadsPerCore=st.sampled_from([1, 2])))
-    if kind == "cpu" and draw(st.booleans()):
-        group["reserved"] = draw(st.sampled_from([{"cpu": 0}, {"cpu": "250m", "memory": "16Mi"}]))
-    if kind.startswith("gpu"):
-        group["gpus"] = draw(st.integers(1, 16))
-        group |= draw(some_of(gpuResource=st.just("nvidia.com/mig-1g.5gb")))
-    if kind == "shared":
-        group["shared"] = True
-    taint = {"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
-    more: dict[str, Any] = draw(some_of(
-        memory=QUANTITIES,
-        nodeSelector=st.just({"node-type": "highmem", "example.com/zone": ""}),
-        tolerations=st.just([taint, {"key": "spot", "value": "a"}]),
-        affinity=st.just({"podAffinity": {}}),
-        interface=st.sampled_from(["eth0", "ib0"]),
-        rdma=st.just({"resource": "rdma/hca", "count": 2}),
-        tuning=TUNINGS,
-    ))  # fmt: skip
-    return group | more
-
-
 SOURCES: st.SearchStrategy[dict[str, Any]] = st.sampled_from([
     {"hostPath": "/mnt/x"}, {"pvc": "claim"}, {"nfs": {"server": "nfs.example", "path": "/x"}},
-    {"emptyDir": {}}, {"emptyDir": {"sizeLimit": "1Gi"}}, {"configMap": "settings"},
+    {"emptyDir": {"sizeLimit": "1Gi"}}, {"configMap": "settings"},
 ])  # fmt: skip
 RIGHT_VALUES = some_of(
     worker=some_of(
@@ -99,70 +72,40 @@ RIGHT_VALUES = some_of(
     master=some_of(activeDeadlineSeconds=st.sampled_from([None, 60]), args=st.lists(TEXT)),
     securityContext=st.just({"capabilities": {"drop": None}}),
 )
-# Options that each mode's launchers have, and that set nothing which the chart sets.
-OPTIONS = {
-    "mpirun": ["--mca pml ob1", "--tag-output", "-x A", "--oversubscribe"],
-    "horovodrun": ["--gloo", "--start-timeout 60", "--cycle-time-ms=2", "--disable-cache"],
-    "elastic": ["--reset-limit 3", "--elastic-timeout 60", "--log-level DEBUG"],
+TAINT = {"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+# What any example may have instead, by its place.
+CHANGES: dict[tuple[str | int, ...], st.SearchStrategy[Any]] = {
+    ("name",): NAMES,
+    ("nodes", 0, "coresPerSocket"): st.integers(28, 128),
+    ("nodes", 0, "threadsPerCore"): st.sampled_from([1, 2]),
+    ("nodes", 0, "memory"): st.sampled_from(["384Gi", "2T", 10**12]),
+    ("nodes", 0, "nodeSelector"): st.just({"node-type": "highmem", "example.com/zone": ""}),
+    ("nodes", 0, "tolerations"): st.just([TAINT, {"key": "spot", "value": "a"}]),
+    ("nodes", 0, "affinity"): st.just({"podAffinity": {}}),
+    ("nodes", 0, "interface"): st.sampled_from(["eth0", "ib0"]),
+    ("nodes", 0, "rdma"): st.just({"resource": "rdma/hca", "count": 2}),
+    ("nodes", 0, "tuning"): TUNINGS,
+    ("tuning",): TUNINGS,
+    ("train", "command"): st.lists(TEXT, min_size=1, max_size=4),
+    ("train", "env"): st.dictionaries(st.sampled_from(["A", "B_1", "_C"]), TEXT, max_size=3),
+    ("train", "retries"): st.integers(0, 5),
+    ("train", "batchSize"): st.integers(1, 512),
+    ("horovod",): some_of(autotune=st.booleans(), cycleTime=st.sampled_from([1, 3.5])),
+    ("launch", "hostsTimeoutSeconds"): st.integers(1, 600),
+    ("volumes", "x"): SOURCES.map(lambda source: {**source, "mountPath": "/x", "subPath": "a/b"}),
+    ("values",): RIGHT_VALUES,
 }
-
-
-def slots(group: dict[str, Any], everywhere: dict[str, Any]) -> int:
-    """Ranks on a node of a group."""
-    tuned = group.get("tuning", {}).get("slots") or everywhere.get("slots")
-    return int(tuned or group.get("gpus") or group.get("sockets", 1))
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> dict[str, Any]:
-    """A right spec: reading it must not raise."""
-    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
-    nodes = [draw(groups(name)) for name in names]
-    everywhere = draw(TUNINGS)
-    if not any("gpus" in group for group in nodes) and draw(st.booleans()):
-        everywhere["slots"] = draw(st.integers(1, 8))
-    for group in nodes:
-        if draw(st.booleans()):
-            group.setdefault("tuning", {})["slots"] = group.get("gpus") or draw(st.integers(1, 8))
-    mode = draw(st.sampled_from(list(OPTIONS)))
-    options = draw(st.lists(st.sampled_from(OPTIONS[mode]), unique=True))
-    launch: dict[str, Any] = {"mode": mode, "options": " ".join(options).split()}
-    if mode == "elastic":
-        total = sum(group["count"] * slots(group, everywhere) for group in nodes)
-        limits = some_of(minRanks=st.integers(1, total), maxRanks=st.integers(total, 2 * total))
-        launch["elastic"] = draw(limits)
-    else:
-        for group in nodes:
-            group.update(draw(some_of(spares=st.integers(0, 9))))
-    volumes = {}
-    for name in draw(st.lists(st.sampled_from(["data", "output", "x"]), unique=True)):
-        more = draw(some_of(subPath=st.just("a/b"), groups=st.lists(st.sampled_from(names))))
-        volumes[name] = {**draw(SOURCES), **more, "mountPath": f"/{name}"}
-    spec: dict[str, Any] = {
-        "apiVersion": "hvdchart/v1",
-        "name": draw(NAMES),
-        "nodes": nodes,
-        "train": {"command": draw(st.lists(TEXT, min_size=1, max_size=4))},
-        "launch": launch,
-        "tuning": everywhere,
-        "image": {"repository": "registry.example:5000/a/b", "tag": "1.0", "pullSecrets": ["x"]},
-        "volumes": volumes,
-    }
-    spec |= draw(some_of(
-        horovod=some_of(
-            autotune=st.booleans(),
-            fusionThreshold=st.sampled_from([0, "64Mi", "1Gi"]),
-            cycleTime=st.sampled_from([1, 3.5]),
-        ),
-        values=RIGHT_VALUES,
-    ))  # fmt: skip
-    spec["train"] |= draw(some_of(
-        env=st.dictionaries(st.sampled_from(["A", "B_1", "_C"]), TEXT, max_size=3),
-        retries=st.integers(0, 5),
-        batchSize=st.integers(1, 512),
-    ))  # fmt: skip
-    if "output" in volumes:
-        spec["train"] |= draw(some_of(checkpoints=st.just("run/1")))
+    """A right spec, an example with some changes: reading it must not raise."""
+    spec: dict[str, Any] = copy.deepcopy(draw(st.sampled_from(EXAMPLES)))
+    for path in draw(st.lists(st.sampled_from(list(CHANGES)), max_size=8, unique=True)):
+        parent: Any = spec
+        for step in path[:-1]:
+            parent = parent.setdefault(step, {}) if isinstance(parent, dict) else parent[step]
+        parent[path[-1]] = draw(CHANGES[path])
     return spec
 
 

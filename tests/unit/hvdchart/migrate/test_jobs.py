@@ -78,8 +78,6 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
          "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
         ({"worker_pod__initContainers": [WAITER]},
          "the values name mpi-job-name, which only the operator sets"),
-        ({"launcher_container__command": ["mpirun", "-x", "PATH=/x:$PATH", "train"]},
-         "PATH in worker.env is /x:$PATH as it is written: "),
     ],
 )  # fmt: skip
 def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: str) -> None:

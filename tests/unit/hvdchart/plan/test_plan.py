@@ -33,11 +33,9 @@ def test_bfloat16_is_off_by_default_and_per_group() -> None:
     assert "env.TF_SET_ONEDNN_FPMATH_MODE" not in groups[1].reasons
 
 
-# (the group, the key in the values of a worker, its value, because, source)
+# (the group, the key in the values of a worker, its value, because, source), which no rendered
+# example has.
 RULES = [
-    ("coresPerSocket: 4, tuning: {slots: 2}", "env.OMP_NUM_THREADS", "2",
-     "cores of a rank: one thread per core", "Intel"),
-    ("coresPerSocket: 5", "env.TF_NUM_INTRAOP_THREADS", "3", "5 cores of a rank - 2", "Intel"),
     ("coresPerSocket: 4", "env.TF_NUM_INTRAOP_THREADS", "3",
      "3 of 4 cores: too few to leave two free", "hvdchart"),
     ("coresPerSocket: 3, gpus: 1", "env.TF_NUM_INTEROP_THREADS", "2",
@@ -46,18 +44,9 @@ RULES = [
      "shared machines: waiting ranks yield their core", "hvdchart"),
     ("coresPerSocket: 4, sockets: 2, shared: true", "resources.requests.cpu", "4",
      "half of 2 x 4 x 1 CPUs: idle CPU can be borrowed", "hvdchart"),
-    ("coresPerSocket: 8, threadsPerCore: 2", "resources.requests.cpu", "15",
-     "1 x 8 x 2 CPUs - 710m reserved, in whole CPUs", "GKE's table"),
     # At least half of a small node is left, in thousandths where it is less than a CPU.
     ("coresPerSocket: 1", "resources.requests.cpu", "500m",
      "half of 1 x 1 x 1 CPUs: the usual reserve, 660m, is more", "hvdchart"),
-    ("coresPerSocket: 28, sockets: 2, threadsPerCore: 2, memory: 8Gi, cpuManager: static, "
-     "reserved: {cpu: 4}",
-     "resources.requests.cpu", "106",
-     "2 x 28 x 2 CPUs - 4 of the kubelet - 600m for master and DaemonSets, in whole cores",
-     "Kubernetes"),
-    ("gpus: 1, memory: 64Gi", "resources.requests.memory", "55Gi",
-     "64Gi - 3 % for the kernel - 6362Mi reserved, in whole GiB", "GKE's table"),
     ("gpus: 1, memory: 1Gi", "resources.requests.memory", "496Mi",
      "half of 1Gi - 3 % for the kernel, in whole MiB", "hvdchart"),
     ("gpus: 1, memory: 9728Mi, reserved: {memory: 1Gi}", "resources.requests.memory", "8Gi",
