@@ -33,6 +33,10 @@ _LEFT_OUT = {
     "privileged": pod_spec.NOT_PRIVILEGED,
     "enableRDMA": "set rdma/hca in worker.resources, worker.capabilities: [IPC_LOCK], and run as "
     "root with podSecurityContext",
+    **dict.fromkeys(
+        ("gputopology", "devices"),
+        "name the devices in worker.resources, in place of nvidia.com/gpu",
+    ),
     "configFiles": "make a ConfigMap of them and mount it",
     "mpiMaster": "the chart starts no notebook",
     "syncMode": "put the code into the image, or fetch it with staging.command",
@@ -105,14 +109,9 @@ def _carry_over_resources(ledger: Ledger, line: CommandLine) -> int:
             ledger.change((key,), ("worker", "resources"), "as request and as limit")
     gpus = ledger.integer_at("gpuCount") or 0
     if gpus:
-        topology = ledger.is_true("gputopology")
-        amounts["aliyun.com/gpu" if topology else "nvidia.com/gpu"] = gpus
+        amounts["nvidia.com/gpu"] = gpus
         ledger.change(("gpuCount",), ("worker", "resources"), "and as worker.slots")
     ledger.drop(("gpuCount",), "")
-    ledger.drop(("gputopology",), "it names the resource of the GPUs")
-    for name in ledger.map_at("devices"):
-        amounts[name] = ledger.value_at("devices", name)
-        ledger.change(("devices", name), ("worker", "resources"), "as request and as limit")
     if amounts:
         resources = {"requests": dict(amounts), "limits": dict(amounts)}
         ledger.put(("worker", "resources"), resources, ())

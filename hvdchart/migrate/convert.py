@@ -51,8 +51,6 @@ _ARCHIVED = "an archived project: migrate does not convert them"
 # Other files that people have, recognised by a key, and what such a file is.
 _LOOKS = {
     ("services",): "a Compose file",
-    ("maskrcnn",): "values of AWS's Mask R-CNN chart, which makes an MPIJob",
-    ("mpiWorker",): "values of Alibaba's first tf-horovod chart",
     ("workersCount",): f"values of Nauta's pack tf-training-horovod, {_ARCHIVED}",
     ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
     ("resources", "gpu_nodes"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from hvdchart.errors import SpecError
@@ -24,13 +23,12 @@ _CHECKED = {
     "device": "worker.resources", "cap-add": "worker.capabilities", "pull": "image.pullPolicy",
     "restart": "master.backoffLimit", "runtime": "worker.runtimeClassName",
     "security-opt": "securityContext", "add-host": "hostAliases", "mount": "volumeMounts",
-    **dict.fromkeys(("l", "label"), "worker.podLabels"),
+    "shm-size": "shm.sizeLimit", **dict.fromkeys(("l", "label"), "worker.podLabels"),
+    **dict.fromkeys(("network", "net"), "hostNetwork; pods reach each other without it"),
     **dict.fromkeys(("cpus", "memory", "m"), "worker.resources"),
     **dict.fromkeys(("u", "user"), "podSecurityContext"),
     **dict.fromkeys(("w", "workdir"), "container.workingDir of master and worker"),
 }  # fmt: skip
-_SIZE = re.compile(r"([0-9.]+)([bkmg]?)b?", re.IGNORECASE)
-_UNITS = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
 
 
 class DockerRun:
@@ -46,8 +44,7 @@ class DockerRun:
         self._sources: dict[str, str] = {}
         self._readers: dict[str, Callable[[str, str], None]] = {
             "v": self._volume, "volume": self._volume, "e": self._variable, "env": self._variable,
-            "gpus": self._gpus, "shm-size": self._shm, "network": self._network,
-            "net": self._network,
+            "gpus": self._gpus,
         }  # fmt: skip
 
     def read(self, words: Sequence[Text]) -> list[Text]:
@@ -128,20 +125,3 @@ class DockerRun:
         if self.gpus != "all" and not self.gpus.isdecimal():
             self.gpus = str(len(value.split(","))) if "device" in value else "all"
         self.ledger.add_part(self.old, shown, "worker.resources", "one GPU for each rank")
-
-    def _shm(self, shown: str, value: str) -> None:
-        match = _SIZE.fullmatch(value)
-        if not match:
-            raise self._error(f"{value} is not a size", "a size such as 16g")
-        size = match[1] + _UNITS[match[2].lower()]
-        self.ledger.put(("shm", "sizeLimit"), size, self.old)
-        self.ledger.add_part(self.old, shown, "shm.sizeLimit")
-
-    def _network(self, shown: str, value: str) -> None:
-        if value == "host":
-            self.ledger.put(("hostNetwork",), True, self.old)
-            self.ledger.add_part(self.old, shown, "hostNetwork")
-            self.ledger.add_check("the Pod Security levels baseline and restricted reject "
-                                  "hostNetwork; pods reach each other without it")  # fmt: skip
-        else:
-            self.ledger.add_part(self.old, shown, "", "pods have the cluster's network")
