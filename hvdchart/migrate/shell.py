@@ -37,7 +37,7 @@ _VARIABLE = (
 )
 _PIECE = re.compile(
     rf"'(?P<single>[^']*)'|(?P<double>{_DOUBLE})|{_VARIABLE}"
-    rf"|(?P<shell>{_SHELL}|\$\S|[*?\[]|^~|\{{[^\s{{}}]*(?:,|\.\.)[^\s{{}}]*\}})"
+    rf"|(?P<shell>{_SHELL}|\$\S|[*?\[]|^~|\{{(?=[^\s{{}}]*(?:,|\.\.))[^\s{{}}]*+\}})"
     r"|\\(?P<escaped>.)|(?P<text>.)",
     re.DOTALL,
 )

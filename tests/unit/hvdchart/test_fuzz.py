@@ -70,21 +70,6 @@ def test_right_specs_are_rendered(spec: dict[str, Any]) -> None:
         assert yaml.load(io.StringIO(text)) == values
 
 
-@given(specs())
-def test_bound_ranks_have_cores(spec: dict[str, Any]) -> None:
-    """Where ranks are bound, each node has the cores that the launcher asks for."""
-    plan = make_plan(parse_spec(as_json(spec)))
-    binding = plan.launching.binding
-    event(f"bound to {binding.to}")
-    for group in plan.groups:
-        sockets, cores = group.group.sockets or 1, group.group.cores_per_socket or 0
-        if binding.cores_per_rank:
-            assert 1 <= binding.cores_per_rank * group.slots <= sockets * cores
-        if binding.ranks_per_socket:
-            assert binding.ranks_per_socket * sockets == group.slots
-            assert binding.ranks_per_socket * (binding.cores_per_rank or 1) <= cores
-
-
 @given(damaged(specs()))
 def test_damaged_specs_are_rendered_or_refused(spec: dict[str, Any]) -> None:
     event(outcome(as_json(spec)))

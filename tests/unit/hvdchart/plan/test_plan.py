@@ -132,11 +132,6 @@ def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
     assert planned(nodes).launching.binding == binding
 
 
-def test_ranks_of_numa_nodes_are_not_said_to_have_a_socket() -> None:
-    plan = plan_group("coresPerSocket: 8, numaPerSocket: 2")
-    assert plan.launching.reason.because == "bind each rank to cores of its own"
-
-
 def test_binding_depends_on_launch_mode_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
     for mode, to in (("horovodrun", "core"), ("custom", "none"), ("elastic", "none")):
@@ -162,6 +157,9 @@ def test_rdma_is_the_transport_of_cpu_ranks() -> None:
         ("{name: x, count: 1, coresPerSocket: 4, sockets: 2, tuning: {slots: 3}}", "",
          "span two sockets"),
         ("{name: x, count: 2, gpus: 1}", "volumes: {output: {emptyDir: {}}}", "deleted with"),
+        ("{name: x, count: 2, gpus: 1}", "volumes: {output: {pvc: a}}", "ReadWriteMany"),
+        ("{name: x, count: 1, spares: 1, gpus: 1}", "volumes: {output: {hostPath: /a}}",
+         "on the node of rank 0 only"),
         ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, gpus: 1}",
          "volumes: {data: {pvc: a, groups: [x]}}", "missing on group y"),
         ("{name: x, count: 1, coresPerSocket: 8, numaPerSocket: 2, memory: 8Gi, "
@@ -177,19 +175,6 @@ def test_rdma_is_the_transport_of_cpu_ranks() -> None:
 def test_plan_warns(nodes: str, rest: str, says: str) -> None:
     warnings = planned(nodes, rest).warnings
     assert any(says in warning for warning in warnings), warnings
-
-
-@pytest.mark.parametrize(
-    ("source", "says"),
-    [("pvc: a", "ReadWriteMany"), ("hostPath: /a", "on the node of rank 0 only")],
-)
-@pytest.mark.parametrize(("count", "spares", "warned"), [(1, 0, 0), (2, 0, 1), (1, 1, 1)])
-def test_output_of_several_workers_is_warned_to_be_shared(
-    count: int, spares: int, warned: int, source: str, says: str
-) -> None:
-    node = f"{{name: x, count: {count}, spares: {spares}, coresPerSocket: 4, memory: 16Gi}}"
-    plan = planned(node, f"volumes: {{output: {{{source}}}}}\n")
-    assert len([warning for warning in plan.warnings if says in warning]) == warned
 
 
 @pytest.mark.parametrize(
@@ -240,6 +225,7 @@ def test_plan_has_this_one_warning(group: str, warning: str) -> None:
         ("coresPerSocket: 4", "launch: {mode: elastic}"),
         ("coresPerSocket: 4", "launch: {mode: custom}"),
         ("coresPerSocket: 4", "values: {worker: {number: 4}}"),
+        ("coresPerSocket: 4", "values: {worker: {number: 1}}\nvolumes: {output: {pvc: a}}"),
         ("gpus: 1, coresPerSocket: 9, memory: 64Gi, numaPerSocket: 2", ""),
         ("gpus: 1, gpuResource: nvidia.com/mig-7g.40gb, coresPerSocket: 9, memory: 64Gi", ""),
         ("coresPerSocket: 9",
