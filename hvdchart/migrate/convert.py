@@ -9,33 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
-from hvdchart.migrate.ledger import Entry, Ledger
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
-
-
-@dataclass(frozen=True)
-class Migration:
-    """The chart's values, an entry for each value of the input, and what to check by hand."""
-
-    # What the input is.
-    source: str
-    values: Mapping[str, Plain]
-    entries: tuple[Entry, ...]
-    checks: tuple[str, ...]
-    # Empty when the input does not name them, or not as Helm needs it.
-    release: str
-    namespace: str
-
 
 Reader: TypeAlias = Callable[[Ledger], tuple[str, str]]
 """Fills in the values and entries of an input; returns the names of its release and namespace."""
@@ -65,20 +49,20 @@ _OPERATORS_OWN = re.compile(
 )
 
 
-def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
+def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a file's content; `schema` is that of the chart's values. Raises SpecError."""
     root, others = read_input(data, file)
     ledger = Ledger(root, schema)
     for other in others:
         ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
-    name, read = _job_reader(ledger.tree) or _find_chart(ledger)
-    return _finish(name, ledger, read(ledger))
+    ledger.source, read = _job_reader(ledger.tree) or _find_chart(ledger)
+    return _finish(ledger, *read(ledger))
 
 
-def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
+def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a typed command line, or a shell script with one. Raises SpecError."""
     script = Script(data, file, schema)
-    return _finish("command line", script.ledger, script.migrate())
+    return _finish(script.ledger, *script.migrate())
 
 
 def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
@@ -90,8 +74,7 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
     return None
 
 
-def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
-    name, namespace = names
+def _finish(ledger: Ledger, name: str, namespace: str) -> Ledger:
     # Values that select pods by labels which only the operator of the old job set.
     for gone in sorted(set(_OPERATORS_OWN.findall(json.dumps(ledger.values)))):
         ledger.add_check(
@@ -100,10 +83,8 @@ def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
         )
     # Another name is for the user to choose.
     is_valid = len(name) <= RELEASE_NAME.longest and re.fullmatch(RELEASE_NAME.pattern, name)
-    release = name if is_valid else ""
-    return Migration(
-        source, ledger.values, tuple(ledger.entries), tuple(ledger.checks), release, namespace
-    )
+    ledger.release, ledger.namespace = name if is_valid else "", namespace
+    return ledger
 
 
 def _find_chart(ledger: Ledger) -> tuple[str, Reader]:

@@ -49,7 +49,11 @@ class Ledger:
         self.tree: Plain = root.plain
         self.values: dict[str, Plain] = {}
         self.entries: list[Entry] = []
+        # What to check by hand.
         self.checks: list[str] = []
+        # What the input is, and the names in it; a name that is no release's is left empty.
+        self.source = "command line"
+        self.release = self.namespace = ""
         self._schema = schema
         self._handled: set[KeyPath] = set()
         # The keys that rules asked for, by the path of their map: a key like one of them, which

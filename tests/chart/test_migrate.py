@@ -9,7 +9,7 @@ from pathlib import Path
 
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import chart_dir
-from hvdchart.migrate.convert import Migration
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.report import values_text
 from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
@@ -20,7 +20,7 @@ from tests.unit.hvdchart.migrate.old_files import FILES, migrate_path
 FOREIGN = ("PodGroup", "PodMonitor")
 
 
-def helm_template(migration: Migration) -> str:
+def helm_template(migration: Ledger) -> str:
     # The chart has no default image; `migrate` then says that it must be set.
     named = "repository" in migration.values.get("image", {})
     image = [] if named else ["--set", "image.repository=registry.example/team/app"]

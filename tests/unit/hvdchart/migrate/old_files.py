@@ -9,7 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hvdchart.migrate.convert import Migration, migrate_command_line, migrate_file, read_input
+from hvdchart.migrate.convert import migrate_command_line, migrate_file, read_input
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.values.schema import values_schema
 from tests.unit.hvdchart.strategies import damaged
 
@@ -17,43 +18,36 @@ HERE = Path(__file__).parent
 PATHS = {path.name: path for path in sorted((HERE / "old").iterdir())}
 # Those, and files that have each key, whose reports are kept beside them.
 FILES = [*PATHS.values(), *sorted(HERE.glob("reports/*.yaml")), *sorted(HERE.glob("reports/*.sh"))]
-NAMES = [name for name in PATHS if name.endswith(".yaml")]
-
-
-@functools.cache
-def load_text(name: str) -> str:
-    """The values of one of the YAML files as JSON; of the job in one with several documents."""
-    return json.dumps(read_input(PATHS[name].read_bytes(), name)[0].plain)
 
 
 def load_tree(name: str) -> Any:
-    """The plain values of one of the YAML files, to be changed."""
-    return json.loads(load_text(name))
+    """The plain values of the job in one of the YAML files, or of all of it."""
+    return read_input(PATHS[name].read_bytes(), name)[0].plain
 
 
 @functools.cache
-def migrate_path(path: Path) -> Migration:
+def migrate_path(path: Path) -> Ledger:
     """The migration of a file; not to be changed."""
     migrate = migrate_command_line if path.suffix == ".sh" else migrate_file
     return migrate(path.read_bytes(), path.name, values_schema())
 
 
-def migrate_text(text: str) -> Migration:
+def migrate_text(text: str) -> Ledger:
     """The migration of a YAML text."""
     return migrate_file(text.encode(), "<old>", values_schema())
 
 
-def migrate_line(text: str) -> Migration:
+def migrate_line(text: str) -> Ledger:
     """The migration of a command line or a script."""
     return migrate_command_line(text.encode(), "<line>", values_schema())
 
 
-def migrate_tree(tree: Any) -> Migration:
+def migrate_tree(tree: Any) -> Ledger:
     """The migration of maps and lists."""
     return migrate_text(json.dumps(tree))
 
 
-def migrate_job(**fields: Any) -> Migration:
+def migrate_job(**fields: Any) -> Ledger:
     """The migration of a small MPIJob; a keyword sets what its path, with __ for a dot, names."""
     roots: dict[str, dict[str, Any]] = {"metadata": {"name": "job"}, "spec": {}}
     replicas = {}
@@ -70,7 +64,7 @@ def migrate_job(**fields: Any) -> Migration:
     return migrate_tree({**head, "metadata": roots["metadata"], "spec": spec})
 
 
-def migrate_old(**values: Any) -> Migration:
+def migrate_old(**values: Any) -> Ledger:
     """The migration of values with two workers of an image, a command, and these."""
     worker = {"number": 2, "image": {"repository": "a", "tag": "1"}, **values.pop("worker", {})}
     master = {"args": ["mpirun a"], **values.pop("master", {})}
@@ -78,4 +72,6 @@ def migrate_old(**values: Any) -> Migration:
 
 
 WORKER_POD = "spec.mpiReplicaSpecs.Worker.template.spec"
-damaged_trees = damaged(st.sampled_from(NAMES).map(load_tree))
+damaged_trees = damaged(
+    st.sampled_from([load_tree(name) for name in PATHS if name.endswith(".yaml")])
+)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.convert import Migration
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.paths import value_at
 from tests.unit.hvdchart.migrate.old_files import (
     PATHS,
@@ -68,7 +68,7 @@ def test_documents_beside_the_job_are_named() -> None:
     assert named == [f"the file also has {name}" for name in names]
 
 
-def arena(**changes: Any) -> Migration:
+def arena(**changes: Any) -> Ledger:
     """The migration of Arena's file with other values at its top; None removes one."""
     tree = load_tree("arena.yaml") | changes
     return migrate_tree({key: value for key, value in tree.items() if value is not None})
@@ -100,7 +100,7 @@ def arena(**changes: Any) -> Migration:
     ],
 )  # fmt: skip
 def test_wrong_value_of_a_chart_is_refused(
-    migrate: Callable[..., Migration], values: dict[str, Any], message: str
+    migrate: Callable[..., Ledger], values: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SpecError) as error:
         migrate(**values)

@@ -18,8 +18,7 @@ from jsonschema_rs import Draft7Validator
 
 from hvd_pods.common.hostile import printable
 from hvdchart.errors import SpecError
-from hvdchart.migrate.convert import Migration
-from hvdchart.migrate.ledger import leaves
+from hvdchart.migrate.ledger import Ledger, leaves
 from hvdchart.migrate.report import report_text
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.values.schema import values_schema
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.fuzz
 SCHEMA = Draft7Validator(dict(values_schema()))
 
 
-def migrated(read: Callable[[], Migration]) -> Migration | None:
+def migrated(read: Callable[[], Ledger]) -> Ledger | None:
     """The migration; None for a text that is refused with its place. Anything else raises."""
     try:
         migration = read()
@@ -52,7 +51,7 @@ def words_in(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def assert_nothing_is_lost(tree: Any, migration: Migration) -> None:
+def assert_nothing_is_lost(tree: Any, migration: Ledger) -> None:
     """Each value has an entry; a marked one is in the values, or in the report with a reason."""
     values, report = words_in(dict(migration.values)), report_text(migration)
     entries = {entry.old: entry for entry in migration.entries}
