@@ -55,7 +55,7 @@ _UNUSED = (
 )  # fmt: skip
 
 
-def migrate_arena(ledger: Ledger) -> tuple[str, str]:
+def migrate_arena(ledger: Ledger) -> None:
     """Fill in the values and entries of an Arena values file; as `convert.Reader`."""
     if ledger.text_at("image"):
         pod_spec.carry_over_image(ledger, ("image",), ("image",))
@@ -87,7 +87,6 @@ def migrate_arena(ledger: Ledger) -> tuple[str, str]:
     for key, what in _LEFT_OUT.items():
         ledger.leave_out((key,), what)
     ledger.close(NAME, known=_UNUSED)
-    return "", ""
 
 
 def _carry_over_command(ledger: Ledger) -> CommandLine:

@@ -21,8 +21,8 @@ from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
-Reader: TypeAlias = Callable[[Ledger], tuple[str, str]]
-"""Fills in the values and entries of an input; returns the names of its release and namespace."""
+Reader: TypeAlias = Callable[[Ledger], None]
+"""Fills in the values and entries of an input, and the names in it."""
 
 _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
@@ -56,13 +56,15 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     for other in others:
         ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
     ledger.source, read = _job_reader(ledger.tree) or _find_chart(ledger)
-    return _finish(ledger, *read(ledger))
+    read(ledger)
+    return _finish(ledger)
 
 
 def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a typed command line, or a shell script with one. Raises SpecError."""
     script = Script(data, file, schema)
-    return _finish(script.ledger, *script.migrate())
+    script.migrate()
+    return _finish(script.ledger)
 
 
 def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
@@ -74,7 +76,7 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
     return None
 
 
-def _finish(ledger: Ledger, name: str, namespace: str) -> Ledger:
+def _finish(ledger: Ledger) -> Ledger:
     # Values that select pods by labels which only the operator of the old job set.
     for gone in sorted(set(_OPERATORS_OWN.findall(json.dumps(ledger.values)))):
         ledger.add_check(
@@ -82,8 +84,9 @@ def _finish(ledger: Ledger, name: str, namespace: str) -> Ledger:
             "labels app.kubernetes.io/instance and app.kubernetes.io/component"
         )
     # Another name is for the user to choose.
-    is_valid = len(name) <= RELEASE_NAME.longest and re.fullmatch(RELEASE_NAME.pattern, name)
-    ledger.release, ledger.namespace = name if is_valid else "", namespace
+    longest = RELEASE_NAME.longest
+    if len(ledger.release) > longest or not re.fullmatch(RELEASE_NAME.pattern, ledger.release):
+        ledger.release = ""
     return ledger
 
 

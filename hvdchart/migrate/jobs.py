@@ -48,9 +48,9 @@ _TASKS_OWN = {
 }
 
 
-def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
-    """Fill in the values and entries of an MPIJob; returns its name and namespace."""
-    names = _carry_over_names(ledger, "MPIJob")
+def migrate_mpijob(ledger: Ledger) -> None:
+    """Fill in the values, entries and names of an MPIJob."""
+    _carry_over_names(ledger, "MPIJob")
     main = ledger.text_at("spec", "mainContainer")
     worker = _find_role(ledger, (*_REPLICAS, "Worker"), main)
     launcher = _find_role(ledger, (*_REPLICAS, "Launcher"), main)
@@ -71,7 +71,6 @@ def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
     if implementation not in ("", "OpenMPI"):
         ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
     ledger.close("an MPIJob", most=False)
-    return names
 
 
 def _carry_over_run_policy(ledger: Ledger) -> None:
@@ -110,11 +109,11 @@ def _clean_up_for_ttl(ledger: Ledger) -> None:
         )
 
 
-def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
-    """Fill in the values and entries of a Volcano Job; returns its name and namespace."""
+def migrate_volcano(ledger: Ledger) -> None:
+    """Fill in the values, entries and names of a Volcano Job."""
     tasks = ledger.items_at("spec", "tasks")
     launcher_task, worker_task = _find_tasks(ledger, tasks)
-    names = _carry_over_names(ledger, "Volcano Job")
+    _carry_over_names(ledger, "Volcano Job")
     launcher, worker = _find_role(ledger, launcher_task), _find_role(ledger, worker_task)
     line = _carry_over_roles(ledger, launcher, worker)
     if line.mode == "custom":
@@ -139,7 +138,6 @@ def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
     for task in tasks:
         _drop_all(ledger, task, _TASKS_OWN)
     ledger.close("a Volcano Job", most=False)
-    return names
 
 
 def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
@@ -185,11 +183,12 @@ def _find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> _Role:
     return _Role(owner, (named or containers)[0])
 
 
-def _carry_over_names(ledger: Ledger, kind: str) -> tuple[str, str]:
-    """The metadata of the manifest; returns the names of the job and of the namespace."""
+def _carry_over_names(ledger: Ledger, kind: str) -> None:
+    """The metadata of the manifest."""
     for key in ("apiVersion", "kind"):
         ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
-    name = ledger.text_at("metadata", "name") or ledger.text_at("metadata", "generateName")
+    names = [ledger.text_at("metadata", key) for key in ("name", "generateName", "namespace")]
+    ledger.release, ledger.namespace = names[0] or names[1], names[2]
     for key, option in (
         ("name", "helm install NAME"),
         ("generateName", "helm install NAME"),
@@ -200,7 +199,6 @@ def _carry_over_names(ledger: Ledger, kind: str) -> tuple[str, str]:
     ledger.carry_over(("metadata", "labels", KUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
     ledger.drop(("metadata",), f"of the {kind} object, which Helm does not make")
     ledger.drop(("status",), "the operator writes it")
-    return name, ledger.text_at("metadata", "namespace")
 
 
 def _carry_over_roles(

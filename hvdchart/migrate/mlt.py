@@ -76,8 +76,8 @@ class Mlt:
             problem = f"migrate does not understand mlt {' '.join(texts[:2])}"
             raise self.ledger.error(old, problem, "mlt init, template_config set, build or deploy")
 
-    def carry_over(self) -> tuple[str, str]:
-        """The values; returns the names of the release and of the namespace."""
+    def carry_over(self) -> None:
+        """Put the values and the names of release and namespace into the ledger."""
         ledger, lines = self.ledger, self.lines
         if not lines:
             expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
@@ -102,13 +102,13 @@ class Mlt:
         volumes.put(lines.get("data_path", ()))
         if not f"{output}/".startswith(f"{data}/"):
             ledger.add_check(f"output_path {output} is on no volume: mount one there")
-        release, registry = self.init.get("name", ""), self.init.get("registry")
+        ledger.release, registry = self.init.get("name", ""), self.init.get("registry")
+        ledger.namespace = self.init.get("namespace", "")
         if registry:
-            ledger.put(("image", "repository"), f"{registry}/{release}", ())
+            ledger.put(("image", "repository"), f"{registry}/{ledger.release}", ())
             ledger.add_check("image.tag is the one that mlt build gave the image last: set it")
         else:
             ledger.add_check("set image.repository and image.tag to the image that mlt build made")
-        return release, self.init.get("namespace", "")
 
     def _integer(self, name: str) -> int:
         text = self.parameters[name]

@@ -113,8 +113,8 @@ class Script:
         self.mlt = Mlt(ledger)
         self.launch: tuple[KeyPath, shell.Statement, list[shell.Text]] | None = None
 
-    def migrate(self) -> tuple[str, str]:
-        """Fill in the values and entries; returns the names of release and namespace."""
+    def migrate(self) -> None:
+        """Fill in the values and entries."""
         before, is_doubtful = shell.Statement(0), False
         for path, statement in self.statements:
             # Whether it runs only if one before it, joined by && or ||, ends in some way.
@@ -133,9 +133,8 @@ class Script:
         if self.mlt.used and self.launch:
             problem = "the script has both mlt and another launcher"
             raise self.ledger.error(self.launch[0], problem, EXPECTED)
-        names = ("", "")
         if self.mlt.used:
-            names = self.mlt.carry_over()
+            self.mlt.carry_over()
         elif self.launch:
             self._carry_over(*self.launch)
         else:
@@ -147,7 +146,6 @@ class Script:
                                   "one that has the program and its data")  # fmt: skip
         self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")
         self.ledger.close("the script")
-        return names
 
     def _read(self, path: KeyPath, statement: shell.Statement, is_doubtful: bool) -> None:
         ledger = self.ledger

@@ -26,7 +26,7 @@ DEFAULT_WORKERS = 3
 _NODE_PORTS = (range(2379, 2383), range(6443, 6444), range(10248, 10261), range(30000, 32768))
 
 
-def migrate_chart(ledger: Ledger) -> tuple[str, str]:
+def migrate_chart(ledger: Ledger) -> None:
     """Fill in the values and entries of an old values file; as `convert.Reader`."""
     head = "driver" if ledger.has(("driver",)) else "master"
     for path in (("worker",), (head,), ("ssh",), ("worker", "image"), (head, "image")):
@@ -56,7 +56,6 @@ def migrate_chart(ledger: Ledger) -> tuple[str, str]:
         ledger.add_check(
             f"the old chart ran one rank on each worker, whatever its GPUs; now it runs {gpus}"
         )
-    return "", ""
 
 
 def _carry_over_images(ledger: Ledger, head: str) -> None:
