@@ -57,20 +57,15 @@ class Network:
         return (self.gbit if self.rdma else min(self.gbit, TCP_LIMIT)) * 1e9 / 8
 
 
-def exposed_seconds(work: Work, network: Network, hosts: int, ranks: int) -> float:
-    """How much longer a step of all ranks takes than that of one, because of the network."""
-    if hosts < 2:
-        return 0.0
-    parts = math.ceil(work.gradients / _FUSED)
-    hops = 2 * (ranks - 1)
-    sending = hops / ranks * work.gradients / network.bytes_per_second
-    latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
-    return (1 - HIDDEN) * (sending + hops * parts * latency)
-
-
 def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> float:
     """The speed of all ranks together, as a share of the ideal."""
-    exposed = exposed_seconds(work, network, hosts, hosts * ranks_per_host)
+    if hosts < 2:
+        return 1.0
+    parts = math.ceil(work.gradients / _FUSED)
+    hops = 2 * (hosts * ranks_per_host - 1)
+    sending = hops / (hosts * ranks_per_host) * work.gradients / network.bytes_per_second
+    latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
+    exposed = (1 - HIDDEN) * (sending + hops * parts * latency)
     return work.seconds / (work.seconds + exposed)
 
 
