@@ -199,11 +199,15 @@ class Script:
             ledger.drop(path, "it changes nothing that the run keeps")
         else:
             what = _TO_DO.get(program, "do it in the image, or with staging.command")
+            shown = statement.raw
             if program in _SETS:
-                names = [name for word in words[1:] for name in shell.NAME.findall(word)]
+                found = [shell.NAME.match(word.lstrip("\"'")) for word in words[1:]]
+                names = [match[0] for match in found if match]
                 self.variables.update(dict.fromkeys(names))
+                # A value may be a secret.
+                shown = " ".join([program, *names])
             ledger.drop(path, "the chart runs the launcher alone")
-            ledger.add_check(f"{path[0]} is dropped ({shorten(statement.raw)}): {what}")
+            ledger.add_check(f"{path[0]} is dropped ({shorten(shown)}): {what}")
 
     def _carry_over(
         self, path: KeyPath, statement: shell.Statement, texts: list[shell.Text]

@@ -149,7 +149,7 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
         ("make && export A=1 && C=1 mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of"),
         ("export A C=1; A+=x; mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A: "),
         ("export A=1 C=1; read A\nmpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A"),
-        ("declare -x A=1\nC=1 mpirun -np 1 t", {"C": "1"}, "line 1 is dropped (declare -x A=1): "),
+        ("declare -x A=1\nC=1 mpirun -np 1 t", {"C": "1"}, "line 1 is dropped (declare A): write"),
     ],
 )  # fmt: skip
 def test_variables_that_a_launcher_gives_to_its_ranks(
