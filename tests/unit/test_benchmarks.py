@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.bench_bare import HOST, NETWORKS, PODS, Measured
+from tests.bench.fault_figures import NAMED_BY, Outcome, named, pause, progress
 from tests.bench.report import verdict
+from tests.faults.training import Step
 
 
 def test_speeds_are_compared_within_a_turn() -> None:
@@ -29,3 +31,48 @@ def test_speeds_are_compared_within_a_turn() -> None:
 )
 def test_verdict_is_as_sure_as_the_interval(figures: list[float], expected: str) -> None:
     assert verdict(figures, 0.998) == expected
+
+
+def attempt(start: float, first: int, *times: float) -> list[Step]:
+    """The steps of one attempt, from number `first` on."""
+    return [Step(at, first + index, start) for index, at in enumerate(times)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        pytest.param(attempt(0, 1, 8, 9, 11, 12), (1, 0), id="goes on"),
+        pytest.param(attempt(0, 1, 8, 9, 21, 22), (11, 0), id="stands still"),
+        pytest.param(attempt(0, 1, 8, 9) + attempt(12, 2, 14, 15), (4, 1), id="lost"),
+        # The ranks go on for a while, and only the time without a step counts.
+        pytest.param(attempt(0, 1, 9, 11, 19) + attempt(20, 4, 22, 23), (8, 0), id="later"),
+        pytest.param(attempt(0, 1, 9, 11) + attempt(20, 1, 22, 23), (11, 2), id="twice"),
+    ],
+)
+def test_pause_is_the_longest_after_a_fault(steps: list[Step], expected: tuple[float, int]) -> None:
+    assert pause(steps, 10) == Outcome(*expected)
+
+
+def test_effective_time_leaves_out_pauses_and_steps_made_again() -> None:
+    steps = attempt(0, 1, *range(1, 6)) + attempt(7, 4, 8, 9, 10, 11)
+    measured = progress(steps, began=0, seconds=10)
+    # Steps 1 to 6, of a second each, with 4 and 5 made again; step 7 came too late.
+    assert measured == {"effective": 0.6, "again": 2}
+
+
+@pytest.mark.parametrize(
+    ("fault", "told", "is_named"),
+    [
+        (
+            "rank killed",
+            "process rank 1 with PID 0 on node a-worker-1 exited on signal 9 (Killed).",
+            True,
+        ),
+        ("rank killed", "process rank 0 with PID 0 exited on signal 9 (Killed).", False),
+        ("worker deleted", "lost communication\n  Remote daemon: on node a-worker-1", True),
+        ("worker deleted", "Job has reached the specified backoff limit", False),
+        ("network cut", "Pod a-worker-1 is running", False),
+    ],
+)
+def test_cause_is_named_by_who_and_what(fault: str, told: str, is_named: bool) -> None:
+    assert bool(named(told, (r"\brank 1\b", "a-worker-1"), NAMED_BY[fault])) == is_named
