@@ -36,7 +36,6 @@ from tests.bench.contestants import (
     charts,
     choose,
     in_turns,
-    read_stamp,
 )  # fmt: skip
 from tests.bench.controllers import running
 from tests.bench.fault_figures import (
@@ -162,6 +161,7 @@ def training(contestant: Contestant, *options: str) -> Iterator[Run]:
         (run.folder / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
         script = ("python3", f"/output/{SCRIPT.name}", "--steps", str(ENDLESS))
         try:
+            contestant.prepare(run.folder)
             contestant.start((*script, *contestant.options, *options), run.folder)
             run.wait_for_step(BETWEEN)
             yield run
@@ -194,18 +194,13 @@ def disturb(run: Run, name: str) -> Outcome:
 
 def measure_start(contestant: Contestant) -> dict[str, float]:
     """Start a run; the seconds to each stage, of the last rank."""
+    contestant.prepare()
     began = time.time()
     contestant.start(("python3", "-c", FIRST))
     seconds = {"started": time.time() - began}
     contestant.wait_for_end()
-    for line in contestant.log().splitlines():
-        stage = re.search(r"AT (\w+) ([0-9.]+)", line)
-        if stage:
-            seconds[stage[1]] = max(seconds.get(stage[1], 0), float(stage[2]) - began)
-        elif "waiting for hosts" in line:
-            seconds.setdefault("master", read_stamp(line.split()[0]) - began)
-        elif re.search(r"\] \$ (mpirun|horovodrun)", line):
-            seconds["launcher"] = read_stamp(line.split()[0]) - began
+    for stage, at in re.findall(r"AT (\w+) ([0-9.]+)", contestant.log()):
+        seconds[stage] = max(seconds.get(stage, 0.0), float(at) - began)
     contestant.remove()
     return seconds
 

@@ -53,6 +53,9 @@ class Contestant(ABC):
     kinds: ClassVar[Sequence[str]]
     launcher_label: ClassVar[str] = f"batch.kubernetes.io/job-name={NAME}"
 
+    def prepare(self, output: Path | None = None) -> None:
+        """Do what an administrator does once, before runs are started."""
+
     @abstractmethod
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
         """Start a run of two ranks; `output` of this machine is /output in the workers."""

@@ -16,6 +16,7 @@ from tests.bench.mpi_operator import HOME, MPIRUN, PROBE, SSHD, with_output
 from tests.faults.storm import MOST_FAULTS
 
 FOLDER = "trainer"
+GROUP = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "metadata": {"name": NAME}}
 RUNTIME = "manifests/base/runtimes/deepspeed_distributed.yaml"
 
 
@@ -59,8 +60,7 @@ class Trainer(Contestant):
     kinds: ClassVar[Sequence[str]] = ("TrainJob", "JobSet", "Job")
     launcher_label: ClassVar[str] = "jobset.sigs.k8s.io/replicatedjob-name=launcher"
 
-    def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        group = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "metadata": {"name": NAME}}
+    def prepare(self, output: Path | None = None) -> None:
         runtime = yaml.safe_load((module_folder(FOLDER, TRAINER) / RUNTIME).read_text())["spec"]
         runtime["mlPolicy"]["mpi"]["sshAuthMountPath"] = f"{HOME}/.ssh"
         node, launcher = runtime["template"]["spec"]["replicatedJobs"]
@@ -76,15 +76,18 @@ class Trainer(Contestant):
             launcher["template"]["spec"]["backoffLimit"] = 0
             launcher["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
             pod["readinessProbe"] = PROBE
-        job = {
+        self.namespace.apply({**GROUP, "kind": "TrainingRuntime", "spec": runtime})
+
+    def start(self, command: Sequence[str], output: Path | None = None) -> None:
+        spec = {
             "runtimeRef": {"kind": "TrainingRuntime", "name": NAME},
             "trainer": {"numNodes": 2, "command": [*MPIRUN, *command]},
         }
-        objects = [
-            {**group, "kind": "TrainingRuntime", "spec": runtime},
-            {**group, "kind": "TrainJob", "spec": job},
-        ]
-        self.namespace.apply({"apiVersion": "v1", "kind": "List", "items": objects})
+        self.namespace.apply({**GROUP, "kind": "TrainJob", "spec": spec})
+
+    def remove(self) -> None:
+        super().remove()
+        self.namespace.kubectl("delete", "TrainingRuntime", NAME, "--timeout=60s")
 
     def _complete(self, job: dict[str, Any], output: Path | None) -> None:
         """The benchmark's image and volume in a Job of the runtime."""
