@@ -53,7 +53,7 @@ class Contestant(ABC):
     kinds: ClassVar[Sequence[str]]
     launcher_label: ClassVar[str] = f"batch.kubernetes.io/job-name={NAME}"
 
-    def prepare(self, output: Path | None = None) -> None:
+    def prepare(self, output: Path | None = None) -> None:  # noqa: B027
         """Do what an administrator does once, before runs are started."""
 
     @abstractmethod
