@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import tempfile
@@ -293,23 +294,28 @@ def everyone(namespace: Namespace) -> dict[str, Contestant]:
     }
 
 
+def about() -> dict[str, Any]:
+    """What is measured, when, and how busy the machine is with this and other programs."""
+    now = time.strftime("%F %T", time.gmtime())
+    return {"commit": commit(), "time": now, "load": os.getloadavg()[0]}
+
+
 def measure(
     chosen: Mapping[str, Contestant], options: argparse.Namespace, measured: dict[str, Any]
 ) -> Iterator[None]:
     """Measure the parts, and yield after each figure that is added to what is measured."""
-    about = {"commit": commit(), "time": time.strftime("%F %T", time.gmtime())}
     for short, contestant in chosen.items():
         own = measured.setdefault(short, {})
         own |= {"name": contestant.name, "version": contestant.version}
         if "start" in options.parts:
-            own["start"] = {**about, "turns": []}
+            own["start"] = {**about(), "turns": []}
     for short in in_turns([*chosen], options.turns if "start" in options.parts else 0):
         measured[short]["start"]["turns"].append(measure_start(chosen[short]))
         print(short, measured[short]["start"]["turns"][-1], flush=True)
         yield
     for short, contestant in chosen.items():
         if "each" in options.parts:
-            each: dict[str, Any] = {**about, "calm": measure_calm(contestant), "faults": {}}
+            each: dict[str, Any] = {**about(), "calm": measure_calm(contestant), "faults": {}}
             measured[short]["each"] = each
             print(contestant.name, each["calm"], flush=True)
             for name in ORDINARY:
@@ -317,12 +323,12 @@ def measure(
                 yield
         if "node" in options.parts:
             outcome = measure_fault(contestant, "node dead")._asdict()
-            measured[short].setdefault("each", {**about, "faults": {}})["faults"]["node dead"] = (
+            measured[short].setdefault("each", {**about(), "faults": {}})["faults"]["node dead"] = (
                 outcome
             )
             yield
         if "storm" in options.parts:
-            measured[short]["storm"] = {**about, **measure_storm(contestant, options)}
+            measured[short]["storm"] = {**about(), **measure_storm(contestant, options)}
             yield
 
 
@@ -340,7 +346,8 @@ def main() -> None:
     if file.exists():
         measured = json.loads(file.read_text())["contestants"]
     with bench_namespace() as namespace, ExitStack() as stack:
-        chosen = choose(options.only, everyone(namespace))
+        contestants = everyone(namespace)
+        chosen = choose(options.only, contestants)
         controllers = []
         if any(isinstance(each, MpiOperator) for each in chosen.values()):
             controllers.append(mpi_operator())
@@ -348,10 +355,11 @@ def main() -> None:
             controllers += trainer()
         stack.enter_context(running(namespace, controllers))
         for _ in measure(chosen, options, measured):
-            storm, start = storm_table(measured), start_table(measured)
-            text = [sources(measured), start, fault_tables(measured), storm]
+            known = {short: measured[short] for short in contestants if short in measured}
+            storm, start = storm_table(known), start_table(known)
+            text = [sources(known), start, fault_tables(known), storm]
             publish(
-                "bench-faults", "performance.md", options.turns, {"contestants": measured},
+                "bench-faults", "performance.md", options.turns, {"contestants": known},
                 "\n\n".join(text),
             )  # fmt: skip
             write_section("bench-faults", "comparison.md", f"{storm}\n\n{start}")

@@ -76,9 +76,8 @@ def seconds_cell(outcome: Mapping[str, Any]) -> str:
 def start_table(measured: Mapping[str, Any]) -> str:
     """The start of a run, and what a training without faults costs."""
     rows, imports = [], 0.0
-    if "bare" in measured and "start" in measured["bare"]:
-        turns = measured["bare"]["start"]["turns"]
-        imports = statistics.median(turn["imported"] - turn["rank"] for turn in turns)
+    if alone := measured.get("bare", {}).get("start", {}).get("turns"):
+        imports = statistics.median(turn["imported"] - turn["rank"] for turn in alone)
     for each in measured.values():
         turns = each.get("start", {}).get("turns", [])
         total = [turn["allreduce"] for turn in turns]
@@ -138,7 +137,9 @@ def sources(measured: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     commits = sorted({part["commit"] for part in parts})
     storm = next((each["storm"] for each in measured.values() if "storm" in each), None)
-    told = f"Versions: {', '.join(versions)}. Measured at {', '.join(commits)}."
+    loads = sorted(part["load"] for part in parts)
+    told = f"Versions: {', '.join(versions)}. Measured at {', '.join(commits)}"
+    told += f", with a load average of {loads[0]:.1f} to {loads[-1]:.1f} before each part."
     if storm:
         told += (
             f" The storm: {storm['seconds']:.0f} s, a fault each {storm['every']:.0f} s, "
