@@ -48,10 +48,10 @@ def pause(steps: Sequence[Step], at: float) -> Outcome:
 
 
 def named(told: str, who: Sequence[str], how: str) -> str:
-    """The part of a text that names somebody and, nearby, what has happened; or nothing."""
-    one = f"(?:{'|'.join(who)})"
-    near = re.search(rf"{one}[^\0]{{0,300}}?(?:{how})|(?:{how})[^\0]{{0,300}}?{one}", told, re.I)
-    return near[0] if near else ""
+    """The lines of a text that name somebody and, nearby, what has happened; or nothing."""
+    one, near = f"(?:{'|'.join(who)})", r"[^\0]{0,300}?"
+    found = re.search(f".*{one}{near}(?:{how}).*|.*(?:{how}){near}{one}.*", told, re.IGNORECASE)
+    return found[0] if found else ""
 
 
 def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, float]:
