@@ -28,7 +28,7 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """What is measured: the commit of this repository. A benchmark itself changes pages of docs/."""
+    """The commit that is measured. Pages of docs/, which benchmarks write, do not make it dirty."""
     told = []
     for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", ".", ":!docs")):
         done = subprocess.run(
