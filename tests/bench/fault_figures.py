@@ -14,6 +14,8 @@ from tests.faults.training import Step
 
 # Seconds in which a run has to recover.
 LIMIT = 180.0
+# Seconds that no step takes, twenty times as long as one without faults.
+PAUSE = 1.0
 # What names a fault: one of these, near the rank or the pod. These are all kinds, in order.
 GONE = r"delet|gone|lost|terminat|remov|no longer|closed by"
 ENDED = r"delet|gone|terminat|asked to end|evict|drain|sigterm"
@@ -56,13 +58,17 @@ def named(told: str, who: Sequence[str], how: str) -> str:
 
 def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, float]:
     """The share of the time in which a training made steps that count, and the steps that it made
-    again. A step takes the median time of all.
+    again. A step that took longer than PAUSE was a pause.
     """
     steps = [step for step in steps if step.at <= began + seconds]
-    times = [after.at - step.at for step, after in pairwise(steps)]
-    distinct = len({step.step for step in steps})
-    share = min(1.0, distinct * statistics.median(times) / seconds)
-    return {"effective": share, "again": len(steps) - distinct}
+    reached, spent = steps[0].step, 0.0
+    for before, step in pairwise(steps):
+        took = step.at - before.at
+        if step.step > reached and step.start == before.start and took < PAUSE:
+            spent += took
+        reached = max(reached, step.step)
+    again = len(steps) - len({step.step for step in steps})
+    return {"effective": spent / seconds, "again": again}
 
 
 def seconds_cell(outcome: Mapping[str, Any]) -> str:

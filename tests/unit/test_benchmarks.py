@@ -54,10 +54,10 @@ def test_pause_is_the_longest_after_a_fault(steps: list[Step], expected: tuple[f
 
 
 def test_effective_time_leaves_out_pauses_and_steps_made_again() -> None:
-    steps = attempt(0, 1, *range(1, 6)) + attempt(7, 4, 8, 9, 10, 11)
-    measured = progress(steps, began=0, seconds=10)
-    # Steps 1 to 6, of a second each, with 4 and 5 made again; step 7 came too late.
-    assert measured == {"effective": 0.6, "again": 2}
+    first = attempt(0, 1, 0.5, 1, 1.5, 2, 4, 4.5)
+    measured = progress(first + attempt(5, 5, 6, 6.5, 7, 7.5, 10.5), began=0, seconds=10)
+    # Steps 2 to 4, 6, 7 and 8, of half a second each; 5 came after a pause, and 9 too late.
+    assert measured == {"effective": 0.3, "again": 2}
 
 
 @pytest.mark.parametrize(
