@@ -17,6 +17,8 @@ import json
 import os
 import random
 import re
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -342,6 +344,8 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=15.0, help="seconds between two faults")
     parser.add_argument("--seed", type=int, default=32, help="of the order of the faults")
     options = parser.parse_args()
+    # Whoever ends this leaves neither controllers nor webhooks behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     file, measured = figures_file("bench-faults"), {}
     if file.exists():
         measured = json.loads(file.read_text())["contestants"]
