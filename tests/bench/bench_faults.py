@@ -40,7 +40,6 @@ from tests.bench.contestants import (
     choose,
     in_turns,
 )  # fmt: skip
-from tests.bench.controllers import running
 from tests.bench.fault_figures import (
     LIMIT,
     NAMED_BY,
@@ -56,6 +55,7 @@ from tests.bench.fault_figures import (
 from tests.bench.mpi_operator import MpiOperator, mpi_operator
 from tests.bench.report import commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
+from tests.controllers import running
 from tests.e2e.cluster import Namespace
 from tests.faults.node import Pod, cut_power
 from tests.faults.storm import (

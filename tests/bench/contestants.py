@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import hvdchart
-from devtools.common.errors import CommandError
+from devtools.common.errors import DevtoolsError
 from devtools.images.build import build
 from devtools.localkube import cluster
 from devtools.localkube.images import load
@@ -86,7 +86,7 @@ class Contestant(ABC):
         container = pod["spec"]["containers"][0]["name"]
         texts = []
         for options in (("--previous",), ()):
-            with suppress(CommandError):
+            with suppress(DevtoolsError):
                 texts.append(self.namespace.kubectl(*command, container, "--timestamps", *options))
         return "".join(texts)
 

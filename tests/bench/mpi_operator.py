@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from devtools.toolchain.tools import MPI_OPERATOR, module_folder, module_version
 from hvd_pods.common.threads import YIELD
 from tests.bench.contestants import NAME, Contestant
-from tests.bench.controllers import Controller
+from tests.controllers import Controller
 from tests.e2e.cluster import Namespace
 from tests.faults.storm import MOST_FAULTS
 

@@ -11,8 +11,8 @@ import yaml
 
 from devtools.toolchain.tools import JOBSET, TRAINER, module_folder, module_version
 from tests.bench.contestants import NAME, Contestant
-from tests.bench.controllers import ALONE, Controller
 from tests.bench.mpi_operator import HOME, MPIRUN, PROBE, SSHD, with_output
+from tests.controllers import ALONE, Controller
 from tests.faults.storm import MOST_FAULTS
 
 FOLDER = "trainer"

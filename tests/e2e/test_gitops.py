@@ -14,7 +14,7 @@ import subprocess
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,8 +27,8 @@ from devtools.common.apt import install_packages
 from devtools.common.errors import DevtoolsError
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.chart.test_custom_resources import documented
+from tests.controllers import Controller, running
 from tests.e2e.cluster import CHART, Namespace, Values, on_shared_cores
-from tests.e2e.controllers import conditions, install_crds, running
 from tests.ports import find_port
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
@@ -171,25 +171,29 @@ class Flux(Tool):
 
 @contextmanager
 def running_flux(namespace: Namespace, folder: Path) -> Iterator[None]:
-    for module in (SOURCE_CONTROLLER, HELM_CONTROLLER):
-        install_crds(namespace, module_folder("flux", module) / "config" / "crd" / "bases")
     artifacts = f"127.0.0.1:{find_port()}"
-    common = ["--watch-all-namespaces=false", "--enable-leader-election=false", "--log-level=info"]
     own = {
-        "source-controller": [
+        SOURCE_CONTROLLER: (
             f"--storage-path={folder / 'artifacts'}", f"--storage-addr={artifacts}",
             f"--storage-adv-addr={artifacts}",
-        ],
-        "helm-controller": [],
+        ),
+        HELM_CONTROLLER: (),
     }  # fmt: skip
     (folder / "artifacts").mkdir()
-    with ExitStack() as stack:
-        for name, options in own.items():
-            ports = [f"--{what}-addr=127.0.0.1:{find_port()}" for what in ("metrics", "health")]
-            command = [str(tool(name)), *common, *ports, *options]
-            environment = {**namespace.environment(), "RUNTIME_NAMESPACE": namespace.name}
-            log = folder / f"{name}.log"
-            stack.enter_context(running(command, environment, log, "Starting workers"))
+    controllers = [
+        Controller(
+            module.rpartition("/")[2],
+            crds=sorted((module_folder("flux", module) / "config/crd/bases").glob("*.yaml")),
+            ready=["Starting workers"],
+            arguments=[
+                "--watch-all-namespaces=false", "--enable-leader-election=false", *options,
+                *(f"--{what}-addr=127.0.0.1:{find_port()}" for what in ("metrics", "health")),
+            ],
+            environment={"RUNTIME_NAMESPACE": namespace.name},
+        )
+        for module, options in own.items()
+    ]  # fmt: skip
+    with running(namespace, controllers, folder):
         yield
 
 
@@ -235,48 +239,54 @@ class ArgoCD(Tool):
 
 @contextmanager
 def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
-    install_crds(namespace, module_folder("argo", ARGO) / "manifests" / "crds")
     labels = {"app.kubernetes.io/part-of": "argocd"}
     for kind, name in (("ConfigMap", "argocd-cm"), ("Secret", "argocd-secret")):
         meta = {"name": name, "labels": labels}
         namespace.apply({"apiVersion": "v1", "kind": kind, "metadata": meta})
-    everything = {"group": "*", "kind": "*"}
-    namespace.apply({
-        "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": {"name": "default"},
-        "spec": {
-            "sourceRepos": ["*"], "destinations": [{"namespace": "*", "server": "*"}],
-            "clusterResourceWhitelist": [everything],
-        },
-    })  # fmt: skip
     redis, repositories, spare = find_port(), find_port(), find_port()
     (folder / "bin").mkdir()
     # The repository server calls Helm by this name.
     (folder / "bin" / "helm").symlink_to(tool("helm3"))
-    environment = {
-        **namespace.environment(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-        "ARGOCD_GPG_ENABLED": "false", "ARGOCD_FAKE_IN_CLUSTER": "true", "TMPDIR": str(folder),
-    }  # fmt: skip
     if shutil.which("redis-server") is None:
         install_packages(["redis-server"])
-    cache = ["redis-server", "--port", str(redis), "--save", ""]
     address, where = f"127.0.0.1:{redis}", f"--namespace={namespace.name}"
-    controller = [
-        where, f"--redis={address}", f"--repo-server=127.0.0.1:{repositories}",
-        "--repo-server-plaintext", f"--metrics-port={find_port()}",
+    environment = {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "ARGOCD_GPG_ENABLED": "false", "ARGOCD_FAKE_IN_CLUSTER": "true",
+    }  # fmt: skip
+    crds = (module_folder("argo", ARGO) / "manifests" / "crds").glob("app*-crd.yaml")
+    controllers = [
+        Controller(
+            "redis-server", crds=sorted(crds), ready=["Ready to accept"],
+            arguments=["--port", str(redis), "--save", ""],
+        ),
+        Controller(
+            "argocd", ready=["is listening on"],
+            arguments=[
+                f"--redis={address}", f"--port={repositories}", f"--metrics-port={spare}",
+                "--disable-tls",
+            ],
+            environment={**environment, "ARGOCD_BINARY_NAME": "argocd-repo-server"},
+        ),
+        Controller(
+            "argocd", ready=["Application Controller"],
+            arguments=[
+                where, f"--redis={address}", f"--repo-server=127.0.0.1:{repositories}",
+                "--repo-server-plaintext", f"--metrics-port={find_port()}",
+            ],
+            environment={**environment, "ARGOCD_BINARY_NAME": "argocd-application-controller"},
+        ),
     ]  # fmt: skip
-    repository = [
-        f"--redis={address}", f"--port={repositories}", f"--metrics-port={spare}", "--disable-tls",
-    ]  # fmt: skip
-    programs = {
-        "argocd-repo-server": (repository, "is listening on"),
-        "argocd-application-controller": (controller, "Application Controller"),
-    }
-    with ExitStack() as stack:
-        stack.enter_context(running(cache, environment, folder / "redis.log", "Ready to accept"))
-        for name, (options, ready) in programs.items():
-            variables = {**environment, "ARGOCD_BINARY_NAME": name}
-            log = folder / f"{name}.log"
-            stack.enter_context(running([str(tool("argocd")), *options], variables, log, ready))
+    with running(namespace, controllers, folder):
+        everything = {"group": "*", "kind": "*"}
+        namespace.apply({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+            "metadata": {"name": "default"},
+            "spec": {
+                "sourceRepos": ["*"], "destinations": [{"namespace": "*", "server": "*"}],
+                "clusterResourceWhitelist": [everything],
+            },
+        })  # fmt: skip
         yield
 
 
@@ -373,5 +383,4 @@ def test_argo_that_replaces_objects_repeats_a_finished_run_unless_told(
         first = identity(namespace)
         argo.sync()
         assert identity(namespace)["job"] == first["job"]
-        assert "Degraded" not in conditions(namespace.get("application", RELEASE))
         argo.remove()

@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from devtools.toolchain.tools import KUEUE, module_folder, tool
-from tests.e2e.cluster import Namespace, Values
-from tests.e2e.controllers import WebhookServer, conditions, install_crds, running
+from devtools.toolchain.tools import KUEUE, module_folder
+from tests.controllers import ALONE, CERTIFICATES, Controller, running
+from tests.e2e.cluster import Namespace, Values, conditions
+from tests.ports import find_port
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 pytestmark = pytest.mark.rare
 
 API = "kueue.x-k8s.io/v1beta2"
-# Namespaces with this label have Kueue's webhooks.
-LABELS = {"hvd-test-queue": "kueue"}
-# What Kueue handles here, and calls its webhooks for.
-FRAMEWORKS = ("batch/job", "pod", "statefulset")
+CONFIGURATION = {
+    **ALONE,
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+    "internalCertManagement": {"enable": False},
+    "integrations": {"frameworks": ["batch/job", "pod", "statefulset"]},
+}  # fmt: skip
+# The webhooks that it needs for these.
 KINDS = ("pods", "jobs", "statefulsets", "workloads", "clusterqueues", "resourceflavors", "cohorts")
 # A run of two workers has three pods of 100 thousandths of a CPU each: there is room for one run,
 # and not for two.
@@ -36,27 +39,22 @@ METRICS = "kueue/metrics/certs"
 @pytest.fixture
 def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
     """A namespace whose LocalQueue `team` has room for one run; Kueue admits runs there."""
-    for key, value in LABELS.items():
-        namespace.kubectl("label", "namespace", namespace.name, f"{key}={value}")
     folder = module_folder("kueue", KUEUE) / "config" / "components"
-    install_crds(namespace, folder / "crd" / "bases")
-    server = WebhookServer.make(tmp_path / "certificates")
     upper, work = tmp_path / "upper", tmp_path / "work"
-    (upper / METRICS).mkdir(parents=True)
+    (upper / METRICS).parent.mkdir(parents=True)
+    (upper / METRICS).symlink_to(tmp_path / CERTIFICATES)
     work.mkdir()
-    for name in ("tls.key", "tls.crt"):
-        (upper / METRICS / name).write_bytes((server.folder / name).read_bytes())
-    config = tmp_path / "kueue.yaml"
-    config.write_text(yaml.safe_dump(configuration(server)))
-    command = [
-        *("unshare", "--mount", "sh", "-ec", WITH_OWN_ETC, "sh", str(upper), str(work)),
-        *(str(tool("kueue")), f"--config={config}", "--feature-gates=VisibilityOnDemand=false"),
-    ]
-    log = tmp_path / "kueue.log"
-    with (
-        running(command, namespace.environment(), log, "Starting workers"),
-        server.registered(namespace, folder / "webhook" / "manifests.yaml", KINDS, LABELS),
-    ):
+    kueue = Controller(
+        "kueue",
+        crds=sorted((folder / "crd" / "bases").glob("*.yaml")),
+        command=("unshare", "--mount", "sh", "-ec", WITH_OWN_ETC, "sh", str(upper), str(work)),
+        arguments=("--feature-gates=VisibilityOnDemand=false",),
+        webhooks=folder / "webhook" / "manifests.yaml",
+        kinds=KINDS,
+        port=find_port(),
+        config=CONFIGURATION,
+    )
+    with running(namespace, [kueue], tmp_path):
         make_queue(namespace)
         try:
             yield namespace
@@ -65,17 +63,6 @@ def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
                 namespace.helm("uninstall", release, "--ignore-not-found", "--wait")
             namespace.kubectl("delete", "localqueue,workload", "--all", "--timeout=60s")
             namespace.kubectl("delete", "clusterqueue,resourceflavor", namespace.name)
-
-
-def configuration(server: WebhookServer) -> dict[str, Any]:
-    """Kueue's configuration."""
-    return {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
-        "health": {"healthProbeBindAddress": "127.0.0.1:0"}, "metrics": {"bindAddress": "0"},
-        "webhook": {"port": server.port, "certDir": str(server.folder)},
-        "leaderElection": {"leaderElect": False}, "internalCertManagement": {"enable": False},
-        "integrations": {"frameworks": list(FRAMEWORKS)},
-    }  # fmt: skip
 
 
 def make_queue(namespace: Namespace) -> None:

@@ -8,7 +8,7 @@ import json
 import subprocess
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import yaml
 
 from devtools.localkube.instance import current
 from devtools.localkube.pki import Authority
-from devtools.toolchain.tools import tool
+from devtools.toolchain.tools import BUILT, tool
 from tests.e2e.cluster import Namespace
 from tests.waiting import wait_until
 
@@ -34,25 +34,33 @@ ALONE = {
 class Controller(NamedTuple):
     """A program of devtools/toolchain and what belongs to it.
 
-    ready: what its log has when it works. crds: files. webhooks: a file, and the port of the
-    program that serves them. config: of its option --config.
+    command: the words before the program. ready: what its log has when it works. crds: files.
+    webhooks: a file; of them, those for `kinds`, or all; and the port at which the program serves
+    them. config: of its option --config.
     """
 
     program: str
-    crds: Sequence[Path]
+    crds: Sequence[Path] = ()
     ready: Sequence[str] = ("Serving webhook server", "Starting workers")
     arguments: Sequence[str] = ()
+    command: Sequence[str] = ()
+    environment: Mapping[str, str] = {}
     webhooks: Path | None = None
+    kinds: Collection[str] = ()
     port: int = 0
     config: dict[str, Any] | None = None
 
 
 @contextmanager
-def running(namespace: Namespace, controllers: Sequence[Controller]) -> Iterator[None]:
-    """Run controllers until the end of the block."""
-    authority, host = Authority("benchmark"), str(current().gateway_ip)
+def running(
+    namespace: Namespace, controllers: Sequence[Controller], folder: Path | None = None
+) -> Iterator[None]:
+    """Run controllers until the end of the block, with their files in `folder`, or in one that is
+    removed afterwards.
+    """
+    authority, host = Authority("controllers"), str(current().gateway_ip)
     with tempfile.TemporaryDirectory(prefix="hvd-peers-") as path, ExitStack() as stack:
-        folder = Path(path)
+        folder = folder or Path(path)
         pair = authority.issue("webhooks", hosts=[host])
         certificates = folder / CERTIFICATES
         certificates.mkdir(parents=True)
@@ -73,6 +81,11 @@ def running(namespace: Namespace, controllers: Sequence[Controller]) -> Iterator
         yield
 
 
+def _path(program: str) -> str:
+    """A program of devtools/toolchain, else one of this machine's."""
+    return str(tool(program)) if program in BUILT else program
+
+
 @contextmanager
 def _process(namespace: Namespace, each: Controller, folder: Path, host: str) -> Iterator[None]:
     """One controller, which works."""
@@ -81,11 +94,12 @@ def _process(namespace: Namespace, each: Controller, folder: Path, host: str) ->
         config = folder / f"{each.program}.yaml"
         config.write_text(json.dumps({**each.config, "webhook": {"host": host, "port": each.port}}))
         arguments.append(f"--config={config}")
-    path = folder / f"{each.program}.log"
+    path = folder / f"{each.environment.get('ARGOCD_BINARY_NAME', each.program)}.log"
     with path.open("w") as log:
         process = subprocess.Popen(
-            [str(tool(each.program)), *arguments],
-            env={**namespace.environment(), "TMPDIR": str(folder)}, stdout=log, stderr=log,
+            [*each.command, _path(each.program), *arguments],
+            env={**namespace.environment(), "TMPDIR": str(folder), **each.environment},
+            stdout=log, stderr=log,
         )  # fmt: skip
 
     def works() -> bool:
@@ -111,6 +125,7 @@ def _webhooks(
     documents = list(yaml.safe_load_all(each.webhooks.read_text()))
     names = []
     for document in documents:
+        document["webhooks"] = [hook for hook in document["webhooks"] if _is_for(hook, each.kinds)]
         document["metadata"]["name"] = f"hvd-bench-{each.program}"
         names.append(f"{document['kind'].lower()}/hvd-bench-{each.program}")
         for webhook in document["webhooks"]:
@@ -120,8 +135,8 @@ def _webhooks(
                 "caBundle": b64encode(authority).decode(),
             }
             webhook["namespaceSelector"] = here
-            if webhook["rules"][0]["resources"] == ["pods"]:
-                # As in JobSet's own installation.
+            if each.program == "jobset" and webhook["rules"][0]["resources"] == ["pods"]:
+                # As in its own installation.
                 key = "jobset.sigs.k8s.io/jobset-name"
                 exists = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
                 webhook["objectSelector"] = exists
@@ -130,3 +145,9 @@ def _webhooks(
         yield
     finally:
         namespace.kubectl("delete", *names)
+
+
+def _is_for(webhook: dict[str, Any], kinds: Collection[str]) -> bool:
+    return not kinds or any(
+        kind in rule["resources"] for rule in webhook["rules"] for kind in kinds
+    )
