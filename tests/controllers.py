@@ -92,7 +92,8 @@ def _process(namespace: Namespace, each: Controller, folder: Path, host: str) ->
     arguments = [*each.arguments]
     if each.config:
         config = folder / f"{each.program}.yaml"
-        config.write_text(json.dumps({**each.config, "webhook": {"host": host, "port": each.port}}))
+        served = {**each.config.get("webhook", {}), "host": host, "port": each.port}
+        config.write_text(json.dumps({**each.config, "webhook": served}))
         arguments.append(f"--config={config}")
     path = folder / f"{each.environment.get('ARGOCD_BINARY_NAME', each.program)}.log"
     with path.open("w") as log:

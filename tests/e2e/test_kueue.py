@@ -52,7 +52,7 @@ def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
         webhooks=folder / "webhook" / "manifests.yaml",
         kinds=KINDS,
         port=find_port(),
-        config=CONFIGURATION,
+        config={**CONFIGURATION, "webhook": {"certDir": str(tmp_path / CERTIFICATES)}},
     )
     with running(namespace, [kueue], tmp_path):
         make_queue(namespace)
