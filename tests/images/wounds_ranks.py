@@ -1,7 +1,7 @@
 """Ranks that meet a defect of Horovod 0.28.1: `wounds_ranks.py CASE`.
 
-Each rank that comes to the end prints RESULT and what it has then. The cases of elastic runs are run
-by horovodrun, which finds the hosts with the script `hosts` beside this file.
+Each rank that comes to the end prints RESULT and what it has then. horovodrun runs the cases of
+elastic runs, and finds the hosts with the script `hosts` beside this file.
 """
 
 from __future__ import annotations
@@ -147,4 +147,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
