@@ -45,7 +45,6 @@ def test_dense_and_sparse_gradients_are_reduced_in_one_group(cpu: Sandbox) -> No
     ("case", "expected", "environment"),
     [
         ("variables_of_a_rank_that_joins", "[6, 6.0]", {}),
-        ("optimizer_of_a_rank_that_joins", "[6, 6]", {}),
         ("optimizer_of_a_rank_that_joins", "[6, 6]", WITH_TF_KERAS),
     ],
 )
@@ -56,16 +55,11 @@ def test_rank_joins(cpu: Sandbox, case: str, expected: str, environment: dict[st
 
 @pytest.mark.parametrize(
     "case",
-    [
-        # horovod#4021
-        pytest.param("rank_lost_beside_process_sets"),
-        # horovod#2484, #3264
-        pytest.param("rank_lost_while_ranks_meet"),
-    ],
+    ["rank_lost_beside_process_sets", "rank_lost_while_ranks_meet"],
 )
 @pytest.mark.patch("blacklist-cooldown.patch")
 def test_run_goes_on_with_the_host_of_a_lost_rank(image: Image, inside: Sandbox, case: str) -> None:
-    """And the host is used again without an option that says when: horovod#1926."""
+    """horovod#4021, horovod#2484; the host is used again as it is by default: horovod#1926."""
     environment = {"FRAMEWORK": str(image.framework), "HOROVOD_GLOO_TIMEOUT_SECONDS": "20"}
     hosts = ("localhost", "127.0.0.1")
     assert results(inside, NEEDS_TWO, case, *hosts, **environment) == ["[6, [2, 2]]"] * 2

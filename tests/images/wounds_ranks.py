@@ -48,7 +48,7 @@ def variables_of_a_rank_that_joins() -> Any:
 
 
 def optimizer_of_a_rank_that_joins() -> Any:
-    """Which has no variables before its first step; with Keras 2, too."""
+    """Which has no variables before its first step."""
     import horovod.tensorflow.keras as hvd
     import tensorflow as tf
 
@@ -137,7 +137,8 @@ def training() -> tuple[Any, Any, Any]:
     hvd, totals, make_state, ones_like, *_ = (framework or elastic_ranks.torch)()
 
     def add(**options: Any) -> None:
-        hvd.allreduce(ones_like(totals[0]), **options)
+        # A rank that was started later would count its own names otherwise.
+        hvd.allreduce(ones_like(totals[0]), name="sum", **options)
 
     return hvd, lambda: make_state(step=0, worlds=[]), add
 
