@@ -113,14 +113,6 @@ class Cluster:
         own = [event for event in self._list("events") if is_about(event, release)]
         return sorted(own, key=event_order)
 
-    def pod_metrics(self, release: str) -> list[Object] | None:
-        """What the release's pods use, from the metrics API; None where the cluster has none."""
-        path = f"apis/metrics.k8s.io/v1beta1/namespaces/{self.namespace}/pods"
-        what = f"list metrics of pods in namespace {self.namespace}"
-        return unless_refused(
-            lambda: self._api.list(what, path, selector(release)), None, [403, 404, 503]
-        )
-
     def services(self, release: str) -> list[Object]:
         """The release's Services."""
         return self._list("services", selector(release))

@@ -67,22 +67,14 @@ def test_exec_names_what_is_missing(
     assert "run hvd is over, and its pods are gone" in hvdchart("exec", "hvd", "1").errors
 
 
-def test_top_asks_the_metrics_api_or_the_pods_and_the_ranks(
+def test_top_shows_what_the_pods_say_of_themselves_and_of_their_ranks(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
-    usage = [{"name": "worker", "usage": {"cpu": "1500m", "memory": "300Mi"}}]
-    # The names of metrics are those of the pods.
-    metadata = {"name": "hvd-worker-0", "labels": LABELS}
-    running.put("podmetrics", {"metadata": metadata, "containers": usage})
     kubectl.answer("team", PROBE)
     done = hvdchart("top", "hvd")
     assert (done.code, done.errors) == (0, "")
     rows = [line.split() for line in done.output.splitlines()]
     assert rows[0] == ["POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S"]
-    assert rows[1] == ["hvd-worker-0", "1.50", "300Mi", "0", "7", "16.2"]
-    assert rows[2][:3] == ["hvd-worker-1", "-", "-"]
-    running.refusals["podmetrics list"] = (404, "not found")
-    rows = [line.split() for line in hvdchart("top", "hvd").output.splitlines()]
     assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", "0", "7", "16.2"]
     # What is not understood is left out.
     kubectl.answer("team", "cpu x 1\nmemory much\n0:horovod_step 7\n")
