@@ -1,6 +1,5 @@
 """The command `deploy`, and how a command follows the run that it has started."""
 
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,8 @@ from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, s
 from hvdchart.errors import ClusterError, RunFailedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
@@ -194,17 +195,11 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
 
     name = current.name
     if current.job and current.state != "suspended":
-        closed = threading.Event()
-        work = (cluster, name, closed, not has_logs)
-        phases = threading.Thread(target=_print_phases, args=work, daemon=True)
-        phases.start()
+        seen = _phase_printer(has_progress=not has_logs)
         if has_logs:
-            print_log(follow(cluster, name, warnings=True))
+            print_log(follow(cluster, name, warnings=True, seen=seen))
         else:
-            wait_for_end(cluster, name)
-        # The last phase may come a moment later.
-        phases.join(1.0)
-        closed.set()
+            wait_for_end(cluster, name, seen=seen)
         job, current = current.job, run_status(cluster.release(name))
         # A Job that has ended may have been deleted.
         if current.job not in (job, ""):
@@ -216,25 +211,19 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
     raise_unless_finished(current)
 
 
-def _print_phases(
-    cluster: "Cluster", name: str, closed: threading.Event, has_progress: bool
-) -> None:
-    """Print each phase until `closed`; with `has_progress` also each step, as the log has it."""
-    from hvdchart.run.phases import DONE, TRAINING, phase_of
-    from hvdchart.run.watch import watch_release
+def _phase_printer(*, has_progress: bool) -> "Callable[[Release], None]":
+    """Prints each phase of a release; with `has_progress` also each step, as the log has it."""
+    from hvdchart.run.phases import DONE, TRAINING, Phase, phase_of
 
-    began = time.monotonic()
-    last = None
-    try:
-        for release in watch_release(cluster, name):
-            phase = phase_of(release)
-            shown = phase.name if phase.name == TRAINING and not has_progress else phase
-            if closed.is_set():
-                return
-            if shown != last:
-                say(f"{time.monotonic() - began:5.1f} s  {shown}")
-            last = shown
-            if phase.name == DONE:
-                return
-    except ClusterError as error:
-        say(f"{error}; the run continues")
+    began, last = time.monotonic(), Phase("")
+
+    def show_phase(release: "Release") -> None:
+        nonlocal last
+        phase = phase_of(release)
+        if phase.name == TRAINING and not has_progress:
+            phase = Phase(TRAINING)
+        if phase != last and last.name != DONE:
+            say(f"{time.monotonic() - began:5.1f} s  {phase}")
+            last = phase
+
+    return show_phase

@@ -24,8 +24,8 @@ def events(
     ] = False,
 ) -> None:
     """Print the Kubernetes events of a run, oldest first."""
-    from hvdchart.run.events import follow_events
     from hvdchart.run.report import event_lines
+    from hvdchart.run.watch import follow_events
 
     cluster = connect(context, namespace)
     is_empty = True

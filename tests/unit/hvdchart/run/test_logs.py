@@ -103,18 +103,6 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
     assert list(lines) == []
 
 
-def test_refused_warnings_are_a_line_and_the_logs_go_on(training: FakeCluster) -> None:
-    training.refusals["events watch"] = (403, "forbidden")
-    lines = follow(Cluster.connect(), "hvd", component="master", warnings=True)
-    printed = texts(iter([next(lines), next(lines)]))
-    assert printed[0].startswith(
-        "events cannot watch events in namespace team: you are not allowed"
-    )
-    assert printed[1] == "hvd-master-1-a m1"
-    finish(training)
-    assert list(lines) == []
-
-
 @pytest.mark.slow
 def test_warnings_go_on_when_the_server_has_been_away(training: FakeCluster) -> None:
     training.refusals["events watch"] = (503, "starting")
