@@ -10,31 +10,44 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
 import typer.main
 
-from hvdchart.cli import image, templates
+from hvdchart.cli import (
+    cluster,
+    control,
+    deploy,
+    dev,
+    images,
+    measure,
+    migrate,
+    plan,
+    pods,
+    projects,
+    render,
+    run,
+    runs,
+)
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import FileError, HvdchartError
 
-# Each is the function of that name in the module of that name, in the order of `hvdchart --help`.
+# In the order of `hvdchart --help`, each with the name of its function but for what Python has.
 _COMMANDS = (
-    *("render", "plan", "schema", "init", "config", "build", "deploy", "undeploy", "run", "dev"),
-    *("code", "list", "status", "logs", "events", "wait", "stop", "restart", "scale", "top"),
-    *("exec", "stack", "debug", "tensorboard", "timeline", "doctor", "discover", "migrate"),
-    *("tune", "bench"),
+    *(render.render, plan.plan, projects.schema, projects.init, projects.config, images.build),
+    *(deploy.deploy, control.undeploy, run.run, dev.dev, pods.code, runs.list_, runs.status),
+    *(runs.logs, runs.events, runs.wait, control.stop, control.restart, control.scale, pods.top),
+    *(pods.exec_, pods.stack, pods.debug, pods.tensorboard, pods.timeline, cluster.doctor),
+    *(cluster.discover, migrate.migrate, measure.tune, measure.bench),
 )
-# Python has a function of the name, or the module imports its own.
-_OTHER_NAMES = {"list": "list_runs", "exec": "exec_in_pod"}
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Groups of one command: what the group is about, and its command.
+# Groups of one command: what the group is about, the command's name and its function.
 _GROUPS: dict[str, tuple[str, str, Callable[..., None]]] = {
-    "templates": ("Templates of new projects.", "list", templates.list_templates),
-    "image": ("Check container images.", "check", image.check),
+    "templates": ("Templates of new projects.", "list", projects.list_templates),
+    "image": ("Check container images.", "check", images.check),
 }
 app = typer.Typer(
     name="hvdchart",
@@ -65,13 +78,18 @@ def _root(
     """Plan and run distributed Horovod training on Kubernetes."""
 
 
-for _name in _COMMANDS:
-    _module = import_module(f"hvdchart.cli.{_name}")
-    app.command(_name, epilog=_module.EPILOG)(getattr(_module, _OTHER_NAMES.get(_name, _name)))
-for _name, (_about, _word, _function) in _GROUPS.items():
+def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    """Add a command; its examples and exit codes are the end of its docstring, as they stand."""
+    text, mark, examples = cleandoc(function.__doc__ or "").partition("\nExample")
+    group.command(name, help=text, epilog=f"\b{mark}{examples}")(function)
+
+
+for _function in _COMMANDS:
+    _add(app, _function.__name__.rstrip("_"), _function)
+for _name, (_about, _word, _command) in _GROUPS.items():
     _group = typer.Typer(no_args_is_help=True, help=_about)
     _group.callback()(lambda: None)
-    _group.command(_word, epilog=import_module(f"hvdchart.cli.{_name}").EPILOG)(_function)
+    _add(_group, _word, _command)
     app.add_typer(_group, name=_name)
 
 

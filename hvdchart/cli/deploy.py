@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
+from hvdchart.cli.images import Builder, LoadWith, Verbose, with_own_image
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
 from hvdchart.errors import ClusterError, RunFailedError
 
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
     from hvdchart.run.release import Release
     from hvdchart.run.status import Status
 
-EPILOG = """\b
-Examples:
-  hvdchart deploy run.spec.yaml
-  hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
-  hvdchart deploy my-project
-  hvdchart deploy run.spec.yaml --code train.py --wait
-  hvdchart deploy run.spec.yaml --diff
-  hvdchart deploy run.spec.yaml --build . --builder podman -v
-  hvdchart deploy run.spec.yaml --load-with "minikube image load"
-
-Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
-cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130 interrupted, and the
-run continues."""
 Followed = Annotated[
     bool,
     typer.Option(
@@ -86,6 +73,19 @@ def deploy(
     A folder is a project: its spec and its code. If the project has a Dockerfile, the command first
     builds its image and pushes it, or loads it into a kind cluster, unless that was done for the
     same content. Interrupting the command does not stop the run.
+
+    Examples:
+      hvdchart deploy run.spec.yaml
+      hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
+      hvdchart deploy my-project
+      hvdchart deploy run.spec.yaml --code train.py --wait
+      hvdchart deploy run.spec.yaml --diff
+      hvdchart deploy run.spec.yaml --build . --builder podman -v
+      hvdchart deploy run.spec.yaml --load-with "minikube image load"
+
+    Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the
+    cluster cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130
+    interrupted, and the run continues.
     """
     from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module

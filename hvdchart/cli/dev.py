@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
+from hvdchart.cli.images import Builder, LoadWith, Verbose, with_own_image
 from hvdchart.cli.terminal import print_log, say
 from hvdchart.errors import FileError, HvdchartError, NoRunError
 from hvdchart.project import SPEC_NAME
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from hvdchart.run.logs import LogLine
     from hvdchart.spec.yaml_tree import Plain
 
-EPILOG = """\b
-Examples:
-  hvdchart dev my-project
-  hvdchart dev run.spec.yaml --code . --namespace team
-  hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
-
-Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7 the
-cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
-uninstalled."""
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
 # How many revisions Helm keeps: it reads all of them several times at each save.
@@ -67,6 +58,15 @@ def dev(
 
     The project's image is built first, as `deploy` does. The workers stay between the runs. Ctrl-C
     stops the run and keeps the workers for the next change; Ctrl-C again uninstalls the release.
+
+    Examples:
+      hvdchart dev my-project
+      hvdchart dev run.spec.yaml --code . --namespace team
+      hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
+
+    Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7
+    the cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
+    uninstalled.
     """
     from hvdchart.code.changes import CodeChanges
     from hvdchart.run.helm import Helm as Program

@@ -11,16 +11,6 @@ from hvdchart.cli.deploy import Followed, Wait, launch
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError
 
-EPILOG = """\b
-Examples:
-  hvdchart run train.py --image registry.example/team/horovod-cpu:0.28.1-tf2.21.0
-  hvdchart run train.py --workers 4 --namespace team -- --epochs 3
-  hvdchart run my-project/train.py --code my-project --detach
-
-Exit codes: 0 the run finished; 3, 4 no run can have that name or image; 5 the script cannot be
-read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the run
-continues."""
-
 
 def run(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script.")],
@@ -69,6 +59,15 @@ def run(
 
     The master copies the script to the workers, or with --code the folder that it is in. Where the
     nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
+
+    Examples:
+      hvdchart run train.py --image registry.example/team/horovod-cpu:0.28.1-tf2.21.0
+      hvdchart run train.py --workers 4 --namespace team -- --epochs 3
+      hvdchart run my-project/train.py --code my-project --detach
+
+    Exit codes: 0 the run finished; 3, 4 no run can have that name or image; 5 the script cannot be
+    read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the
+    run continues.
     """
     from dataclasses import replace
 
