@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.images import Builder, LoadWith, Verbose, with_own_image
+from hvdchart.cli.images import Builder, LoadWith, with_own_image
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
 from hvdchart.errors import ClusterError, RunFailedError
 
@@ -66,7 +66,6 @@ def deploy(
     no_push: NoPush = False,
     builder: Builder = None,
     load_with: LoadWith = "",
-    verbose: Verbose = False,
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
@@ -80,7 +79,7 @@ def deploy(
       hvdchart deploy my-project
       hvdchart deploy run.spec.yaml --code train.py --wait
       hvdchart deploy run.spec.yaml --diff
-      hvdchart deploy run.spec.yaml --build . --builder podman -v
+      hvdchart deploy run.spec.yaml --build . --builder podman
       hvdchart deploy run.spec.yaml --load-with "minikube image load"
 
     Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the
@@ -101,7 +100,7 @@ def deploy(
         try:
             plan = with_own_image(
                 plan, paths, cluster, folder=build, pushes=not no_push,
-                is_preview=dry_run or diff, builder=builder, load_with=load_with, verbose=verbose,
+                is_preview=dry_run or diff, builder=builder, load_with=load_with,
             )  # fmt: skip
         except KeyboardInterrupt:
             note("", "nothing was deployed")

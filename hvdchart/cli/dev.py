@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.images import Builder, LoadWith, Verbose, with_own_image
+from hvdchart.cli.images import Builder, LoadWith, with_own_image
 from hvdchart.cli.terminal import print_log, say
 from hvdchart.errors import FileError, HvdchartError, NoRunError
 from hvdchart.project import SPEC_NAME
@@ -52,7 +52,6 @@ def dev(
     create_namespace: options.CreateNamespace = False,
     builder: Builder = None,
     load_with: LoadWith = "",
-    verbose: Verbose = False,
 ) -> None:
     """Run the code, and run it again each time that it is saved.
 
@@ -88,7 +87,7 @@ def dev(
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         _, plan = options.plan_specs(paths, None, settings, {**_VALUES, "code": version})
         made = with_own_image(
-            plan, paths, cluster, builder=builder, load_with=load_with, verbose=verbose,
+            plan, paths, cluster, builder=builder, load_with=load_with,
             provided=provided,
         )  # fmt: skip
         if made is not plan:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hvdchart.cli.options import Context, Namespace, split_words
-from hvdchart.cli.terminal import note, say, show
+from hvdchart.cli.terminal import say, show
 from hvdchart.errors import HvdchartError, ImageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ LoadWith = Annotated[
         help="Load the image into the cluster with this command, whose last argument it becomes.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the output of the builder.")]
 
 
 def build(
@@ -55,7 +54,6 @@ def build(
     watch: Annotated[
         bool, typer.Option("--watch", help="Build again at each change, until interrupted.")
     ] = False,
-    verbose: Verbose = False,
 ) -> None:
     """Build an image, whose tag is a hash of the folder's content, and print its name.
 
@@ -78,11 +76,10 @@ def build(
     source = building.Source(folder, image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), kind, push)
     engine = building.choose_engine(builder)
-    output = note if verbose else None
 
     def once() -> None:
-        reference = building.build(source, engine, say, output)
-        deliver(reference, target, engine, say, output)
+        reference = building.build(source, engine, say)
+        deliver(reference, target, engine, say)
         if archive is not None:
             save(reference, engine, archive)
         if spec is not None:
@@ -114,7 +111,6 @@ def with_own_image(
     is_preview: bool = False,
     builder: str | None,
     load_with: str,
-    verbose: bool,
     provided: "Collection[str]" = (),
 ) -> "Plan":
     """The plan with the image of a folder's Dockerfile, which is built and brought to the cluster.
@@ -150,8 +146,7 @@ def with_own_image(
         say(f"would build {reference}, unless it exists")
     elif tag not in provided:
         target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
-        output = note if verbose else None
-        provide(source, target, cluster.has_image, say, builder=builder, output=output)
+        provide(source, target, cluster.has_image, say, builder)
     values = merge_values(plan.spec.values, {"image": {"tag": tag}})
     return make_plan(replace(plan.spec, values=values), plan.tree)
 

@@ -39,9 +39,7 @@ def provide(
     target: Target,
     is_on_nodes: Callable[[str], bool],
     report: Report,
-    *,
     builder: str | None = None,
-    output: Report | None = None,
 ) -> str:
     """Build the image of a folder and bring it to the target, which may have it; its reference."""
     reference = source.reference()
@@ -54,18 +52,16 @@ def provide(
         report(f"{reference} is on all nodes already")
         return reference
     engine = choose_engine(builder)
-    build(source, engine, report, output)
-    deliver(reference, target, engine, report, output)
+    build(source, engine, report)
+    deliver(reference, target, engine, report)
     return reference
 
 
-def deliver(
-    reference: str, target: Target, engine: str, report: Report, output: Report | None = None
-) -> None:
+def deliver(reference: str, target: Target, engine: str, report: Report) -> None:
     """Bring an image that the engine has to the target; raises ImageError."""
     if target.loader:
         report(f"loading {reference}")
-        load_with(reference, target.loader, output)
+        load_with(reference, target.loader, report)
     if target.kind is not None:
         report(f"loading {reference} into kind cluster {target.kind}")
         if shutil.which("kind") is None:
@@ -79,14 +75,14 @@ def deliver(
             raise ImageError(f"cannot load {reference} into kind: {' '.join(done.stderr.split())}")
     if target.pushes:
         report(f"pushing {reference}")
-        push(reference, engine, output)
+        push(reference, engine, report)
 
 
-def push(reference: str, engine: str, output: Report | None = None) -> None:
+def push(reference: str, engine: str, report: Report) -> None:
     """Push an image to its registry, with the engine's own credentials."""
     # Podman and Buildah would push what they have built under a short name to localhost.
     destination = [] if engine == "docker" else [f"docker://{reference}"]
-    code, lines = stream([engine, "push", reference, *destination], output)
+    code, lines = stream([engine, "push", reference, *destination], report)
     if code:
         host = reference.partition("/")[0]
         raise ImageError(
@@ -95,11 +91,11 @@ def push(reference: str, engine: str, output: Report | None = None) -> None:
         )
 
 
-def load_with(reference: str, loader: Sequence[str], output: Report | None = None) -> None:
+def load_with(reference: str, loader: Sequence[str], report: Report) -> None:
     """Run a command that loads an image into a cluster, with the image as its last argument."""
     if shutil.which(loader[0]) is None:
         raise ImageError(f"cannot load {reference}: no program {loader[0]!r} is on PATH")
-    code, lines = stream([*loader, reference], output)
+    code, lines = stream([*loader, reference], report)
     if code:
         raise ImageError(
             f"cannot load {reference}: `{' '.join(loader)}` ended with exit code {code}: "
