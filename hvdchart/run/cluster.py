@@ -150,13 +150,6 @@ class Cluster:
         what = f"read the log of pod {pod} in namespace {self.namespace}"
         return self._api.lines(what, f"{self._path('pods', pod)}/log", query)
 
-    def suspend_jobs(self, release: str) -> None:
-        """End the pods of a release's Jobs, and keep the Jobs; the workers stay."""
-        for job in self._list("jobs", selector(release)):
-            name = job["metadata"]["name"]
-            what = f"suspend job {name} in namespace {self.namespace}"
-            self._api.merge_patch(what, self._path("jobs", name), {"spec": {"suspend": True}})
-
     def rest(self, release: str) -> list[tuple[str, Object]]:
         """What Helm has created for a release and not deleted, of the kinds that one may list."""
         rest = []
