@@ -16,8 +16,6 @@ import yaml
 from hvdchart.errors import ClusterError
 from hvdchart.run import kubeconfig
 from hvdchart.run.cluster import Cluster
-from tests.fakes import faults
-from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 
@@ -87,22 +85,6 @@ def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
     assert ask(api, kubeconfig_file, files).name == "me"
     assert ask(api, kubeconfig_file, inline).name == "other"
     assert ask(api, kubeconfig_file, {**files, **inline}).name == "other", "as in kubectl"
-
-
-def test_redirects_within_the_server_are_followed(
-    api: SecureApi, fake_cluster: FakeCluster, kubeconfig_file: Path
-) -> None:
-    """To another path, and from HTTP to HTTPS."""
-    write_kubeconfig(kubeconfig_file, api.cluster(server=f"http://127.0.0.1:{fake_cluster.port}"))
-    for place in (f"{api.url}/api/v1/nodes", "/api/v1/nodes?moved=true"):
-        redirect = faults.status(308, "moved", Location=place)
-        fake_cluster.fail("GET", "core/nodes", redirect)
-        assert Cluster.connect().nodes() == []
-    assert fake_cluster.requests[-1].query == {"moved": "true"}
-    assert len(api.callers) == 1
-    fake_cluster.fail("GET", "core/nodes", redirect, times=9)
-    with pytest.raises(ClusterError, match="HTTP 308"):
-        Cluster.connect().nodes()
 
 
 def test_pod_uses_its_service_account_and_reads_a_new_token(
