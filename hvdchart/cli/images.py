@@ -71,11 +71,12 @@ def build(
 
     from hvdchart.image import build as building
     from hvdchart.image.deliver import Target, deliver, save
+    from hvdchart.image.engines import choose_engine
     from hvdchart.project.edit import set_values
 
     source = building.Source(folder, image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), kind, push)
-    engine = building.choose_engine(builder)
+    engine = choose_engine(builder)
 
     def once() -> None:
         reference = building.build(source, engine, say)

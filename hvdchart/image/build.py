@@ -14,7 +14,7 @@ from pathspec import GitIgnoreSpec
 
 from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
-from hvdchart.image.engines import runtime_options, usable_engines
+from hvdchart.image.engines import runtime_options
 
 # Characters of a tag: enough that no two contents of one project have the same.
 _TAG_LENGTH = 12
@@ -54,12 +54,6 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
     files = {str(name) for name in spec.match_tree_files(folder, negate=True)}
     # Docker sends it, whether it is ignored or not.
     return sorted(files | {dockerfile})
-
-
-def choose_engine(name: str | None) -> str:
-    """The engine to build with: the named engine, or the first that works. Raises ImageError."""
-    remedy = "run the script without an image of its own: deploy --code"
-    return usable_engines(name, remedy)[0]
 
 
 def build(source: Source, engine: str, report: Report) -> str:

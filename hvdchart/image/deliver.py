@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdchart.errors import ImageError
-from hvdchart.image.build import Report, Source, build, choose_engine, stream
+from hvdchart.image.build import Report, Source, build, stream
+from hvdchart.image.engines import choose_engine
 
 # kind names the contexts of its clusters so.
 _KIND = "kind-"

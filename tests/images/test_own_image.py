@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.image.build import Source, choose_engine
+from hvdchart.image.build import Source
 from hvdchart.image.deliver import Target, provide, save
+from hvdchart.image.engines import choose_engine
 from tests.chart.registry import registry
 
 NAME = "hvd-test-own-image"
