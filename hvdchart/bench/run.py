@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvdchart.bench.scaling import Measurement, parse_machine, placement, rows
+from hvdchart.bench.scaling import Measurement, placement, rows
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
@@ -24,7 +24,6 @@ def measure(
     helm: Helm,
 ) -> Object:
     """The result of a plan of `bench_plan` as JSON data; reports each measurement."""
-    machines: dict[str, Object] = {}
     measured: list[Measurement] = []
     place: Object = {}
 
@@ -39,10 +38,5 @@ def measure(
         size = f"{pluralize(workers, 'worker')}, {pluralize(outcome.ranks, 'rank')}"
         report(f"{len(measured)} of {len(trials)}: {size}: {outcome.speed:.1f} images/s")
 
-    def note_machine(line: str) -> None:
-        machine = parse_machine(line)
-        if machine:
-            machines.setdefault(str(machine["host"]), machine)
-
-    run_trials(cluster, plan, helm, len(trials), take, other=note_machine, least=len(trials))
-    return {**place, "machines": list(machines.values()), "rows": rows(measured)}
+    run_trials(cluster, plan, helm, len(trials), take, least=len(trials))
+    return {**place, "rows": rows(measured)}

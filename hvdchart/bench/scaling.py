@@ -7,13 +7,9 @@ them. Sizes are compared within a turn only.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import re
 import statistics
-from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdchart.chart_files import example
@@ -67,17 +63,7 @@ def bench_plan(plan: Plan, trials: Sequence[Trial], command: Sequence[str]) -> P
     code: dict[str, Plain] = {"files": {BENCHMARK: example(BENCHMARK)}}
     values = merge_values(plan.spec.values, {"code": code})
     changed = make_plan(dataclasses.replace(plan.spec, values=values), plan.tree)
-    return trials_plan(changed, "bench", trials, command, probes=True)
-
-
-def parse_machine(line: str) -> Object | None:
-    """What a rank runs on, in a line of the driver; None for any other line."""
-    match = re.search(r"MACHINE (\{.*\})", line)
-    with suppress(ValueError, RecursionError, KeyError, TypeError):
-        machine: Object = json.loads(match[1]) if match else {}
-        gpus = [str(gpu) for gpu in machine["gpus"]]
-        return {**machine, "host": str(machine["host"]), "gpus": gpus}
-    return None
+    return trials_plan(changed, "bench", trials, command)
 
 
 def placement(pods: Sequence[Object]) -> Object:
@@ -144,17 +130,11 @@ def mean_and_interval(figures: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(figures), half
 
 
-def machine_text(result: Object) -> str:
-    """What was measured on: processors or GPUs, how many hosts and nodes."""
-    kinds: Counter[str] = Counter()
-    for machine in result["machines"]:
-        gpus = machine["gpus"]
-        name = f"{len(gpus)} x {gpus[0]}" if gpus else str(machine.get("processor", "?"))
-        kinds[f"{name}, {machine.get('cpus', '?')} CPUs"] += 1
-    text = "; ".join(f"{number} x ({kind})" for kind, number in kinds.items()) or "unknown machines"
-    nodes = list(result["nodes"].values())
-    shared = sorted({node for node in nodes if nodes.count(node) > 1})
-    text += f" on {pluralize(len(set(nodes)), 'node')}" if nodes else ""
+def place_text(nodes: Mapping[str, str]) -> str:
+    """How many nodes the workers were on, and what that means for the figures."""
+    placed = list(nodes.values())
+    text = f"{pluralize(len(placed), 'worker')} on {pluralize(len(set(placed)), 'node')}"
+    shared = sorted({node for node in placed if placed.count(node) > 1})
     if not shared:
         return text
     return (

@@ -94,7 +94,7 @@ def bench(
 def _print_table(result: "Object") -> None:
     from rich.table import Table
 
-    from hvdchart.bench.scaling import machine_text
+    from hvdchart.bench.scaling import place_text
 
     table = Table(title=f"{result['name']}: {' '.join(result['command'])}")
     for column in ("workers", "ranks", "images/s", "a worker", "efficiency"):
@@ -110,7 +110,7 @@ def _print_table(result: "Object") -> None:
         )
     options.console().print(table)
     show(
-        f"{machine_text(result)}; {result['turns']} turns, {result['time']}",
+        f"{place_text(result['nodes'])}; {result['turns']} turns, {result['time']}",
         f"image {result['image']}; +- is the 95 % interval",
     )
 

@@ -13,9 +13,8 @@ import pytest
 from hvdchart.bench.scaling import (
     Measurement,
     bench_plan,
-    machine_text,
     mean_and_interval,
-    parse_machine,
+    place_text,
     placement,
     rows,
     turns_of,
@@ -94,7 +93,6 @@ def test_figures_of_workers_with_different_images_are_not_compared() -> None:
 pytestmark = pytest.mark.timeout(120)
 NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"
-XEON = {"host": "hvd-bench-worker-0", "processor": "Xeon", "cpus": 8, "gpus": []}
 FIGURES = [(0, 1, 10.0), (1, 2, 19.0), (2, 2, 21.0), (3, 1, 11.0)]
 
 
@@ -140,7 +138,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
 ) -> None:
     written = tmp_path / "result.json"
     options = ["--turns", "2", "--model", "vgg16", "--arguments", "--steps 3"]
-    lines = [f"MACHINE {json.dumps(XEON)}", *(measured_line(*each) for each in FIGURES)]
+    lines = (measured_line(*each) for each in FIGURES)
     with meanwhile(play(fake_cluster, helm, *lines)):
         done = hvdchart("bench", spec, *options, "-w", written)
     assert done.code == 0, done.errors
@@ -152,7 +150,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
     assert (cells[1][1], cells[1][3]) == ("2", "10.0")
     assert cells[1][2].startswith("20.0 +- ")
     assert cells[1][4].startswith("95.2% +- ")
-    assert "1 x (Xeon, 8 CPUs) on 2 nodes; 2 turns, 20" in done.output
+    assert "2 workers on 2 nodes; 2 turns, 20" in done.output
     assert "image team/train@sha256:1; " in done.output
     result = json.loads(written.read_text())
     assert written.read_text() == json.dumps(result, indent=1) + "\n"
@@ -163,13 +161,9 @@ def test_sizes_are_measured_in_one_run_and_shown(
     assert driven["command"] == [
         *("python", "benchmark.py", "--model", "vgg16", "--batch-size", "32", "--steps", "3")
     ]
-    assert (result["session"], result["nodes"][f"{NAME}-worker-1"]) == (
-        worker(0)["metadata"]["uid"],
-        "n1",
-    )
-    assert "several workers were on one node (n0):" in machine_text(
-        {**result, "nodes": {"a": "n0", "b": "n0"}}
-    )
+    assert result["session"] == worker(0)["metadata"]["uid"]
+    assert result["nodes"][f"{NAME}-worker-1"] == "n1"
+    assert "several workers were on one node (n0):" in place_text({"a": "n0", "b": "n0"})
 
 
 def test_a_failed_measurement_uninstalls_and_says_why(
@@ -193,4 +187,3 @@ def test_odd_lines_of_the_script_are_no_figures(text: str) -> None:
     """The measured script shares its output with the driver."""
     with pytest.raises(RunFailedError, match="a measurement cannot be read: MEASURED"):
         parse_outcome(f"MEASURED {text}", 9)
-    assert parse_machine(f"MACHINE {text}}}") is None

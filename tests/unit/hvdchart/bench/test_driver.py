@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +67,7 @@ def drive(tmp_path: Path, *trials: dict[str, Any]) -> tuple[int, list[Any], str]
     launcher.write_text(LAUNCHER)
     launcher.chmod(0o755)
     hostfile.write_text("".join(f"h{n}.s slots=2\n" for n in range(3)))
-    job = {"trials": trials, "probes": True, "command": [sys.executable, "-c", RANK]}
+    job = {"trials": trials, "command": [sys.executable, "-c", RANK]}
     line = [str(launcher), "-np", "6", "--hostfile", str(hostfile), "rank", "6"]
     done = subprocess.run(
         [sys.executable, driver.__file__, json.dumps(job), str(hostfile), *line],
@@ -92,9 +91,6 @@ def test_each_trial_is_measured_on_its_workers_with_its_environment(tmp_path: Pa
     assert error.startswith("exit code 1: ")
     assert error.endswith("xbroken on three\n")
     assert len(error) == len("exit code 1: ") + 800, "the end of the output"
-    machine = json.loads(output.splitlines()[0].removeprefix("MACHINE "))
-    assert machine["cpus"] == os.cpu_count()
-    assert machine["processor"]
     assert drive(tmp_path, trials[-1])[0] == 1, "no trial has a speed"
 
 
