@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import pytest
 
 from hvdchart.run.kubectl import IN_CODE, SHELL
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_control import VALUES
 from tests.unit.hvdchart.run.test_ranks import OPEN
@@ -21,15 +20,11 @@ from tests.unit.hvdchart.runs import (
     MASTER,
     RUNNING,
     STATEFUL_SET,
-    event,
     installed_values,
     job,
     meanwhile,
-    of_release,
     pod,
-    upgrades,
 )
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
@@ -171,43 +166,18 @@ def test_timeline_is_fetched_and_explained(
 
 
 def test_debug_starts_a_copy_without_the_training_and_removes_it(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram, kubectl: StubProgram
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:
     values = {
         **VALUES, "fullnameOverride": "x", "extraObjects": [{}], "tensorboard": {"enabled": True},
         "launch": {"mode": "elastic", "hostsTimeoutSeconds": 9, "elastic": {"minRanks": 1}},
     }  # fmt: skip
     helm.answer("get", json.dumps(values))
-    answer_as(helm, "hvd-debug")
-    kubectl.answer("team", code=5)
-
-    held = threading.Event()
-
-    def start() -> None:
-        copy = job(name="hvd-debug-master-1")
-        master = pod("hvd-debug-x", "master", RUNNING, ready=True, job="hvd-debug-master-1")
-        with helm.hold("upgrade"):
-            held.set()
-            wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the copy")
-            running.put("pods", of_release("hvd-debug", master))
-            running.put("jobs", of_release("hvd-debug", copy))
-        about = "hvd-debug-master-1"
-        running.put("events", event(about, "Job", "Training", "starts", type="Normal"))
-
-    with meanwhile(start):
-        held.wait()
-        done = hvdchart("debug", "hvd", "master", "--", "ls")
-    assert (done.code, done.errors) == (5, "")
-    assert installed_values(helm) == {
-        "worker": VALUES["worker"],
-        "launch": {"mode": "custom", "hostsTimeoutSeconds": 9},
-        "master": {
-            "args": ["sh", "-c", "exec sleep infinity"], "backoffLimit": 0, "suspend": False,
-            "activeDeadlineSeconds": None,
-        },
-    }  # fmt: skip
-    (call,) = upgrades(helm)
-    assert call.arguments[1] == "hvd-debug"
-    assert "--install" in call.arguments
-    assert helm.calls[-1].arguments[:2] == ["uninstall", "hvd-debug"]
-    assert kubectl.calls[0].arguments[-1:] == ["ls"]
+    helm.answer("upgrade", errors="Error: it was installed in part", code=1)
+    assert hvdchart("debug", "hvd").code == 6
+    sent = installed_values(helm)
+    assert sent.pop("master")["args"] == ["sh", "-c", "exec sleep infinity"]
+    launch = {"mode": "custom", "hostsTimeoutSeconds": 9}
+    assert sent == {"worker": VALUES["worker"], "launch": launch}
+    asked = [call.arguments[:2] for call in helm.calls]
+    assert asked.index(["upgrade", "hvd-debug"]) < asked.index(["uninstall", "hvd-debug"])

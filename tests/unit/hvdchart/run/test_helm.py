@@ -116,18 +116,10 @@ def is_alive(pid: int) -> bool:
 MESSAGES = {
     'Error: Service "run" in namespace "team" exists and cannot be imported into the current '
     "release: invalid ownership metadata": "objects with that name do not belong to this release",
-    'Error: INSTALLATION FAILED: secrets "sh.helm.release.v1.run.v1" already exists':
-        "another user has just created it",
     'Error: INSTALLATION FAILED: create: failed to create: namespaces "team" not found':
         "there is no such namespace: add --create-namespace",
-    'Error: secrets is forbidden: User "x" cannot list resource "secrets"':
-        "ask for this permission; `hvdchart doctor -n team` lists all that are missing",
-    "Error: Kubernetes cluster unreachable: the server has asked for the client to provide "
-    "credentials": "the cluster does not accept your credentials: renew those in the kubeconfig",
     'Error: statefulsets.apps "run-worker" is forbidden: exceeded quota: q':
         "ask for a larger quota, or use fewer or smaller workers",
-    'Error: Secret "sh.helm.release.v1.run.v1" is invalid: data: Too long: must have at most '
-    "1048576 bytes": "Helm keeps all values in a Secret of at most 1 MiB: put large files of",
     'Error: UPGRADE FAILED: "run" has no deployed releases':
         "an earlier installation was not completed: run `hvdchart undeploy run -n team`",
     "Error: UPGRADE FAILED: no such role": "",
