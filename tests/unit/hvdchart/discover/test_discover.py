@@ -146,26 +146,20 @@ def test_pod_requests_are_those_of_the_scheduler() -> None:
     assert pod_requests(sandboxed) == {"cpu": 2250, "memory": 64 * MI}
 
 
-def test_fit_uses_free_nodes_only_and_keeps_some_as_spares() -> None:
+def test_fit_uses_free_nodes_only() -> None:
     nodes = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
     busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
-    text, spec = discovered(nodes, busy, fit=16, spares=1)
-    assert [(group.name, group.count, group.spares) for group in spec.nodes] == [
-        ("nvidia-a100-sxm4-80gb", 2, 1)
-    ]
+    text, spec = discovered(nodes, busy, fit=16)
+    assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
     assert make_plan(spec).ranks == 16
     assert "3 of 4 nodes of the group are free now" in text
-    assert "3 of 4 nodes are free, 16 ranks and 1 spare (d0: 4 nvidia.com/gpu free, 8 n" in text
-    _, spec = discovered(nodes, spares=1)
-    assert [(group.count, group.spares) for group in spec.nodes] == [(3, 1), (1, 0)]
-    with pytest.raises(ClusterError, match=r"no group has more than 4 nodes, the spares \(.*: 4"):
-        discovered(nodes, spares=4)
+    assert "3 of 4 nodes are free, 24 ranks (d0: 4 nvidia.com/gpu free, 8 n" in text
 
 
 @pytest.mark.parametrize(
     ("ranks", "message"),
     [
-        (32, "32 ranks do not fit now: there is room for 24"),
+        (32, "32 ranks do not fit now: there is room for 24 in a group of equal nodes"),
         (12, "12 ranks do not fit: each node runs 8 ranks"),
     ],
 )
@@ -177,10 +171,10 @@ def test_ranks_that_do_not_fit_are_refused_with_the_reasons(ranks: int, message:
     assert "d0: 55500m cpu free, 255 needed" in str(refused.value)
 
 
-def test_fit_prefers_gpus_and_fills_the_larger_nodes_first() -> None:
+def test_fit_prefers_gpus_and_the_larger_nodes() -> None:
     small = [node(f"s{n}", "8", "32Gi", devices={"nvidia.com/gpu": "4"}) for n in (1, 2)]
     nodes = [*small, amd("a1"), *(xeon(f"x{n}") for n in range(5))]
-    for ranks, counts in ((8, {8: 1}), (12, {8: 1, 4: 1})):
+    for ranks, counts in ((8, {8: 1}), (4, {4: 1}), (10, {0: 5})):
         _, spec = discovered(nodes, fit=ranks)
         assert {group.gpus: group.count for group in spec.nodes} == counts
 
