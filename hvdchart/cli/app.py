@@ -44,11 +44,6 @@ _COMMANDS = (
 )
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Groups of one command: what the group is about, the command's name and its function.
-_GROUPS: dict[str, tuple[str, str, Callable[..., None]]] = {
-    "templates": ("Templates of new projects.", "list", projects.list_templates),
-    "image": ("Check container images.", "check", images.check),
-}
 app = typer.Typer(
     name="hvdchart",
     no_args_is_help=True,
@@ -86,11 +81,10 @@ def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
 
 for _function in _COMMANDS:
     _add(app, _function.__name__.rstrip("_"), _function)
-for _name, (_about, _word, _command) in _GROUPS.items():
-    _group = typer.Typer(no_args_is_help=True, help=_about)
-    _group.callback()(lambda: None)
-    _add(_group, _word, _command)
-    app.add_typer(_group, name=_name)
+_image = typer.Typer(no_args_is_help=True, help="Check container images.")
+_image.callback()(lambda: None)
+_add(_image, "check", images.check)
+app.add_typer(_image, name="image")
 
 
 @cache

@@ -1,11 +1,10 @@
-"""The commands for the files of a project: `init`, `templates`, `config`, `schema`."""
+"""The commands for the files of a project: `init`, `config`, `schema`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from hvdchart.cli.options import Format, print_document
 from hvdchart.cli.terminal import note, show, write_document
 
 
@@ -14,7 +13,7 @@ def init(
         str, typer.Argument(metavar="NAME", help="Name of the run, and of the new folder.")
     ],
     template: Annotated[
-        str, typer.Option(metavar="NAME", help="Template; `templates list` prints all.")
+        str, typer.Option(metavar="NAME", help="One of benchmark, keras, unet and pytorch.")
     ] = "keras",
     image: Annotated[
         str, typer.Option(metavar="IMAGE", help="Image of the pods (default: the template's).")
@@ -37,34 +36,14 @@ def init(
     from hvdchart.project.templates import TEMPLATES, make_project
 
     if template not in TEMPLATES:
-        raise typer.BadParameter(f"--template {template!r}: must be one of {', '.join(TEMPLATES)}")
+        known = "; ".join(f"{each.name} {each.about}" for each in TEMPLATES.values())
+        raise typer.BadParameter(f"--template {template!r} is none of these: {known}")
     target = folder or Path(name)
     files = make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile)
     show(*map(str, files))
     if not image:
         note("the template's image is in no public registry: push yours, and name it with --image")
     note(f"next: cd {target} && hvdchart deploy .")
-
-
-def list_templates(output: Format = "text") -> None:
-    """Print the templates that `init` knows.
-
-    Examples:
-      hvdchart templates list
-      hvdchart templates list -o json
-
-    Exit codes: 0 printed.
-    """
-    from hvdchart.project.templates import TEMPLATES
-
-    if output != "text":
-        print_document(
-            [{"name": each.name, "about": each.about} for each in TEMPLATES.values()], output
-        )
-    else:
-        width = max(map(len, TEMPLATES))
-        for each in TEMPLATES.values():
-            show(f"{each.name:<{width}}  {each.about}")
 
 
 def config(
