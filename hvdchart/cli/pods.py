@@ -166,9 +166,13 @@ def tensorboard(
             f"run {name} has no TensorBoard: deploy it with --set values.tensorboard.enabled=true"
         )
     wait_until_served(cluster, name, say)
-    forwarding = kubectl.forward(service, _TENSORBOARD_PORT, port)
-    show(f"TensorBoard of {name}: http://127.0.0.1:{forwarding.port}/")
-    raise ClusterError(f"the connection to service {service} ended: {forwarding.wait()}")
+    if port:
+        show(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
+    code = kubectl.forward(service, _TENSORBOARD_PORT, port)
+    raise ClusterError(
+        f"kubectl no longer forwards port {port} to service {service} (exit code {code}); if "
+        "another program uses the port, choose another with --port"
+    )
 
 
 def timeline(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -15,8 +14,6 @@ from hvd_pods.common.hostile import one_line
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object, component_of
 
-# The line in which `port-forward` prints the port that it listens on.
-_FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
 # Bytes that a command in a pod may print, and kubectl processes at a time.
 _MOST, _AT_ONCE = 512 << 20, 16
 # A command, or the shell that the image has, in the directory of the user's code if there is any,
@@ -103,39 +100,8 @@ class Kubectl:
                 problems.append(error)
         raise problems[0]
 
-    def forward(self, service: str, port: int, local_port: int) -> Forwarding:
-        """Make a Service's port one of this machine; 0 takes any that is free."""
+    def forward(self, service: str, port: int, local_port: int) -> int:
+        """Make a Service's port one of this machine, 0: any that is free, until kubectl ends."""
         ports = f"{local_port or ''}:{port}"
-        process = subprocess.Popen(
-            self.command("port-forward", f"service/{service}", ports),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None  # noqa: S101
-        line = process.stdout.readline()
-        match = _FORWARDING.match(line)
-        if not match:
-            process.kill()
-            reason = " ".join(f"{line} {process.communicate()[1]}".split())
-            busy = "; choose another port with --port" if "listen" in reason else ""
-            raise ClusterError(f"cannot forward a port to service {service}: {reason}{busy}")
-        return Forwarding(int(match[1]), process)
-
-
-@dataclass
-class Forwarding:
-    """A port of this machine that kubectl forwards until its process ends."""
-
-    port: int
-    process: subprocess.Popen[str]
-
-    def wait(self) -> str:
-        """Wait for the end; returns why it ended."""
-        try:
-            # Before it, kubectl dumps its own errors for each connection.
-            last = self.process.communicate()[1].strip().rpartition("\n")[2]
-            return one_line(last, 300) or f"kubectl's exit code is {self.process.returncode}"
-        finally:
-            self.process.kill()
+        arguments = self.command("port-forward", f"service/{service}", ports)
+        return subprocess.run(arguments, check=False).returncode

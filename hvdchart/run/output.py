@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
@@ -63,10 +62,7 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
     job = newest_job(release)
-    first, found = "", []
-    # The run of another version of the chart does not say which pod has rank 0.
-    with suppress(ClusterError):
-        first = pod_of(run_of(job), "0", release.record) if job else ""
+    first, found = pod_of(run_of(job), "0", release.record) if job else "", []
     for pod in sorted(release.pods, key=lambda pod: pod["metadata"]["name"] != first):
         containers = pod["spec"].get("containers") or []
         if pod["status"].get("phase") != "Running" or not containers:
