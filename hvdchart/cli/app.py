@@ -28,7 +28,6 @@ from hvdchart.cli import (
     pods,
     projects,
     render,
-    run,
     runs,
 )
 from hvdchart.cli.terminal import say, show
@@ -37,7 +36,7 @@ from hvdchart.errors import FileError, HvdchartError
 # In the order of `hvdchart --help`, each with the name of its function but for what Python has.
 _COMMANDS = (
     *(render.render, plan.plan, projects.schema, projects.init, projects.config, images.build),
-    *(deploy.deploy, control.undeploy, run.run, dev.dev, pods.code, runs.list_, runs.status),
+    *(deploy.deploy, control.undeploy, deploy.run, dev.dev, pods.code, runs.list_, runs.status),
     *(runs.logs, runs.events, runs.wait, control.stop, control.restart, control.scale, pods.top),
     *(pods.exec_, pods.stack, pods.debug, pods.tensorboard, pods.timeline, cluster.doctor),
     *(cluster.discover, migrate.migrate, measure.tune, measure.bench),

@@ -17,6 +17,7 @@ from hvdchart.doctor.room import (
     examine_claims,
     examine_gpus,
     examine_image,
+    examine_openssh,
     examine_quotas,
     examine_security,
 )
@@ -137,28 +138,13 @@ def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> N
     assert examine_image([node, node], {"image": image}).state == state
 
 
-@pytest.mark.parametrize(
-    ("ssh", "expected"),
-    [
-        ("", {"OpenSSH": "unknown"}),
-        ("host/ssh:1", {"OpenSSH": "ok", "ssh.image": "ok"}),
-        ("host/ssh:2", {"OpenSSH": "ok", "ssh.image": "unknown"}),
-    ],
-)
-def test_openssh_of_the_run_is_named_and_looked_for(
-    hvdchart: Command, cluster: FakeCluster, tmp_path: Path, ssh: str, expected: dict[str, str]
-) -> None:
-    images = [{"names": ["host/ssh:1"]}]
-    cluster.put("nodes", {"metadata": {"name": "n"}, "status": {"images": images}})
-    spec, image = (
-        tmp_path / "run.spec.yaml",
-        {"repository": "host/a", **({"ssh": ssh} if ssh else {})},
-    )
-    spec.write_text(json.dumps({**SPEC, "image": image}))
-    done = hvdchart("doctor", spec, "-o", "json")
-    found = {item["subject"]: item["state"] for item in json.loads(done.output)}
-    assert {key: found.get(key) for key in ("OpenSSH", *expected)} == expected
-    assert ("ssh.image" in found) is bool(ssh)
+def test_openssh_comes_from_an_image_of_its_own_or_is_unknown() -> None:
+    node = {"status": {"images": [{"names": ["host/ssh:1"]}]}}
+    assert examine_openssh({}).state == "unknown"
+    for tag, state in (("1", "ok"), ("2", "unknown")):
+        values = {"ssh": {"image": {"repository": "host/ssh", "tag": tag}}}
+        assert examine_openssh(values).state == "ok"
+        assert examine_image([node], values, "ssh.image").state == state
 
 
 def test_only_nodes_of_the_runs_selectors_must_have_its_image() -> None:

@@ -41,66 +41,42 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
 
 
 @pytest.mark.parametrize(
-    ("changes", "mode", "lacking", "remedy"),
+    ("changes", "how", "lacking", "remedy"),
     [
-        *(({}, mode, None, "") for mode in ("mpirun", "horovodrun", "elastic")),
-        ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
-        ({"programs": {"mpirun": None}}, "horovodrun", None, ""),
-        ({"programs": {"mpirun": None}}, "mpirun", "mpirun", "requirements.txt"),
-        ({"programs": {"sshd": None}}, "direct", "sshd", "image.ssh"),
-        ({"programs": {"mpirun": None, "horovodrun": None}, "horovod": False}, "direct", None, ""),
-        ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
-        ({"horovod": False, "frameworks": {}}, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
-        ({"frameworks": {}}, "mpirun", "a framework", "tensorflow or torch"),
-        (GLOO_ONLY, "mpirun", "Horovod on torch", "HOROVOD_WITH_MPI=1"),
-        (GLOO_ONLY, "elastic", None, ""),
-        ({"frameworks": BROKEN}, "mpirun", "Horovod on torch", "HOROVOD_WITH_PYTORCH=1"),
+        *(({}, [mode], None, "") for mode in ("mpirun", "horovodrun", "elastic")),
+        ({"python": "3.7.9"}, ["mpirun"], "Python 3.8+", "install Python 3.8"),
+        ({"programs": {"mpirun": None}}, ["horovodrun"], None, ""),
+        ({"programs": {"mpirun": None}}, ["mpirun"], "mpirun", "requirements.txt"),
+        ({"programs": {"sshd": None}}, ["direct"], "sshd", "image.ssh"),
+        ({"programs": {"mpirun": None, "horovodrun": None}, **NO_HOROVOD}, ["direct", "torch"],
+         None, ""),
+        ({"programs": {"horovodrun": None}}, ["elastic"], "horovodrun", "install Horovod"),
+        (NO_HOROVOD, ["mpirun"], "Horovod", "HOROVOD_WITH_MPI=1"),
+        ({"frameworks": {}}, ["mpirun"], "a framework", "tensorflow or torch"),
+        (GLOO_ONLY, ["mpirun"], "Horovod on torch", "HOROVOD_WITH_MPI=1"),
+        (GLOO_ONLY, ["elastic"], None, ""),
+        ({"frameworks": BROKEN}, ["mpirun"], "Horovod on torch", "HOROVOD_WITH_PYTORCH=1"),
         # PyTorch is installed as a dependency in an image for TensorFlow.
-        ({"frameworks": {**BROKEN, **GOOD["frameworks"]}}, "mpirun", None, ""),
+        ({"frameworks": {**BROKEN, **GOOD["frameworks"]}}, ["mpirun"], None, ""),
+        # A program without Horovod needs its own framework alone.
+        (NO_HOROVOD, ["direct", "jax"], "jax", "pip install jax"),
+        (NO_HOROVOD, ["mpirun", "torch"], None, ""),
+        (NO_HOROVOD, ["mpirun", "mpi"], None, ""),
+        # What a run brings to an image is no reason to refuse it.
+        ({"programs": {"sshd": None}}, ["mpirun", "horovod", ["ssh"]], None, "image.ssh"),
+        ({"programs": {"mpirun": None}}, ["mpirun", "horovod", ["mpi"]], None, "requirements.txt"),
     ],
-)
+)  # fmt: skip
 def test_missing_requirement_is_named_with_its_remedy(
-    changes: dict[str, Any], mode: str, lacking: str | None, remedy: str
+    changes: dict[str, Any], how: list[Any], lacking: str | None, remedy: str
 ) -> None:
     programs = {**GOOD["programs"], **changes.get("programs", {})}
-    findings = check_requirements({**GOOD, **changes, "programs": programs}, mode)
+    findings = check_requirements({**GOOD, **changes, "programs": programs}, *how)
     assert [finding.requirement for finding in missing(findings)] == ([lacking] if lacking else [])
     head, *lines = check_report("team/train:1", findings)
     assert head == "team/train:1"
     assert remedy in "\n".join(lines)
-    assert any(line.startswith("  --  ") for line in lines) == (lacking is not None)
-
-
-@pytest.mark.parametrize(
-    ("changes", "brought", "remedy"),
-    [
-        ({"programs": {**GOOD["programs"], "sshd": None}}, "ssh", "image.ssh"),
-        ({"programs": {**GOOD["programs"], "mpirun": None}}, "mpi", "requirements.txt"),
-    ],
-)
-def test_what_a_run_brings_to_an_image_is_no_reason_to_refuse_it(
-    changes: dict[str, Any], brought: str, remedy: str
-) -> None:
-    findings = check_requirements({**GOOD, **changes}, "mpirun", brought=[brought])
-    assert missing(findings) == []
-    assert remedy in "\n".join(check_report("team/train:1", findings))
-
-
-@pytest.mark.parametrize(
-    ("framework", "mode", "lacking"),
-    [
-        ("torch", "direct", []),
-        ("jax", "direct", ["jax"]),
-        ("torch", "mpirun", []),
-        ("mpi", "mpirun", []),
-        ("horovod", "mpirun", ["Horovod"]),
-    ],
-)
-def test_program_without_horovod_needs_its_own_framework_alone(
-    framework: str, mode: str, lacking: list[str]
-) -> None:
-    findings = check_requirements({**GOOD, **NO_HOROVOD}, mode, framework)
-    assert [finding.requirement for finding in missing(findings)] == lacking
+    assert any(line.startswith("  --  ") for line in lines) == bool(remedy)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.chart_files import chart_dir
 from hvdchart.errors import HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
@@ -35,20 +33,6 @@ def plan(more: str = "") -> Plan:
 
 def deploy(plan: Plan, helm: Helm | None = None) -> int:
     return upgrade("run", "team", checked_values(plan), helm or Helm())
-
-
-def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgram) -> None:
-    assert deploy(plan()) == 2
-    assert helm.commands() == ["upgrade"], "each further call takes a tenth of a second"
-    call = helm.calls[-1]
-    assert call.arguments[:3] == ["upgrade", "run", str(chart_dir())]
-    options = set(call.arguments[3:])
-    assert call.arguments[call.arguments.index("--history-max") + 1] == "10"
-    assert "--disable-openapi-validation" not in options
-    assert {"--install", "--reset-values", "--namespace", "team"} <= options
-    assert not options & {"--wait", "--atomic", "--reuse-values", "--create-namespace"}
-    assert "--kube-context" not in options
-    assert json.loads(call.input) == checked_values(plan())
 
 
 def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:

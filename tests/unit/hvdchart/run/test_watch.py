@@ -45,17 +45,6 @@ def test_the_release_is_read_again_at_each_change(
     assert (seen[0], seen[-1]) == (3, 2)
 
 
-def test_the_record_which_is_not_watched_is_read_again(
-    cluster: Cluster, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "READ_EVERY", 0.05)
-    for release in watch_release(cluster, "hvd"):
-        if release.record:
-            break
-        record = {"metadata": {"name": "hvd-run"}, "data": {"state": "Running"}}
-        fake_cluster.put("configmaps", record)
-
-
 def test_a_server_that_is_away_for_a_while_is_waited_for(
     cluster: Cluster, fake_cluster: FakeCluster
 ) -> None:
