@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -71,8 +71,11 @@ class Kubectl:
 
     def read_each(
         self, pods: Sequence[Object], command: Sequence[str]
-    ) -> Iterator[tuple[str, str | ClusterError]]:
-        """What a command prints in the main container of each pod, or why it has failed there."""
+    ) -> list[tuple[str, str | ClusterError]]:
+        """What a command prints in the main container of each pod, or why it has failed there.
+
+        Raises the first pod's ClusterError when it has failed in all.
+        """
 
         def ask(pod: Object) -> tuple[str, str | ClusterError]:
             name = str(pod["metadata"]["name"])
@@ -84,7 +87,11 @@ class Kubectl:
             return name, answer.decode(errors="replace")
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            yield from pool.map(ask, pods)
+            answers = list(pool.map(ask, pods))
+        problems = [answer for _, answer in answers if isinstance(answer, ClusterError)]
+        if problems and len(problems) == len(answers):
+            raise problems[0]
+        return answers
 
     def read_first(
         self, sources: Sequence[tuple[str, str]], command: Sequence[str]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hvdchart.errors import ClusterError
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.release import Release
 from hvdchart.text import table
@@ -41,14 +40,8 @@ def read_usage(release: Release, kubectl: Kubectl) -> list[Usage]:
     none answers.
     """
     pods = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
-    usages, problems = [], []
-    for pod, text in kubectl.read_each(pods, ["sh", "-c", _PROBE]):
-        if isinstance(text, ClusterError):
-            problems.append(text)
-        usages.append(parse_probe(pod, text if isinstance(text, str) else ""))
-    if problems and len(problems) == len(pods):
-        raise problems[0]
-    return usages
+    answers = kubectl.read_each(pods, ["sh", "-c", _PROBE])
+    return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]
 
 
 def parse_probe(pod: str, text: str) -> Usage:

@@ -17,7 +17,6 @@ from tests.unit.hvdchart.runs import (
     CREATING,
     JOB,
     LABELS,
-    MASTER,
     RUNNING,
     STATEFUL_SET,
     installed_values,
@@ -135,15 +134,11 @@ def test_timeline_is_fetched_and_explained(
     template = {"spec": {"containers": [{"name": "worker", "env": variables}]}}
     spec = {"replicas": 2, "template": template}
     running.put("statefulsets", {**STATEFUL_SET, "spec": spec})
+    running.remove("pods", "hvd-worker-0")
     missing = hvdchart("timeline", "hvd")
     assert missing.code == 7
     assert "no pod of run hvd runs that has /output/horovod-timeline.json" in missing.errors
-    worker = pod("hvd-worker-0", "worker", {"running": {}}, ready=True)
-    mounts = [{"mountPath": "/output"}]
-    worker["spec"]["containers"] = [{"name": "worker", "volumeMounts": mounts}]
-    # The folder is not of one volume: rank 0 writes the file, and the master has none.
-    master = {**MASTER, "spec": {"containers": [{"name": "master", "volumeMounts": mounts}]}}
-    running.put("pods", worker, master)
+    running.put("pods", pod("hvd-worker-0", "worker", {"running": {}}, ready=True))
     kubectl.answer("team", OPEN)
     file = tmp_path / "timeline.json"
     done = hvdchart("timeline", "hvd", "-w", file)
