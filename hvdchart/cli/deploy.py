@@ -71,7 +71,7 @@ def deploy(
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
     A folder is a project: its spec and its code. If the project has a Dockerfile, the command first
-    builds its image and pushes it, or loads it into a kind cluster, unless that was done for the
+    builds its image and pushes it, or loads it with --load-with, unless that was done for the
     same content. Interrupting the command does not stop the run.
 
     Examples:

@@ -40,9 +40,6 @@ def build(
     ] = "Dockerfile",
     builder: Builder = None,
     push: Annotated[bool, typer.Option("--push", help="Push the image to its registry.")] = False,
-    kind: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="Load the image into this kind cluster.")
-    ] = None,
     load_with: LoadWith = "",
     archive: Annotated[
         Path | None, typer.Option("--save", metavar="FILE", help="Write the image to an archive.")
@@ -61,8 +58,7 @@ def build(
 
     Examples:
       hvdchart build . --image registry.example/team/resnet --push --spec run.spec.yaml
-      hvdchart build . --image resnet --kind kind --watch
-      hvdchart build . --image resnet --load-with "minikube image load"
+      hvdchart build . --image resnet --load-with "kind load docker-image" --watch
 
     Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130
     interrupted.
@@ -75,7 +71,7 @@ def build(
     from hvdchart.project.edit import set_values
 
     source = building.Source(folder, image, dockerfile)
-    target = Target(tuple(split_words("load-with", load_with)), kind, push)
+    target = Target(tuple(split_words("load-with", load_with)), push)
     engine = choose_engine(builder)
 
     def once() -> None:
@@ -122,7 +118,7 @@ def with_own_image(
     from dataclasses import replace
 
     from hvdchart.image.build import Source
-    from hvdchart.image.deliver import choose_target, provide
+    from hvdchart.image.deliver import Target, provide
     from hvdchart.plan.planner import make_plan
     from hvdchart.values.build import make_values
     from hvdchart.values.merge import merge_values
@@ -146,7 +142,8 @@ def with_own_image(
     if is_preview:
         say(f"would build {reference}, unless it exists")
     elif tag not in provided:
-        target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
+        loader = tuple(split_words("load-with", load_with)) if pushes else ()
+        target = Target(loader, pushes and not loader)
         provide(source, target, cluster.has_image, say, builder)
     values = merge_values(plan.spec.values, {"image": {"tag": tag}})
     return make_plan(replace(plan.spec, values=values), plan.tree)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,26 +12,13 @@ from hvdchart.errors import ImageError
 from hvdchart.image.build import Report, Source, build, stream
 from hvdchart.image.engines import choose_engine
 
-# kind names the contexts of its clusters so.
-_KIND = "kind-"
-
 
 @dataclass(frozen=True)
 class Target:
-    """Where an image goes: a command that loads it, a cluster of kind, its registry, or nowhere."""
+    """Where an image goes: into the nodes by a command, to its registry, or nowhere."""
 
     loader: tuple[str, ...] = ()
-    kind: str | None = None
     pushes: bool = False
-
-
-def choose_target(context: str, loader: Sequence[str], *, pushes: bool) -> Target:
-    """The target for the cluster of a kubeconfig's context."""
-    if not pushes or loader:
-        return Target(tuple(loader) if pushes else ())
-    if context.startswith(_KIND):
-        return Target(kind=context.removeprefix(_KIND))
-    return Target(pushes=True)
 
 
 def provide(
@@ -49,7 +35,7 @@ def provide(
             f"image.repository is {source.repository}, which names no registry to push to: put "
             "REGISTRY/TEAM/ before it, or use --load-with or --no-push"
         )
-    if (target.loader or target.kind) and is_on_nodes(reference):
+    if target.loader and is_on_nodes(reference):
         report(f"{reference} is on all nodes already")
         return reference
     engine = choose_engine(builder)
@@ -63,17 +49,6 @@ def deliver(reference: str, target: Target, engine: str, report: Report) -> None
     if target.loader:
         report(f"loading {reference}")
         load_with(reference, target.loader, report)
-    if target.kind is not None:
-        report(f"loading {reference} into kind cluster {target.kind}")
-        if shutil.which("kind") is None:
-            raise ImageError("no program kind is on PATH: install it, or use --push or --save")
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "image.tar"
-            save(reference, engine, file)
-            command = ["kind", "load", "image-archive", str(file), "--name", target.kind]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ImageError(f"cannot load {reference} into kind: {' '.join(done.stderr.split())}")
     if target.pushes:
         report(f"pushing {reference}")
         push(reference, engine, report)

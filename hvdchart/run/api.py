@@ -57,7 +57,6 @@ class Api:
 
     def __init__(self, connection: Connection) -> None:
         self.namespace = connection.namespace
-        self.context = connection.context
         self._connection = connection
         self._use(connection.log_in())
 

@@ -40,7 +40,6 @@ class Cluster:
 
     def __init__(self, api: Api, namespace: str | None = None) -> None:
         self.namespace = namespace or api.namespace
-        self.context = api.context
         self._api = api
 
     @staticmethod

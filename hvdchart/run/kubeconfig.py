@@ -60,8 +60,6 @@ class Connection:
     # The name in the server's certificate, where it is not that of `server`.
     server_name: str = ""
     proxy: str = ""
-    # The name of the kubeconfig's context; empty in a pod.
-    context: str = ""
 
 
 def find_connection(context: str | None = None) -> Connection:
@@ -158,7 +156,6 @@ class _Kubeconfig:
             cluster.get("insecure-skip-tls-verify") is not True,
             _text(cluster, "tls-server-name"),
             _text(cluster, "proxy-url"),
-            name,
         )
 
     def _entry(self, kind: str, name: str) -> _Entry:

@@ -112,10 +112,8 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
         ("docker", "build", [], "exit code 3): line 20; line 21; "),
         ("docker", "push", ["--push"], "line 29; log in with `docker login host.example`"),
         ("docker", "save", ["--save", "image.tar"], "cannot save host.example/r:"),
-        ("kind", "load", ["--kind", "mine"], "into kind: line 0 line 1"),
         ("loader", "now", ["--load-with", "loader now"], "`loader now` ended with exit code 3: "),
         ("", "", ["--load-with", "nowhere load"], "no program 'nowhere' is on PATH"),
-        ("", "", ["--kind", "mine"], "no program kind is on PATH"),
     ],
 )
 def test_failure_shows_the_last_lines_and_a_remedy(
