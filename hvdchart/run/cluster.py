@@ -205,11 +205,6 @@ class Cluster:
         read = partial(self._api.get, f"read namespace {self.namespace}", path)
         return unless_refused(lambda: unless_refused(read, Object(), [404]), None)
 
-    def rules(self) -> tuple[list[Object], bool]:
-        """The rules of what this user may do in the namespace, and whether these are all."""
-        status = self._review("selfsubjectrulesreviews", {"namespace": self.namespace})
-        return status.get("resourceRules") or [], not status.get("incomplete", False)
-
     def may(self, group: str, resource: str, verb: str) -> bool:
         """Whether this user may do one thing in the namespace."""
         resource, _, subresource = resource.partition("/")
@@ -217,8 +212,10 @@ class Cluster:
             "namespace": self.namespace, "verb": verb, "group": group, "resource": resource,
             "subresource": subresource,
         }  # fmt: skip
-        status = self._review("selfsubjectaccessreviews", {"resourceAttributes": attributes})
-        return bool(status.get("allowed"))
+        what = f"read your rights in namespace {self.namespace}"
+        path = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})
+        return bool((review.get("status") or {}).get("allowed"))
 
     def all_of(self, kind: str) -> list[Object] | None:
         """The namespace's or the cluster's objects of a kind; None without the right to list it."""
@@ -241,12 +238,6 @@ class Cluster:
         endpoints = [each for item in slices for each in item.get("endpoints") or []]
         ready = [each for each in endpoints if (each.get("conditions") or {}).get("ready", True)]
         return len(ready) if slices else None
-
-    def _review(self, kind: str, spec: Object) -> Object:
-        what = f"read your rights in namespace {self.namespace}"
-        path = f"apis/authorization.k8s.io/v1/{kind}"
-        status: Object = self._api.create(what, path, {"spec": spec})["status"]
-        return status
 
     def _path(self, kind: str, name: str = "") -> str:
         path = f"{_GROUPS.get(kind, 'api/v1')}/namespaces/{self.namespace}/{kind}"
