@@ -12,7 +12,7 @@ from hypothesis import given
 import hvdchart
 from hvdchart import Image, NodeGroup, Reserved, Spec, SpecError, Train, Tuning, Volume
 from hvdchart.spec.fields import ObjectOf
-from hvdchart.spec.load import load_spec, parse_spec
+from hvdchart.spec.load import checked_spec, load_spec, parse_spec
 from hvdchart.spec.yaml_tree import Place, from_plain
 from tests.unit.hvdchart.strategies import specs
 from tests.unit.hvdchart.test_fuzz import as_json
@@ -92,6 +92,9 @@ def test_settings_and_more_files_are_merged_as_by_the_command(tmp_path: Path) ->
     assert (spec.name, spec.nodes[0].count) == ("other", 8)
     assert spec.train.env["A"] == "b"
     assert spec.train.env["C"] == "d"
+    spec = load_spec(SPECS[0], settings=["values.a=1"], values={"a": 2, "code": "x = 1\f\n"})
+    assert spec.values == {"a": 2, "code": "x = 1\f\n"}
+    assert checked_spec(spec) == spec
     text = SPECS[0].read_text()
     assert parse_spec(text, settings=["name=other"]).name == "other"
     with pytest.raises(SpecError, match=r"--set nodes\.0\.count=0: nodes\[0\]\.count: got 0"):
