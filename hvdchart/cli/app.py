@@ -10,37 +10,26 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from inspect import cleandoc
 from typing import Annotated
 
 import typer
 import typer.main
 
-from hvdchart.cli import (
-    cluster,
-    control,
-    deploy,
-    dev,
-    images,
-    measure,
-    migrate,
-    plan,
-    pods,
-    projects,
-    render,
-    runs,
-)
+from hvdchart.cli import image
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import FileError, HvdchartError
 
-# In the order of `hvdchart --help`, each with the name of its function but for what Python has.
+# Each is the function of that name in the module of that name, in the order of `hvdchart --help`.
 _COMMANDS = (
-    *(render.render, plan.plan, projects.schema, projects.init, projects.config, images.build),
-    *(deploy.deploy, control.undeploy, deploy.run, dev.dev, pods.code, runs.list_, runs.status),
-    *(runs.logs, runs.events, runs.wait, control.stop, control.restart, control.scale, pods.top),
-    *(pods.exec_, pods.stack, pods.debug, pods.tensorboard, pods.timeline, cluster.doctor),
-    *(cluster.discover, migrate.migrate, measure.tune, measure.bench),
+    *("render", "plan", "schema", "init", "config", "build", "deploy", "undeploy", "run", "dev"),
+    *("code", "list", "status", "logs", "events", "wait", "stop", "restart", "scale", "top"),
+    *("exec", "stack", "debug", "tensorboard", "timeline", "doctor", "discover", "migrate"),
+    *("tune", "bench"),
 )
+# Python has functions of these names: the modules append an underscore to theirs.
+_TAKEN = ("list", "exec")
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 app = typer.Typer(
@@ -78,11 +67,12 @@ def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
     group.command(name, help=text, epilog=f"\b{mark}{examples}")(function)
 
 
-for _function in _COMMANDS:
-    _add(app, _function.__name__.rstrip("_"), _function)
+for _name in _COMMANDS:
+    _module = import_module(f"hvdchart.cli.{_name}")
+    _add(app, _name, getattr(_module, f"{_name}_" if _name in _TAKEN else _name))
 _image = typer.Typer(no_args_is_help=True, help="Check container images.")
 _image.callback()(lambda: None)
-_add(_image, "check", images.check)
+_add(_image, "check", image.check)
 app.add_typer(_image, name="image")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.images import Builder, LoadWith, with_own_image
+from hvdchart.cli.build import with_own_image
 from hvdchart.cli.terminal import print_log, say
 from hvdchart.errors import FileError, HvdchartError, NoRunError
 from hvdchart.project import SPEC_NAME
@@ -49,8 +49,8 @@ def dev(
     context: options.Context = None,
     helm: options.Helm = "helm",
     create_namespace: options.CreateNamespace = False,
-    builder: Builder = None,
-    load_with: LoadWith = "",
+    builder: options.Builder = None,
+    load_with: options.LoadWith = "",
 ) -> None:
     """Run the code, and run it again each time that it is saved.
 

@@ -1,59 +1,12 @@
-"""The commands that look at a cluster: `discover` and `doctor`."""
+"""The command `doctor`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.options import Context, Output, connect, write_output
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import show
 from hvdchart.errors import ClusterError
-
-
-def discover(
-    selector: Annotated[
-        str,
-        typer.Option(
-            "--selector", "-l", metavar="SELECTOR", help="Label selector for nodes, e.g. pool=gpu."
-        ),
-    ] = "",
-    fit: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="RANKS", help="Use only free nodes, for this many ranks."),
-    ] = None,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the run in the spec.")] = "run",
-    output: Output = None,
-    context: Context = None,
-) -> None:
-    """Write a spec for the cluster's nodes.
-
-    Comments mark what the Kubernetes API does not provide.
-
-    Examples:
-      hvdchart discover -w run.spec.yaml
-      hvdchart discover --selector pool=gpu --fit 16 -w run.spec.yaml
-
-    Exit codes: 0 written; 5 the file cannot be written; 7 the cluster cannot be used, or has no
-    such nodes.
-    """
-    from hvdchart.discover.nodes import read_nodes
-    from hvdchart.discover.spec_text import spec_text
-
-    cluster = connect(context)
-    nodes = cluster.nodes(selector)
-    if not nodes:
-        labels = f" with labels {selector}" if selector else ""
-        raise ClusterError(f"the cluster has no nodes{labels}")
-    try:
-        pods: list[dict[str, Any]] | None = cluster.all_pods()
-    except ClusterError as error:
-        if fit is not None:
-            raise
-        pods = None
-        say(f"{error}; continuing without the pods")
-    facts = read_nodes(nodes, pods or [], cluster.node_topologies())
-    text = spec_text(facts, name, fit, selector, pods_known=pods is not None)
-    write_output(output, text)
 
 
 def doctor(

@@ -1,0 +1,32 @@
+"""The command `debug`."""
+
+from hvdchart.cli.exec import run_in_pod
+from hvdchart.cli.options import Context, Helm, Name, Namespace, Target, Words, connect
+from hvdchart.cli.terminal import say
+
+
+def debug(
+    name: Name,
+    target: Target = "0",
+    command: Words = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+) -> None:
+    """Start a copy of a run's pods without the training, and open a shell in one.
+
+    The run itself is not changed. When the shell ends, the copy is uninstalled.
+
+    Examples:
+      hvdchart debug resnet50
+      hvdchart debug resnet50 master -- cat /horovod/generated/hostfile
+
+    Exit codes: that of the command; 6 Helm failed; 7 there is no such run, or the cluster cannot
+    be used; 8 the pods did not start.
+    """
+    from hvdchart.run.debug import debug_pods
+    from hvdchart.run.helm import Helm as Program
+
+    cluster = connect(context, namespace)
+    with debug_pods(cluster, name, Program(helm, context), say) as release:
+        run_in_pod(cluster, release, target, command, context)

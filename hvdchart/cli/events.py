@@ -1,0 +1,40 @@
+"""The command `events`."""
+
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.terminal import note, show
+
+
+def events(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    is_followed: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new events until the run ends.")
+    ] = False,
+) -> None:
+    """Print the Kubernetes events of a run, oldest first.
+
+    Examples:
+      hvdchart events resnet50
+      hvdchart events resnet50 --follow
+
+    Exit codes: 0 printed, also when there are none; 7 the cluster cannot be used; 130 interrupted.
+    """
+    from hvdchart.run.report import event_lines
+    from hvdchart.run.watch import follow_events
+
+    cluster = connect(context, namespace)
+    is_empty = True
+    events = follow_events(cluster, name) if is_followed else cluster.events(name)
+    for line in event_lines(events):
+        is_empty = False
+        show(line)
+    if is_empty:
+        note(
+            f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
+            "after an hour by default"
+        )

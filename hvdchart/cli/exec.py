@@ -1,0 +1,47 @@
+"""The command `exec`, and what it shares with `debug`."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, Target, Words, connect
+
+if TYPE_CHECKING:
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.release import Release
+
+
+def exec_(
+    name: Name,
+    target: Target,
+    command: Words = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Run a command, or a shell, in the pod of a rank, a worker or the master.
+
+    Examples:
+      hvdchart exec resnet50 3
+      hvdchart exec resnet50 worker-0 -- nvidia-smi
+
+    Exit codes: that of the command; 7 there is no such pod, or the cluster cannot be used.
+    """
+    cluster = connect(context, namespace)
+    run_in_pod(cluster, cluster.present_release(name), target, command, context)
+
+
+def run_in_pod(
+    cluster: "Cluster",
+    release: "Release",
+    target: str,
+    command: list[str] | None,
+    context: str | None,
+) -> None:
+    """Run a command in the pod that a person means, and exit with its code."""
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.output import running_pod
+    from hvdchart.run.release import component_of
+
+    pod = running_pod(release, target)
+    names = (pod["metadata"]["name"], component_of(pod))
+    raise typer.Exit(Kubectl(cluster.namespace, context).run_in(*names, command or ()))

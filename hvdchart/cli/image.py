@@ -1,0 +1,78 @@
+"""The command `image check`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from hvdchart.cli.options import Context, Namespace
+from hvdchart.cli.terminal import show
+from hvdchart.errors import ImageError
+
+
+def check(
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image: repository:tag.")],
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="Launch mode: mpirun, horovodrun, elastic or direct (default: as in a spec).",
+        ),
+    ] = None,
+    framework: Annotated[
+        str, typer.Option(metavar="NAME", help="What the script uses: horovod, torch, jax or mpi.")
+    ] = "horovod",
+    with_ssh: Annotated[
+        bool, typer.Option("--with-ssh", help="Runs have an image.ssh: OpenSSH may be missing.")
+    ] = False,
+    with_mpi: Annotated[
+        bool, typer.Option("--with-mpi", help="The requirements.txt has an MPI: it may be missing.")
+    ] = False,
+    engine: Annotated[
+        Literal["docker", "podman", "buildah"] | None,
+        typer.Option(
+            metavar="ENGINE", help="docker, podman or buildah (default: the first that works)."
+        ),
+    ] = None,
+    in_cluster: Annotated[
+        bool, typer.Option("--in-cluster", help="Run the check in a pod of the cluster.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Check whether an image meets the chart's requirements.
+
+    Examples:
+      hvdchart image check registry.example/team/train:1
+      hvdchart image check registry.example/team/train:1 --mode horovodrun --in-cluster
+      hvdchart image check registry.example/team/bert:1 --framework torch
+
+    Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be
+    run, or lacks something.
+    """
+    from hvdchart.image import check as checks
+    from hvdchart.image.engines import run_in
+    from hvdchart.image.probe import NEEDED
+    from hvdchart.spec.model import FRAMEWORKS
+
+    if framework not in FRAMEWORKS:
+        names = ", ".join(FRAMEWORKS)
+        raise typer.BadParameter(f"--framework {framework!r}: must be one of {names}")
+    mode = mode or ("direct" if framework in NEEDED else "mpirun")
+    if mode not in checks.MODES:
+        raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(checks.MODES)}")
+    if in_cluster:
+        from hvdchart.run.cluster import Cluster
+
+        output, errors = Cluster.connect(context, namespace).run_pod(checks.probe_pod(image)), ""
+    else:
+        done = run_in(image, checks.probe_command(), checks.UNKNOWN_USER, engine)
+        output, errors = done.stdout, done.stderr
+    brought = [name for name, given in (("ssh", with_ssh), ("mpi", with_mpi)) if given]
+    findings = checks.check_requirements(
+        checks.read_probe(image, output, errors), mode, framework, brought
+    )
+    show(*checks.check_report(image, findings))
+    unmet = checks.missing(findings)
+    if unmet:
+        names = ", ".join(finding.requirement for finding in unmet)
+        raise ImageError(f"{image} cannot be used with launch.mode {mode}; missing: {names}")

@@ -1,0 +1,75 @@
+"""The command `logs`."""
+
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
+from hvdchart.cli.terminal import print_log
+from hvdchart.errors import ClusterError
+
+
+def logs(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    is_followed: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--no-follow",
+            "-f",
+            help="Print new lines until the run ends, or return after those logged so far.",
+        ),
+    ] = True,
+    tail: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="LINES", help="Number of last lines to print of each pod."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Leave out lines that are older, e.g. 90s, 5m, 2h."),
+    ] = None,
+    master: Annotated[
+        bool,
+        typer.Option("--master", help="Print the master's log only: it has the ranks' output."),
+    ] = False,
+    rank: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Print the output of this rank only.")
+    ] = None,
+) -> None:
+    """Print the logs of a run.
+
+    Each line starts with the name of its pod. The command follows all pods until the run ends.
+
+    Examples:
+      hvdchart logs resnet50 --master
+      hvdchart logs resnet50 --rank 3 --since 5m
+      hvdchart logs resnet50 --no-follow --tail 100
+
+    Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used;
+    130 interrupted.
+    """
+    seconds = parse_duration(since)
+    from hvdchart.run.logs import LogLine, follow, read_logged_lines
+    from hvdchart.run.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
+    from hvdchart.run.status import newest_job
+
+    cluster = connect(context, namespace)
+    job = newest_job(cluster.present_release(name))
+    if rank is not None and job:
+        run = run_of(job)
+        check_tagged(run)
+        last = sum(1 for _ in pods_of_ranks(run, {})) - 1
+        if rank > last and not run.elastic:
+            raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")
+    # Without a Job, which has a time to live, the run is over.
+    read = follow if job and is_followed else read_logged_lines
+    component = "" if rank is None and not master else "master"
+    lines = read(cluster, name, tail=tail, since=seconds, component=component)
+    if rank is not None:
+        lines = (
+            LogLine(f"rank {rank}", text)
+            for line in lines
+            for text in lines_of_rank([line.text], rank)
+        )
+    print_log(lines)

@@ -1,0 +1,45 @@
+"""The command `scale`."""
+
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.terminal import show
+
+
+def scale(
+    name: Name,
+    number: Annotated[
+        int, typer.Argument(min=1, max=10_000, metavar="N", help="Number of workers.")
+    ],
+    group: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Group of workers, if the run has several.")
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+) -> None:
+    """Change the number of a run's workers.
+
+    An active run is replaced by a run on that number of workers, and its script resumes from the
+    last checkpoint. An elastic run continues instead.
+
+    Examples:
+      hvdchart scale resnet50 8
+      hvdchart scale mixed 4 --group gpu
+
+    Exit codes: 0 scaled; 6 Helm failed; 7 there is no such run or group, or the cluster cannot be
+    used.
+    """
+    from hvdchart.quantity import pluralize
+    from hvdchart.run import control
+    from hvdchart.run.helm import Helm as Program
+
+    cluster = connect(context, namespace)
+    goes_on = control.scale(cluster, name, number, group, Program(helm, context))
+    how = "and continues" if goes_on else "and starts again"
+    show(
+        f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec "
+        "restores the number there"
+    )

@@ -1,0 +1,36 @@
+"""The command `stack`."""
+
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.terminal import show
+
+
+def stack(
+    name: Name,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RANK|POD", help="Number of a rank, or worker-N (default: all ranks)."
+        ),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Print the Python stack of each rank of a run; the ranks continue.
+
+    Examples:
+      hvdchart stack resnet50 3
+      hvdchart stack resnet50
+
+    Exit codes: 0 printed; 7 there is no such rank, or the cluster cannot be used.
+    """
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.stacks import read_stacks
+
+    cluster = connect(context, namespace)
+    release = cluster.present_release(name)
+    for text in read_stacks(release, target, Kubectl(cluster.namespace, context)):
+        show(*text.splitlines())

@@ -1,0 +1,66 @@
+"""The command `status`."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Format, Name, Namespace, connect, print_document
+from hvdchart.cli.terminal import clear_screen, show
+from hvdchart.errors import NoRunError, RunFailedError
+
+# How much of a failed master's log `status` prints.
+_LAST_LINES = 25
+# Colours and bold text.
+_STYLES = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def status(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: Format = "text",
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Print the state again when it changes, until the run ends."),
+    ] = False,
+) -> None:
+    """Print the state of a run, its progress, the reason and what to do.
+
+    Examples:
+      hvdchart status resnet50
+      hvdchart status resnet50 --watch
+      hvdchart status resnet50 --namespace team -o json
+
+    Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8
+    the run failed.
+    """
+    from hvdchart.run.report import status_report
+    from hvdchart.run.status import run_status
+    from hvdchart.run.watch import watch_release
+
+    cluster = connect(context, namespace)
+    last = None
+    for release in watch_release(cluster, name) if watch else [cluster.release(name)]:
+        current = run_status(release)
+        if current != last and output != "text":
+            print_document(current.document(), output)
+        elif current != last:
+            if watch:
+                clear_screen()
+            show(*status_report(current, cluster.namespace))
+        last = current
+        if current.over or current.state == "not found":
+            break
+    if output == "text" and current.state == "failed":
+        # The end of the last attempt's log explains more than its exit code.
+        masters = [pod.name for pod in current.pods if pod.name.startswith(f"{current.job}-")]
+        for master in masters[-1:]:
+            for line in cluster.log(master, "master", follow=False, tail=_LAST_LINES):
+                # What a progress bar has written over is not shown, as on a terminal.
+                text = _STYLES.sub("", line).rstrip("\r").rpartition("\r")[2]
+                show(f"[{master}] {text}")
+    if current.state == "not found":
+        raise NoRunError(name, cluster.namespace, current.reason)
+    if current.state == "failed":
+        raise RunFailedError(f"run {name} failed")

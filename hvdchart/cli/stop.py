@@ -1,0 +1,32 @@
+"""The command `stop`."""
+
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.terminal import show
+
+
+def stop(
+    name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
+) -> None:
+    """Stop a run: remove its pods and keep the release.
+
+    Of a run that has ended, this removes the workers that it has left. To continue from the last
+    checkpoint, use `restart`.
+
+    Examples:
+      hvdchart stop resnet50
+      hvdchart restart resnet50
+
+    Exit codes: 0 stopped, or ended before; 6 Helm failed; 7 there is no such run, or the cluster
+    cannot be used.
+    """
+    from hvdchart.run import control
+    from hvdchart.run.helm import Helm as Program
+
+    cluster = connect(context, namespace)
+    before = control.stop(cluster, name, Program(helm, context))
+    again = f"start it again: hvdchart restart {name} -n {cluster.namespace}"
+    if not before.over:
+        show(f"run {name} stopped; {again}")
+    else:
+        what = "its workers are removed" if before.workers_left else "nothing was left to stop"
+        show(f"run {name} has {before.state} already: {what}; {again}")

@@ -1,0 +1,49 @@
+"""The command `tensorboard`."""
+
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.terminal import say, show
+from hvdchart.errors import ClusterError
+
+_TENSORBOARD_PORT = 6006
+
+
+def tensorboard(
+    name: Name,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="Local port; 0: any that is free.")
+    ] = _TENSORBOARD_PORT,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Forward a local port to a run's TensorBoard, until interrupted.
+
+    Example:
+      hvdchart tensorboard resnet50
+
+    Exit codes: 7 the run has no TensorBoard, or the cluster cannot be used; 130 interrupted.
+    """
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.watch import wait_until_served
+
+    cluster = connect(context, namespace)
+    kubectl = Kubectl(cluster.namespace, context)
+    kubectl.command()
+    cluster.present_release(name)
+    services = [str(item["metadata"]["name"]) for item in cluster.services(name)]
+    service = next((item for item in services if item.endswith("-tensorboard")), None)
+    if service is None:
+        raise ClusterError(
+            f"run {name} has no TensorBoard: deploy it with --set values.tensorboard.enabled=true"
+        )
+    wait_until_served(cluster, name, say)
+    if port:
+        show(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
+    code = kubectl.forward(service, _TENSORBOARD_PORT, port)
+    raise ClusterError(
+        f"kubectl no longer forwards port {port} to service {service} (exit code {code}); if "
+        "another program uses the port, choose another with --port"
+    )

@@ -1,0 +1,42 @@
+"""The command `timeline`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.terminal import note, show
+
+
+def timeline(
+    name: Name,
+    file: Annotated[
+        Path | None,
+        typer.Option("--write", "-w", metavar="FILE", help="Write the timeline to this file."),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Fetch Horovod's timeline of a run, and name the ranks that the others waited for.
+
+    Open the file in Perfetto (ui.perfetto.dev) or chrome://tracing.
+
+    Example:
+      hvdchart timeline resnet50 -w timeline.json
+
+    Exit codes: 0 written; 5 the file cannot be written, or is not a timeline; 7 the run has no
+    timeline, or the cluster cannot be used.
+    """
+    from hvdchart.files import write_atomically
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.output import timeline_sources
+    from hvdchart.run.timeline import read_waits, waits_report
+
+    cluster = connect(context, namespace)
+    path, sources = timeline_sources(cluster.present_release(name))
+    pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
+    if file is not None:
+        write_atomically(file, content)
+        note(f"{path} of pod {pod} is in {file}; open it in ui.perfetto.dev")
+    show(*waits_report(read_waits(content.decode(errors="replace"))))

@@ -1,0 +1,47 @@
+"""The command `undeploy`."""
+
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.terminal import note
+from hvdchart.errors import NoRunError
+
+
+def undeploy(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    keep_data: Annotated[
+        bool,
+        typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
+    ] = False,
+) -> None:
+    """Uninstall a run. The contents of its volumes are not deleted.
+
+    PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
+    and go with it, unless --keep-data is given.
+
+    Examples:
+      hvdchart undeploy resnet50 --namespace team
+      hvdchart undeploy resnet50 --keep-data
+
+    Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be
+    used.
+    """
+    from hvdchart.run.control import keep_claims, remove
+    from hvdchart.run.helm import Helm as Program
+
+    cluster = connect(context, namespace)
+    program = Program(helm, context)
+    kept = []
+    # Nothing but Helm deletes claims.
+    with suppress(NoRunError):
+        kept = keep_claims(cluster, name, program) if keep_data else []
+    removed = remove(cluster, name, program)
+    note(f"release {name} uninstalled from namespace {cluster.namespace}")
+    note(*(f"removed, although Helm did not know it: {item}" for item in removed))
+    note(*(f"kept: persistentvolumeclaim {claim}" for claim in kept))

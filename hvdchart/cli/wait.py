@@ -1,0 +1,43 @@
+"""The command `wait`."""
+
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
+from hvdchart.cli.terminal import raise_unless_finished, show
+from hvdchart.errors import NoRunError, TimeLimitError
+
+
+def wait(
+    name: Name,
+    timeout: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="How long to wait, e.g. 5m (default: no limit)."),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Wait for the end of a run; the exit code says how it ended.
+
+    Examples:
+      hvdchart wait resnet50
+      hvdchart wait resnet50 --timeout 2h && hvdchart undeploy resnet50
+
+    Exit codes: 0 the run finished; 7 there is no such run, or the cluster cannot be used; 8 the
+    run failed; 124 the time-out passed first.
+    """
+    limit = parse_duration(timeout)
+    from hvdchart.run.watch import wait_for_end
+
+    cluster = connect(context, namespace)
+    current = wait_for_end(cluster, name, limit)
+    if current.state == "not found":
+        raise NoRunError(name, cluster.namespace, current.reason)
+    if not current.over:
+        raise TimeLimitError(
+            f"run {name} has not ended within {timeout}: it is {current.state}"
+            f"{f', {current.reason}' if current.reason else ''}"
+        )
+    raise_unless_finished(current)
+    show(f"run {name} finished")
