@@ -1,4 +1,4 @@
-"""Calls the program `helm`; no other module does."""
+"""Calls Helm, through pyhelm3 and the program `helm`; no other module does."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import pyhelm3
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, NoRunError
@@ -24,6 +26,7 @@ from hvdchart.run.helm_errors import remedy_for
 from hvdchart.run.release import Object
 from hvdchart.values.check import checked_values
 
+T = TypeVar("T")
 # Older ones cannot ask the API server what an upgrade would change.
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
@@ -38,6 +41,37 @@ _PART = 0.2
 _TWICE_WITHIN = 0.3
 
 
+class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
+    """pyhelm3's commands of Helm, started from a list of arguments: pyhelm3 uses a shell."""
+
+    def __init__(self, helm: Helm, *options: str) -> None:
+        super().__init__(
+            executable=helm.program, kubecontext=helm.context, history_max_revisions=helm.revisions
+        )
+        self._options = options
+
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
+        arguments = [self._executable, *map(str, command), *self._options]
+        arguments += ["--kube-context", self._kubecontext] if self._kubecontext else []
+        # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
+        text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
+        code, output, message = _run(arguments, text.encode())
+        if code:
+            raise subprocess.CalledProcessError(code, command, output, message)
+        return output.encode()
+
+    async def apply(self, name: str, namespace: str, values: Object, create: bool = False) -> Any:
+        # Helm merges values into those of the last revision unless --reset-values is given.
+        return await self.install_or_upgrade(
+            name, chart_dir(), values, namespace=namespace, create_namespace=create,
+            reset_values=True,
+        )  # fmt: skip
+
+    async def get_metadata(self, name: str, namespace: str) -> Any:
+        command = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
+        return json.loads(await self.run(command))
+
+
 @dataclass(frozen=True)
 class Helm:
     """The program, a name on PATH or a path, and the kubeconfig's context that it uses."""
@@ -47,43 +81,33 @@ class Helm:
     # How many revisions of a release it keeps: it reads all of them at each upgrade.
     revisions: int = 10
 
-    def call(
-        self, name: str, namespace: str, arguments: Sequence[str], values: Object | None = None
-    ) -> str:
-        """What a command of Helm about a release prints. Raises HelmError and NoRunError."""
-        command = [self.program, *arguments, "--namespace", namespace]
-        command += ["--kube-context", self.context] if self.context else []
-        # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
-        text = "" if values is None else json.dumps(values, ensure_ascii=False)
-        code, output, message = _run(command, text.encode())
-        if code == 0:
-            return output
+    def call(self, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
+        """What a `_Command` about a release answers. Raises HelmError and NoRunError."""
+        try:
+            return _result(command)
+        except subprocess.CalledProcessError as error:
+            what, message = error.cmd[0], error.stderr
+        except (ValueError, RecursionError) as error:
+            self.version()
+            output = getattr(error, "doc", error)
+            raise HelmError(f"{self.program} does not print JSON: {output!s:.200}") from error
         if "release: not found" in message:
             raise NoRunError(name, namespace)
         # Not before: it takes as long as a tenth of a second.
         self.version()
         remedy = remedy_for(message, name, namespace)
-        raise HelmError(f"helm {arguments[0]}: {message}{f'; {remedy}' if remedy else ''}")
-
-    def read(
-        self, name: str, namespace: str, arguments: Sequence[str], values: Object | None = None
-    ) -> Any:
-        """As `call`, with what Helm prints as JSON."""
-        output = self.call(name, namespace, [*arguments, "--output", "json"], values)
-        try:
-            return json.loads(output)
-        except (ValueError, RecursionError) as error:
-            self.version()
-            raise HelmError(f"{self.program} does not print JSON: {output[:200]}") from error
+        raise HelmError(f"helm {what}: {message}{f'; {remedy}' if remedy else ''}")
 
     def version(self) -> str:
         """The program's version. Raises HelmError if it is too old, or the program is not Helm."""
-        _, output, message = _run([self.program, "version", "--template", "{{ .Version }}"])
-        match = _VERSION.fullmatch(output.strip())
+        try:
+            output = str(_result(_Command(self).version())).strip()
+        except subprocess.CalledProcessError as error:
+            output = error.stderr
+        match = _VERSION.fullmatch(output)
         if not match:
             raise HelmError(
-                f"`{self.program} version` does not print a version, so it is not Helm: "
-                f"{output.strip() or message}"
+                f"`{self.program} version` does not print a version, so it is not Helm: {output}"
             )
         if (int(match[2]), int(match[3])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
@@ -101,10 +125,14 @@ def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     look up existing SSH keys and generates new ones each time. Raises HelmError, and SpecError when
     the chart refuses the spec's own `values`.
     """
+    name = plan.spec.name
+    # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
+    arguments = ["template", name, str(chart_dir()), "--namespace", namespace]
     # `helm install` sends no pods of `helm test` either.
-    options = ["--skip-crds", "--skip-tests", "--values", "-"]
-    arguments = ["template", plan.spec.name, str(chart_dir()), *options]
-    return Helm(program).call(plan.spec.name, namespace, arguments, checked_values(plan))
+    arguments += ["--skip-crds", "--skip-tests", "--values", "-"]
+    helm = Helm(program)
+    run = _Command(helm).run(arguments, json.dumps(checked_values(plan)).encode())
+    return helm.call(name, namespace, run).decode()
 
 
 def upgrade(
@@ -122,12 +150,10 @@ def upgrade(
     and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
     Without `is_validated`, fields that Kubernetes does not know are dropped in silence.
     """
-    # Helm merges values into those of the last revision unless --reset-values is given.
-    arguments = ["upgrade", name, str(chart_dir()), "--install", "--reset-values", "--values", "-"]
-    arguments += ["--history-max", str(helm.revisions)]
-    arguments += ["--create-namespace"] if create_namespace else []
-    arguments += [] if is_validated else ["--disable-openapi-validation"]
-    return int(helm.read(name, namespace, arguments, values)["version"])
+    # pyhelm3's own disable_validation adds each character of it as an argument.
+    options = () if is_validated else ("--disable-openapi-validation",)
+    command = _Command(helm, *options).apply(name, namespace, values, create_namespace)
+    return int(helm.call(name, namespace, command)["version"])
 
 
 def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
@@ -137,11 +163,12 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
     SpecError when the chart refuses the values.
     """
     name = plan.spec.name
-    arguments = ["upgrade", name, str(chart_dir()), "--reset-values", "--install"]
-    arguments += ["--dry-run=server", "--values", "-"]
-    after = helm.read(name, namespace, arguments, checked_values(plan))["manifest"]
+    # pyhelm3's own dry_run does not ask the API server, and its get_resources parses the text.
+    command = _Command(helm, "--dry-run=server").apply(name, namespace, checked_values(plan))
+    after = helm.call(name, namespace, command)["manifest"]
+    get = ["get", "manifest", name, "--namespace", namespace]
     try:
-        before = helm.call(name, namespace, ["get", "manifest", name])
+        before = helm.call(name, namespace, _Command(helm).run(get)).decode()
     except ClusterError:
         before = ""
     return _public(before), _public(str(after))
@@ -150,20 +177,33 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
     """The name of a release's chart; None when there is no release of that name."""
     try:
-        return str(helm.read(name, namespace, ["get", "metadata", name])["chart"])
+        command = _Command(helm).get_metadata(name, namespace)
+        return str(helm.call(name, namespace, command)["chart"])
     except ClusterError:
         return None
 
 
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
     """The values that a release was installed with; raises ClusterError without a release."""
-    values: Object | None = helm.read(name, namespace, ["get", "values", name])
-    return values or {}
+    command = _Command(helm).get_values(name, namespace=namespace)
+    values: Object = helm.call(name, namespace, command)
+    return values
 
 
 def undeploy(name: str, namespace: str, helm: Helm) -> None:
     """Run `helm uninstall`, and wait until it is done. Raises NoRunError and HelmError."""
-    helm.call(name, namespace, ["uninstall", name, "--wait"])
+    command = _Command(helm).uninstall(name, namespace=namespace, wait=True)
+    helm.call(name, namespace, command)
+
+
+def _result(command: Coroutine[Any, Any, T]) -> T:
+    """What a command of pyhelm3 answers; no event loop, because asyncio's holds back Ctrl-C."""
+    try:
+        command.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("pyhelm3 waits for something other than Helm")
 
 
 def without_archives(manifest: str) -> str:
@@ -183,7 +223,7 @@ def _public(manifest: str) -> str:
     return "".join(f"---\n{each}\n" for each in kept)
 
 
-def _run(command: Sequence[str], values: bytes = b"") -> tuple[int, str, str]:
+def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
     """Run a program to its end; its exit code, output and errors.
 
     Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
