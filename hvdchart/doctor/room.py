@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
@@ -104,24 +105,18 @@ def examine_openssh(values: Values) -> Finding:
 
 
 def examine_image(nodes: Sequence[Object], values: Values, key: str = "image") -> Finding:
-    """Whether the nodes of the run's selectors have the image of a key, `image` or `ssh.image`.
+    """Whether nodes that the run can use have the image of a key, `image` or `ssh.image`.
 
     A registry may have it, too, and a kubelet reports 50 images at most.
     """
     image: Values = values["image"] if key == "image" else values["ssh"]["image"]
     ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
     name = str(image.get("repository") or "")
-    selectors = [
-        (pod.get("nodeSelector") or {}).items()
-        for pod in (*merged_groups(values), values.get("master") or {})
-    ]
-    labels = [((node.get("metadata") or {}).get("labels") or {}).items() for node in nodes]
-    usable = [
-        node for node, own in zip(nodes, labels, strict=True) if any(s <= own for s in selectors)
-    ]
+    pods = [*merged_groups(values), values.get("master") or {}]
+    usable = [node for node in nodes if any(_admits(node, pod) for pod in pods)]
     if not usable:
         return Finding(
-            key, "unknown", f"no node has the run's nodeSelector; it needs {name}{ending}"
+            key, "unknown", f"no node that can be seen admits the run; it needs {name}{ending}"
         )
     missing = [node for node in usable if lacks_image(node, f"{name}{ending}")]
     if not missing:
@@ -132,6 +127,28 @@ def examine_image(nodes: Sequence[Object], values: Values, key: str = "image") -
         fix = "Docker Hub must have it; if not, push it to a registry and name that in "
         fix += f"{key}.repository, or load it into all nodes"
     return Finding(key, "unknown", text, fix)
+
+
+def _admits(node: Object, pod: Mapping[str, Any]) -> bool:
+    """Whether a node's labels, taints and cordon leave room for a pod, whatever its affinity."""
+    labels = (node.get("metadata") or {}).get("labels") or {}
+    if not (pod.get("nodeSelector") or {}).items() <= labels.items():
+        return False
+    spec = node.get("spec") or {}
+    taints = [t for t in spec.get("taints") or [] if t.get("effect") != "PreferNoSchedule"]
+    tolerations = pod.get("tolerations") or []
+    return not spec.get("unschedulable") and all(
+        any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints
+    )
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    exists = toleration.get("operator") == "Exists"
+    return (
+        toleration.get("effect") in (None, "", taint.get("effect"))
+        and toleration.get("key") in (taint.get("key"), *((None, "") if exists else ()))
+        and (exists or (toleration.get("value") or "") == (taint.get("value") or ""))
+    )
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:

@@ -147,15 +147,35 @@ def test_openssh_comes_from_an_image_of_its_own_or_is_unknown() -> None:
         assert examine_image([node], values, "ssh.image").state == state
 
 
-def test_only_nodes_of_the_runs_selectors_must_have_its_image() -> None:
-    images = [{"names": ["docker.io/library/loaded:1"]}]
-    good = {"metadata": {"labels": {"pool": "b", "zone": "z"}}, "status": {"images": images}}
-    other = {"metadata": {"labels": {"pool": "own"}}, "status": {}}
-    place = {"nodeSelector": {"pool": "b"}}
+TAINT = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "place", "is_admitted"),
+    [
+        ({"pool": "b", "zone": "z"}, {}, {"nodeSelector": {"pool": "b"}}, True),
+        ({"pool": "own"}, {}, {"nodeSelector": {"pool": "b"}}, False),
+        ({}, {"unschedulable": True}, {"tolerations": [{"operator": "Exists"}]}, False),
+        ({}, {"taints": [TAINT]}, {}, False),
+        ({}, {"taints": [{**TAINT, "effect": "PreferNoSchedule"}]}, {}, True),
+        ({}, {"taints": [TAINT]}, {"tolerations": [TAINT]}, True),
+        ({}, {"taints": [TAINT, {**TAINT, "key": "other"}]}, {"tolerations": [TAINT]}, False),
+        ({}, {"taints": [{**TAINT, "value": "b"}]}, {"tolerations": [TAINT]}, False),
+        ({}, {"taints": [{**TAINT, "effect": "NoExecute"}]}, {"tolerations": [TAINT]}, False),
+        ({}, {"taints": [TAINT]}, {"tolerations": [{"key": "gpu", "operator": "Exists"}]}, True),
+        ({}, {"taints": [TAINT]}, {"tolerations": [{"operator": "Exists"}]}, True),
+    ],
+)
+def test_only_nodes_that_admit_the_run_must_have_its_image(
+    labels: dict[str, str], spec: dict[str, Any], place: dict[str, Any], is_admitted: bool
+) -> None:
     values = {"image": {"repository": "loaded", "tag": "1"}, "worker": place, "master": place}
-    assert examine_image([good, other], values).state == "ok"
-    assert "no node has" in examine_image([other], values).text
-    assert examine_image([good, other], {**values, "master": {}}).state == "unknown"
+    images = [{"names": ["docker.io/library/loaded:1"]}]
+    node = {"metadata": {"labels": labels}, "spec": spec, "status": {"images": images}}
+    found = [examine_image([node, *others], values) for others in ([], [{**node, "status": {}}])]
+    expected = ("all nodes have", "1 of 2 nodes") if is_admitted else ("no node that can be",) * 2
+    for finding, start in zip(found, expected, strict=True):
+        assert finding.text.startswith(start)
 
 
 def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
