@@ -9,7 +9,8 @@ from hvdchart.discover.groups import Discovery, Group
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import MI, amount_text
+from hvdchart.quantity import MI, amount_text, pluralize
+from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
 
@@ -21,28 +22,45 @@ class Fit:
     slots: int
     free: tuple[str, ...]
     blocked: tuple[tuple[str, str], ...]
+    spares: int = 0
 
     @property
     def ranks(self) -> int:
         """How many ranks could start now."""
-        return len(self.free) * self.slots
+        return max(len(self.free) - self.spares, 0) * self.slots
 
     def __str__(self) -> str:
         nodes = len(self.group.nodes)
         line = f"{self.group.name}: {len(self.free)} of {nodes} nodes are free, {self.ranks} ranks"
+        line += f" and {pluralize(self.spares, 'spare')}" if self.spares else ""
         blocked = join_names(f"{name}: {reason}" for name, reason in self.blocked)
         return line + (f" ({blocked})" if blocked else "")
 
 
-def check_groups(discovery: Discovery, plan: Plan) -> list[Fit]:
-    """What fits now for each group; `plan` is that of the discovery's own spec."""
+def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
+    """What fits now for each group, with spares; `plan` is that of the discovery's own spec."""
     fits = []
     for group, planned in zip(discovery.groups, plan.groups, strict=True):
         reasons = {node.name: _shortage(node, planned) for node in group.nodes}
         free = tuple(name for name, reason in reasons.items() if not reason)
         blocked = tuple((name, reason) for name, reason in reasons.items() if reason)
-        fits.append(Fit(group, planned.slots, free, blocked))
+        fits.append(Fit(group, planned.slots, free, blocked, spares))
     return fits
+
+
+def keep_spares(discovery: Discovery, spares: int) -> Discovery:
+    """The discovery with spares in each group that is large enough; ClusterError if none is."""
+    large = [group for group in discovery.groups if len(group.nodes) > spares]
+    if not large:
+        sizes = join_names(f"{group.name}: {len(group.nodes)}" for group in discovery.groups)
+        raise ClusterError(f"no group has more than {spares} nodes, the spares ({sizes})")
+    groups = [
+        replace(group, entry=_entry(group, len(group.nodes) - spares, spares))
+        if group in large
+        else group
+        for group in discovery.groups
+    ]
+    return replace(discovery, groups=tuple(groups))
 
 
 def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discovery:
@@ -61,7 +79,7 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
         raise ClusterError("\n  ".join([head, *map(str, fits)]))
     best = min(enough, key=lambda fit: (not fit.group.nodes[0].gpus, ranks // fit.slots))
     group = best.group
-    entry = {**group.entry, "count": ranks // best.slots}
+    entry = _entry(group, ranks // best.slots, best.spares)
     free = f"{len(best.free)} of {len(group.nodes)} nodes of the group are free now"
     comments = {**group.comments, ("count",): free}
     return replace(discovery, groups=(Group(group.name, group.nodes, entry, comments),))
@@ -84,3 +102,8 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
 def _quantity(name: str, size: int) -> str:
     unit = MI if name == "memory" else 1
     return amount_text(name, max(size, 0) // unit * unit)
+
+
+def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
+    numbers: dict[str, Plain] = {"name": group.name, "count": count}
+    return {**numbers, **({"spares": spares} if spares else {}), **group.entry, **numbers}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvd_pods.common.hostile import one_line
-from hvdchart.discover.fit import check_groups, fit_ranks
+from hvdchart.discover.fit import check_groups, fit_ranks, keep_spares
 from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
@@ -22,10 +22,12 @@ def spec_text(
     fit: int | None = None,
     selector: str = "",
     *,
+    spares: int = 0,
     pods_known: bool = True,
 ) -> str:
     """A spec of these nodes with comments; with `fit`, of free nodes for that many ranks.
 
+    With `spares`, that many nodes of each group, beyond those for ranks, are spares.
     `selector` is the label selector that the nodes were listed with. Raises ClusterError when no
     node can be used or the ranks do not fit, and SpecError when `name` is not a valid name of a
     run.
@@ -35,9 +37,11 @@ def spec_text(
         raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
     notes = list(discovery.notes)
     if pods_known:
-        fits = check_groups(discovery, _plan(discovery, name))
+        fits = check_groups(discovery, _plan(discovery, name), spares)
         notes += map(str, fits)
         discovery = discovery if fit is None else fit_ranks(discovery, fits, fit)
+    if spares and fit is None:
+        discovery = keep_spares(discovery, spares)
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
         notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
     # What nodes say of themselves stays in its line: a condition's message could be keys of a spec.

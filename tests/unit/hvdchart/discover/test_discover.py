@@ -146,14 +146,20 @@ def test_pod_requests_are_those_of_the_scheduler() -> None:
     assert pod_requests(sandboxed) == {"cpu": 2250, "memory": 64 * MI}
 
 
-def test_fit_uses_free_nodes_only() -> None:
+def test_fit_uses_free_nodes_only_and_keeps_some_as_spares() -> None:
     nodes = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
     busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
-    text, spec = discovered(nodes, busy, fit=16)
-    assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
+    text, spec = discovered(nodes, busy, fit=16, spares=1)
+    assert [(group.name, group.count, group.spares) for group in spec.nodes] == [
+        ("nvidia-a100-sxm4-80gb", 2, 1)
+    ]
     assert make_plan(spec).ranks == 16
     assert "3 of 4 nodes of the group are free now" in text
-    assert "3 of 4 nodes are free, 24 ranks (d0: 4 nvidia.com/gpu free, 8 n" in text
+    assert "3 of 4 nodes are free, 16 ranks and 1 spare (d0: 4 nvidia.com/gpu free, 8 n" in text
+    _, spec = discovered(nodes, spares=1)
+    assert [(group.count, group.spares) for group in spec.nodes] == [(3, 1), (1, 0)]
+    with pytest.raises(ClusterError, match=r"no group has more than 4 nodes, the spares \(.*: 4"):
+        discovered(nodes, spares=4)
 
 
 @pytest.mark.parametrize(
