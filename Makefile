@@ -28,18 +28,15 @@ else
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-first unit-second
 endif
 
-# Two processes with a half of the files each. These tests take milliseconds each, and pytest-xdist would take a fifth more.
+# Two processes, which take about equally long. These tests take milliseconds each, and pytest-xdist would take a fifth more.
 unit-first:
-	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first --share 1/2 tests/unit -m "not fuzz and not slow"
+	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first tests/unit/hvd_pods -m "not fuzz and not slow"
 
 unit-second:
-	@$(PY) -m pytest -q --share 2/2 tests/unit -m "not fuzz and not slow"
+	@$(PY) -m pytest -q tests/unit --ignore=tests/unit/hvd_pods -m "not fuzz and not slow"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit -m fuzz --hypothesis-profile=many
-
-mutation: venv ## Show the defects of one module that its tests would not notice (MODULE=hvdchart/plan/rules.py TESTS=tests/unit/hvdchart/plan)
-	@$(PY) -m devtools.checks.mutation "$(MODULE)" $(TESTS)
 
 chart: venv ## Run the tests of rendered manifests, some against a real API server
 	@$(PY) -m pytest -q tests/chart
@@ -53,10 +50,13 @@ lifecycle: venv ## Run the tests that start, break and stop a local cluster
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
+test-controllers: venv ## Run the tests with controllers of others, which are built first: Kueue, Flux, Argo CD
+	@$(PY) -m pytest -q tests/e2e/test_kueue.py tests/e2e/test_gitops.py
+
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
 	@$(PY) -m pytest -q tests/faults
 
-generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.hcl
+generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.json
 	@$(PY) -m devtools.docs_gen
 
 check-generated: venv
@@ -79,7 +79,8 @@ wheels: venv ## Build Horovod's wheels into dist/wheels (TENSORFLOW="2.21.0 2.20
 	  cp "$$($(PY) -m images wheel cpu "$$setting")" dist/wheels || exit; done
 
 goldens: venv ## Render values/*.spec.yaml to the files that the tests compare with
-	@$(PY) -m devtools.docs_gen.goldens
+	@for spec in values/*.spec.yaml; do \
+	  $(PY) -m hvdchart render "$$spec" -w "$${spec%.spec.yaml}.yaml" || exit; done
 
 format: venv ## Format the Python files with ruff
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
@@ -113,4 +114,5 @@ bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOS
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
-	@$(PY) -m devtools.trials.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"
+	@$(PY) -m pytest -q tests/images/test_keras.py -k checks --set tensorflow=$(VERSION) \
+	  $(if $(KERAS),--set keras=$(KERAS)) $(if $(PYTHON),--set python=$(PYTHON))

@@ -1,18 +1,20 @@
-"""A node of the local cluster: cgroups, processes, health, and what the machine needs."""
+"""A node of the local cluster: names, cgroups, processes, images, and what the machine needs."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
-import psutil
 import pytest
 
-from devtools.common.errors import LocalkubeError
-from devtools.localkube import cgroups, debian, preflight
-from devtools.localkube.instance import Instance
+from devtools.common.errors import DevtoolsError
+from devtools.localkube import cgroups, instance, preflight
+from devtools.localkube.images import full_name
+from devtools.localkube.instance import BENCHMARK_RANGE, Instance
+from devtools.localkube.oci import pack_program
 from devtools.localkube.record import ProcessIdentity
 
 V1 = """\
@@ -62,13 +64,6 @@ def test_daemons_join_all_hierarchies_but_version_1_cpusets(tmp_path: Path) -> N
     assert not (tmp_path / "cpuset" / "lk" / "daemons" / "cgroup.procs").exists()
 
 
-def test_too_little_space_raises_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
-    monkeypatch.setitem(preflight.NEEDED_SPACE, "store", 1 << 60)
-    with pytest.raises(LocalkubeError, match=r"GB free, .* GB needed.*\n.*HVD_CACHE"):
-        preflight.check_space(Instance("hvd"))
-
-
 def test_file_system_without_overlay_support_raises_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -79,16 +74,8 @@ def test_file_system_without_overlay_support_raises_an_error(
     mounts.write_text(line.format(kind="ext4"))
     preflight.check_file_system(Instance("hvd"), mounts)
     mounts.write_text(line.format(kind="overlay"))
-    with pytest.raises(LocalkubeError, match=r"\(overlay\)"):
+    with pytest.raises(DevtoolsError, match=r"\(overlay\)"):
         preflight.check_file_system(Instance("hvd"), mounts)
-
-
-def test_packages_without_their_programs_are_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert "containerd" in debian.missing_packages()
-    assert "util-linux" in debian.missing_packages()
 
 
 def test_process_with_another_start_or_boot_is_not_the_same() -> None:
@@ -110,10 +97,54 @@ def test_kill_ends_the_recorded_process_and_no_other() -> None:
     recorded.kill_and_wait()  # does nothing after its end
 
 
-def test_zombie_is_not_alive() -> None:
-    with subprocess.Popen(["sleep", "60"]) as child:
-        recorded = ProcessIdentity.of(child.pid)
-        child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
-        assert not recorded.is_alive()
+HVD = Instance("hvd")
+
+
+def test_address_ranges_of_a_cluster_do_not_overlap() -> None:
+    nodes = (HVD, HVD.second)
+    own = [HVD.services, *(node.pods for node in nodes)]
+    assert all(part.subnet_of(HVD.network) for part in own)
+    assert not any(a.overlaps(b) for a, b in combinations(own, 2))
+    ends = [address for node in nodes for address in (node.node_ip, node.gateway_ip)]
+    assert len(set(ends)) == 4
+    assert not any(end in part for end in ends for part in own)
+    assert all(node.pods.num_addresses > 2 * 110 for node in nodes)
+    # The tests run two clusters at once.
+    others = [Instance(name).network for name in ("second", "lifecycle")]
+    assert not any(HVD.network.overlaps(other) for other in others)
+    assert all(other.subnet_of(BENCHMARK_RANGE) for other in others)
+
+
+def test_name_that_cannot_be_an_interface_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a" * 13, "UPPER", "-x", "a b", "../x"):
+        monkeypatch.setenv("LOCALKUBE_NAME", name)
+        with pytest.raises(DevtoolsError, match="is not a valid name of a cluster"):
+            instance.current()
+    monkeypatch.setenv("LOCALKUBE_NAME", "a" * 12)
+    assert len(instance.current().link) <= 15
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("a", "docker.io/library/a:latest"),
+        ("a:1", "docker.io/library/a:1"),
+        ("localhost/a:1", "docker.io/library/a:1"),
+        ("me/a:1", "docker.io/me/a:1"),
+        ("registry.example/me/a", "registry.example/me/a:latest"),
+        ("host:5000/a", "host:5000/a:latest"),
+    ],
+)
+def test_full_name_is_the_name_that_kubernetes_uses(short: str, full: str) -> None:
+    assert full_name(short) == full
+    assert full_name(full) == full
+
+
+def test_packed_program_is_reproducible(tmp_path: Path) -> None:
+    program, archive = tmp_path / "program", tmp_path / "a.tar"
+    packed = []
+    for content in (b"x", b"x", b"y"):
+        program.write_bytes(content)
+        pack_program("docker.io/library/a:1", program, archive)
+        packed.append(archive.read_bytes())
+    assert packed[0] == packed[1] != packed[2]
