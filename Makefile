@@ -72,8 +72,9 @@ release: venv ## Write the packaged chart, the wheel, notes and checksums into d
 	@rm -rf dist
 	@$(PY) -m devtools.release build dist $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(REGISTRY),--registry $(REGISTRY))
 
-wheels: venv ## Build Horovod's wheels into dist/wheels (TENSORFLOW="2.21.0 2.20.0"; default: that of the image cpu)
+wheels: venv ## Build Horovod's wheels and its source with the patches into dist/wheels (TENSORFLOW="2.21.0 2.20.0"; default: that of the image cpu)
 	@mkdir -p dist/wheels
+	@$(PY) -m images sdist dist/wheels
 	@cp "$$($(PY) -m images wheel pytorch)" dist/wheels
 	@for setting in $(or $(TENSORFLOW:%=--set=tensorflow=%),--set=python=3.11); do \
 	  cp "$$($(PY) -m images wheel cpu "$$setting")" dist/wheels || exit; done
