@@ -90,7 +90,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand start recover storm bare pipeline,tests/bench/bench_$(name).py)
+BENCHES_APART := $(foreach name,thousand start recover storm bare pipeline scale,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
@@ -103,6 +103,9 @@ bench-recover: venv ## Measure recovery from faults, as bench-start (TURNS=5 ONL
 
 bench-storm: venv ## Measure a training under one fault after another (both storms, or SECONDS=600 EVERY=15)
 	@$(PY) -m tests.bench.bench_storm $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY))
+
+bench-scale: venv ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo (TURNS=18)
+	@$(PY) -m tests.bench.bench_scale $(if $(TURNS),--turns $(TURNS))
 
 bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)
 	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))
