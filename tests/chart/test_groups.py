@@ -143,17 +143,3 @@ def test_spares_are_pods_without_ranks() -> None:
     assert deletable_pods(manifests) == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
     for nothing in (None, 0):
         assert render({"worker": {"spares": nothing}}) == render({}), "as without the key"
-
-
-def test_elastic_run_lists_hosts_up_to_the_maximum() -> None:
-    elastic = {"launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 8}}}
-    manifests = render({**elastic, "worker": {"number": 2, "slots": 2}})
-    (group,) = run_settings(manifests)["groups"]
-    assert (group["number"], group["maximum"]) == (2, 4)
-    assert deletable_pods(manifests) == [f"hvd-worker-{ordinal}" for ordinal in range(4)]
-
-
-def test_a_custom_command_may_use_spares_by_the_host_file() -> None:
-    for args in (["$(LAUNCH)", "a"], ["mpirun", "--hostfile", "$(HOSTFILE)", "a"]):
-        values = {"worker": {"spares": 1}, "launch": {"mode": "custom"}, "master": {"args": args}}
-        assert run_settings(render(values))["groups"][0]["maximum"] == 3

@@ -1,4 +1,4 @@
-"""Horovod's settings, TensorBoard and metrics; alerts and dashboard, by Prometheus' promtool."""
+"""TensorBoard and metrics; alerts and dashboard, by Prometheus' promtool."""
 
 from __future__ import annotations
 
@@ -35,48 +35,6 @@ OUTPUT: Values = {
         {"name": "output", "mountPath": "/output"},
     ],
 }
-
-
-def test_horovod_settings_become_environment_of_workers() -> None:
-    switches = {"timeline": True, "autotune": True, "fusionThresholdMiB": 32, "cycleTimeMs": 2.5}
-    environment = variables(render({**OUTPUT, "horovod": switches}))
-    expected = {
-        "HOROVOD_TIMELINE": "$(OUTPUT_PATH)/horovod-timeline.json",
-        "HOROVOD_AUTOTUNE_LOG": "$(OUTPUT_PATH)/horovod-autotune.csv",
-        "HOROVOD_AUTOTUNE": "1",
-        "HOROVOD_FUSION_THRESHOLD": str(32 * 1024 * 1024),
-        "HOROVOD_CYCLE_TIME": "2.5",
-    }
-    assert expected.items() <= environment.items()
-    # Kubernetes expands only variables that come before.
-    names = list(environment)
-    assert names.index("OUTPUT_PATH") < names.index("HOROVOD_TIMELINE")
-    assert not variables(render(OUTPUT)).keys() & expected.keys(), "unset by default"
-    unfused = variables(render({"horovod": {"fusionThresholdMiB": 0}}))
-    assert unfused["HOROVOD_FUSION_THRESHOLD"] == "0"
-
-
-@pytest.mark.parametrize(
-    ("values", "by_ranks"),
-    [
-        ({}, True),
-        ({"horovod": {"fusionThresholdMiB": 128}}, False),
-        ({"horovod": {"autotune": True}}, False),
-        ({"launch": {"mode": "horovodrun"}}, False),
-        ({"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}}, False),
-        ({"worker": {"resources": {"limits": {"habana.ai/gaudi": 1}}}}, False),
-        ({"worker": {"runtimeClassName": "nvidia"}}, False),
-        ({"worker": {"env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]}}, False),
-        ({"worker": {"envFrom": [{"secretRef": {"name": "ours"}}]}}, False),
-        ({"workerGroups": [{"name": "a"}, {"name": "b"}]}, True),
-        ({"workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}]}, False),
-    ],
-)
-def test_ranks_choose_the_fusion_threshold_over_mpi_on_cpus_alone(
-    values: Values, by_ranks: bool
-) -> None:
-    first, *_ = of_kind(render(values), "StatefulSet")
-    assert ("HVD_FUSION_BY_RANKS" in variables([first])) is by_ranks
 
 
 def test_tensorboard_mounts_the_output_volume_only_and_is_scheduled_like_the_master() -> None:

@@ -275,33 +275,9 @@ def variable(name: str, value: str) -> Entry:
     return {"name": name, "value": value}
 
 
-def worker(*env: Entry, **values: object) -> dict[str, str]:
+def worker(*env: Entry) -> dict[str, str]:
     """Return the environment of a worker with these entries."""
-    return variables(render({"worker": {"env": list(env)}, **values}))
-
-
-def test_worker_knows_how_many_may_connect_to_it() -> None:
-    """Its sshd admits as many connections at once."""
-    groups = [{"name": "a", "number": 3}, {"name": "b", "number": 2}]
-    for stateful_set in of_kind(render({"workerGroups": groups}), "StatefulSet"):
-        assert variable("HVD_HOSTS", "5") in pod_spec(stateful_set)["containers"][0]["env"]
-
-
-@pytest.mark.parametrize(
-    ("preload", "expected"),
-    [(None, None), ([], ""), (["torch", "horovod.torch"], "torch horovod.torch")],
-)
-def test_preload_overrides_what_the_image_names(
-    preload: list[str] | None, expected: str | None
-) -> None:
-    assert worker(launch={"preload": preload}).get("HVD_PRELOAD") == expected
-
-
-def test_framework_reaches_the_ranks_and_their_launcher() -> None:
-    manifests = render({"launch": {"framework": "torch"}})
-    for kind in ("StatefulSet", "Job"):
-        container = pod_spec(one(manifests, kind))["containers"][0]
-        assert variable("HVD_FRAMEWORK", "torch") in container["env"]
+    return variables(render({"worker": {"env": list(env)}}))
 
 
 def test_last_entry_of_a_name_wins_in_every_container() -> None:
