@@ -231,19 +231,3 @@ def test_libraries_of_an_mpi_are_found_where_the_image_has_none(
     after = packages.add_to(before)["LD_LIBRARY_PATH"]
     expected = "/opt/lib" if has_mpi else f"/opt/lib:{packages.FOLDER}/current/lib"
     assert after == expected
-
-
-@pytest.mark.parametrize(
-    ("output", "begins"),
-    [
-        ("", f"no output (package index {packages.DEFAULT_INDEX}): put"),
-        ("ERROR: first\nERROR: last \nafter\n", "last (package index"),
-        ("Looking in indexes: https://a, https://b\nx", "x (package index https://a, https://b):"),
-        (
-            "Looking in indexes: https://a\nERROR: connection broken by 'ProxyError'",
-            "no answer from the package index https://a (ProxyError): put",
-        ),
-    ],
-)
-def test_failure_of_pip_is_one_line(output: str, begins: str) -> None:
-    assert str(packages.explain(output)).startswith(begins)
