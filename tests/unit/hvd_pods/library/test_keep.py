@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +12,6 @@ import pytest
 
 from hvd_pods.library import keep
 from tests.waiting import wait_until
-
-Damage = Callable[[bytes], bytes]
 
 
 @pytest.fixture
@@ -58,17 +56,11 @@ def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
     assert (worker / "one").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(lambda raw: bytes(8) + raw[8:], id="header"),
-        pytest.param(lambda raw: raw[:10], id="short"),
-    ],
-)
-def test_a_damaged_or_interrupted_commit_costs_one_step(worker: Path, damage: Damage) -> None:
+def test_a_damaged_commit_costs_one_step(worker: Path) -> None:
+    """One that was interrupted as well: tests/images/keep_ranks.py."""
     train(1, 2, 3)
     (newest,) = (path for path in worker.glob("one/*") if b"step 03" in path.read_bytes())
-    newest.write_bytes(damage(newest.read_bytes()))
+    newest.write_bytes(newest.read_bytes()[:10])
     assert resume() == (2, b"after step 02")
     train(3)
     assert resume() == (3, b"after step 03")
