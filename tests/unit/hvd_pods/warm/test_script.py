@@ -179,7 +179,7 @@ def test_inherited_state_reaches_the_script(
 
     (folder / "train.py").write_text(PROCESS)
     reader, writer = os.pipe()
-    high = os.dup2(writer, 57)
+    high = os.dup2(writer, 157)
     done = both(
         cold_worker, warm_worker, "python3", "train.py", preexec_fn=set_up, pass_fds=[high, writer]
     )
@@ -189,7 +189,7 @@ def test_inherited_state_reaches_the_script(
     nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
     assert f"23 {nice} [{max(os.sched_getaffinity(0))}]" in text
     assert "(200, 300)" in text
-    assert "'57'" in text
+    assert "'157'" in text
     assert "SIGUSR2" in text.splitlines()[3]
 
 
