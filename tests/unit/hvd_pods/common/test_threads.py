@@ -1,4 +1,6 @@
-"""The threads of a rank that nobody set: from its binding, its container's cgroup, or the host."""
+"""What a rank has that nobody set: a fusion threshold, and threads by its binding, its container's
+cgroup or the host.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import threads
+from hvd_pods.common import fusion, threads
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
@@ -71,3 +73,24 @@ def test_what_is_set_by_hand_stays() -> None:
         del chosen[name]
     assert threads.choose_threads(by_hand, 1, cpus, cpus) == chosen
     assert threads.choose_threads({**by_hand, **chosen}, 1, cpus, cpus) == {}
+
+
+WANTED = {fusion.BY_RANKS: "1"}
+
+
+@pytest.mark.parametrize(("ranks", "kib"), [(1, 512), (2, 1024), (16, 8192), (1000, 131072)])
+def test_threshold_grows_with_the_ranks_up_to_horovods_own(ranks: int, kib: int) -> None:
+    assert fusion.choose(ranks, WANTED) == {"HOROVOD_FUSION_THRESHOLD": str(kib * 1024)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {**WANTED, "HOROVOD_FUSION_THRESHOLD": "0"},
+        {**WANTED, "HOROVOD_AUTOTUNE": "1"},
+        {**WANTED, "HOROVOD_CPU_OPERATIONS": "gloo"},
+    ],
+)
+def test_threshold_stays_where_somebody_decided_it(given: dict[str, str]) -> None:
+    assert fusion.choose(2, given) == {}
