@@ -29,24 +29,10 @@ DATA: Values = {
 STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host.example/set"]}
 
 
-def init_containers(workload: Manifest) -> list[Manifest]:
-    """Return the init containers of a workload."""
-    containers: list[Manifest] = pod_spec(workload).get("initContainers", [])
-    return containers
-
-
-def staging(**changes: object) -> Manifest:
-    """Return the staging container of the workers."""
-    manifests = render({**DATA, "staging": {**STAGING, **changes}})
-    assert init_containers(one(manifests, "Job")) == []
-    (container,) = init_containers(one(manifests, "StatefulSet"))
-    return container
-
-
 def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
     groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
     for workers in of_kind(render({**DATA, **groups, "staging": STAGING}), "StatefulSet"):
-        (container,) = init_containers(workers)
+        (container,) = pod_spec(workers)["initContainers"]
         mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
         assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
         assert mounts["/data-of-others"]["readOnly"] is True
@@ -55,8 +41,10 @@ def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
 
 def test_staging_key_changes_with_its_source() -> None:
     def key(**changes: object) -> str:
-        (entry,) = (e for e in staging(**changes)["env"] if e["name"] == "STAGING_KEY")
-        return str(entry["value"])
+        manifests = render({**DATA, "staging": {**STAGING, **changes}})
+        assert "initContainers" not in pod_spec(one(manifests, "Job"))
+        (container,) = pod_spec(one(manifests, "StatefulSet"))["initContainers"]
+        return {entry["name"]: str(entry["value"]) for entry in container["env"]}["STAGING_KEY"]
 
     assert key() == key(verify="Checksum"), "verification does not change the source"
     assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3

@@ -79,26 +79,6 @@ def test_group_clears_what_it_would_inherit(null: bool) -> None:
     assert [mark for mark in MARKS.values() if mark in template] == []
 
 
-def test_null_clears_one_key_of_a_map() -> None:
-    limits = {"limits": {"nvidia.com/gpu": None}}
-    group = of_group({"resources": limits, "slots": 5, "nodeSelector": {"pool": None, "a": "b"}})
-    spec = pod_spec(group)
-    assert spec["containers"][0]["resources"] == {
-        "limits": {"memory": "8Gi"},
-        "requests": {"cpu": 4},
-    }
-    assert spec["nodeSelector"] == {"a": "b"}
-    assert pod_spec(of_group({"image": {"tag": None}}))["containers"][0]["image"].endswith("2.21.0")
-
-
-@pytest.mark.parametrize("none", [None, 0, "0"])
-def test_gpu_limit_of_null_or_zero_is_no_gpu(none: int | str | None) -> None:
-    group = of_group({"slots": 5, "resources": {"limits": {"nvidia.com/gpu": none}}})
-    limits = pod_spec(group)["containers"][0]["resources"]["limits"]
-    assert int(limits.get("nvidia.com/gpu", 0)) == 0
-    assert render({"worker": {"slots": 3, "resources": {"limits": {"nvidia.com/gpu": none}}}})
-
-
 @pytest.mark.parametrize(
     "resource",
     [
@@ -112,7 +92,8 @@ def test_chart_and_hvdchart_want_as_many_slots_as_gpus(resource: str) -> None:
     assert f'slots is 1 but resources.limits["{resource}"] is 2' in done.stderr
     other = f"x.{resource}"
     assert not is_gpu(other)
-    assert render({"worker": {"slots": 1, "resources": {"limits": {other: 2}}}})
+    for limits in ({other: 2}, {resource: 0}, {resource: "0"}, {resource: None}):
+        assert render({"worker": {"slots": 1, "resources": {"limits": limits}}})
 
 
 # One group inherits the spares, one has none.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
-from hvd_pods.common.fusion import BY_RANKS, THRESHOLD
+from hvd_pods.common.fusion import BY_RANKS, THRESHOLD, plan_threshold
 from hvd_pods.common.launcher_options import given_options
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
@@ -35,14 +35,6 @@ from tests.unit.launch_cases import Case
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
 Values = dict[str, Any]
-
-SMALL = {
-    "apiVersion": "hvdchart/v1",
-    "name": "small",
-    "image": {"repository": "registry.example/app"},
-    "nodes": [{"name": "n", "count": 4, "coresPerSocket": 2, "memory": "4Gi"}],
-    "train": {"command": ["a"]},
-}
 
 # With few keys and nested maps, generated trees have common keys at every level.
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -121,28 +113,6 @@ def is_test(manifest: Manifest) -> bool:
     return "test" in annotations.get("helm.sh/hook", "").split(",")
 
 
-@pytest.mark.parametrize(
-    ("more", "is_shown"),
-    [
-        ({}, True),
-        ({"launch": {"mode": "horovodrun"}}, False),
-        ({"horovod": {"autotune": True}}, False),
-        ({"horovod": {"fusionThreshold": 0}}, False),
-        ({"train": {"command": ["a"], "env": {"HOROVOD_FUSION_THRESHOLD": "0"}}}, False),
-        ({"nodes": [{"name": "n", "count": 1, "gpus": 1}]}, False),
-    ],
-)
-def test_explanation_shows_the_fusion_threshold_where_ranks_choose_it(
-    more: dict[str, Any], is_shown: bool
-) -> None:
-    spec = {**SMALL, **more}
-    plan = make_plan(parse_spec(json.dumps(spec).encode()))
-    shown = [row[:2] for row in reasons(plan) if row[0] == THRESHOLD]
-    assert shown == ([(THRESHOLD, 2 << 20)] if is_shown else [])
-    rendered = parse_manifests(manifests(plan, "team", str(tool("helm4"))))
-    assert (BY_RANKS in variables(rendered)) is is_shown
-
-
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
 def test_manifests_equal_helm_template_of_the_values(spec: Path) -> None:
     values = YAML(typ="safe").load(spec.with_name(spec.name.replace(".spec", "")).read_text())
@@ -158,10 +128,14 @@ def test_manifests_equal_helm_template_of_the_values(spec: Path) -> None:
 )
 @given(specs())
 def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
-    """The chart's templates, too, refuse values that contradict each other."""
+    """The chart's templates, too, refuse values that contradict each other, and know where ranks
+    choose the fusion threshold.
+    """
     spec.setdefault("image", {"repository": "registry.example/team/app"})
     plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
-    assert manifests(plan, "team", str(tool("helm4")))
+    text = manifests(plan, "team", str(tool("helm4")))
+    explained = [number for name, number, *_ in reasons(plan) if name == THRESHOLD]
+    assert (f"name: {BY_RANKS}" in text) == (explained == [plan_threshold(plan.ranks)])
 
 
 # A template that checks all cases in one run of Helm.
@@ -203,14 +177,6 @@ def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Pa
         if bool(problem) != case.is_refused_by_planner():
             assert not problem, f"{case}: {problem!r}"
             assert no_launcher_has_all_options(case), case
-
-
-@pytest.mark.parametrize("option", ["--npersocket", "--map-by"])
-def test_planned_run_with_an_option_that_binds_renders(option: str) -> None:
-    """The planner plans no binding with such an option, because the chart would refuse both."""
-    values = checked_values(Case("mpirun", (option, "1")).plan())
-    assert values["launch"] == {"binding": {"to": "none"}, "options": [option, "1"]}
-    render(values)
 
 
 @pytest.mark.parametrize(

@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import Values, of_kind, one, render
+from tests.chart.render import one, render
 from tests.chart.test_placement import GPU_GROUPS, run_pods
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
-
-
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-@pytest.mark.parametrize(
-    ("values", "made"),
-    [
-        ({}, 1),
-        ({"networkPolicy": {"enabled": None}}, 1),
-        ({"hostNetwork": True}, 0),
-        ({"networkPolicy": {"enabled": False}}, 0),
-    ],
-)
-def test_network_policy_defaults_to_on_without_host_network(
-    helm: str, values: Values, made: int
-) -> None:
-    assert len(of_kind(render(values, helm=helm), "NetworkPolicy")) == made
 
 
 def test_network_policy_selects_and_admits_master_and_workers() -> None:

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.render import Values, of_kind, one, pod_spec, render, run_settings, variables
+from tests.chart.render import (
+    Values,
+    main_container,
+    of_kind,
+    one,
+    pod_spec,
+    render,
+    run_settings,
+    variables,
+)
 
 # Values, and what follows from them: of `seen`; null is what is not there.
 EFFECTS = """\
@@ -52,9 +61,23 @@ network: {transport: TCP, interface: eth1} => {transport: TCP, FI_PROVIDER: tcp,
 UCX_TLS: "self,sm,tcp", NCCL_IB_DISABLE: "1", UCX_NET_DEVICES: eth1}
 network: {transport: RDMA, interface: eth1} => {transport: RDMA, UCX_NET_DEVICES: null, \
 FI_PROVIDER: null, UCX_TLS: null, NCCL_IB_DISABLE: null}
+{} => {network policies: 1}
+networkPolicy: {enabled: null} => {network policies: 1}
+networkPolicy: {enabled: false} => {network policies: 0}
+hostNetwork: true => {network policies: 0}
 {hostNetwork: true, hostPID: true, ssh: {port: 29999}} => \
 {hostNetwork: true, hostPID: true, dnsPolicy: ClusterFirstWithHostNet, \
 master hostNetwork: null, master hostPID: null, master dnsPolicy: null}
+{} => {HVD_METRICS_PORT: null, HVD_METRICS_DIR: /horovod/generated/metrics, master ports: null}
+metrics: {enabled: true, file: /o/m} => {HVD_METRICS_PORT: "9400", master HVD_METRICS_FILE: /o/m, \
+ports: [{name: ssh, containerPort: 2222}, {name: metrics, containerPort: 9400}], \
+master HVD_METRICS_PORT: "9400", master ports: [{name: metrics, containerPort: 9400}]}
+{worker: {slots: 2, nodeSelector: {pool: gpu}, image: {tag: "2"}, \
+resources: {requests: {cpu: 4}, limits: {nvidia.com/gpu: 2, memory: 8Gi}}}, workerGroups: \
+[{name: a, slots: 5, nodeSelector: {pool: null, a: b}, image: {tag: null}, \
+resources: {limits: {nvidia.com/gpu: null}}}]} => \
+{resources: {requests: {cpu: 4}, limits: {memory: 8Gi}}, nodeSelector: {a: b}, \
+image: "registry.example/team/app:0.28.1-tf2.21.0"}
 {launch: {mode: elastic, elastic: {minRanks: 2, maxRanks: 8}}, worker: {number: 2, slots: 2}} => \
 {number: 2, maximum: 4, deletable: [hvd-worker-0, hvd-worker-1, hvd-worker-2, hvd-worker-3]}
 {launch: {mode: custom}, worker: {spares: 1}, master: {args: [$(LAUNCH), a]}} => {maximum: 3}
@@ -67,8 +90,8 @@ code: {files: {train.py: print()}} => {args: [python3, train.py], requirements: 
 
 
 def seen(values: Values) -> dict[str, Any]:
-    """The fields of the first workers and of the Job, the variables and settings; those of the
-    master's pod begin with its name.
+    """The fields of the first workers, of their container and of the Job, variables and settings;
+    those of the master's pod begin with its name.
     """
     manifests = render(values)
     first, *_ = of_kind(manifests, "StatefulSet")
@@ -78,10 +101,12 @@ def seen(values: Values) -> dict[str, Any]:
         assert known.issuperset(re.findall(r"\$\((\w+)\)", value)), "Kubernetes would not expand it"
         known.add(name)
     deletable = [r for r in one(manifests, "Role")["rules"] if r["verbs"] == ["delete"]]
-    of_master = {**variables(manifests, "Job"), **pod_spec(job)}
+    of_master = {**variables(manifests, "Job"), **pod_spec(job), **main_container(manifests, "Job")}
     return {
         **{f"master {name}": value for name, value in of_master.items()},
+        "network policies": len(of_kind(manifests, "NetworkPolicy")),
         **{"deletable": deletable[0]["resourceNames"], **pod_spec(first), **first["spec"]},
+        **main_container([first], "StatefulSet"),
         **{**job["spec"], **settings, **settings["groups"][0], **of_ranks},
     }
 
