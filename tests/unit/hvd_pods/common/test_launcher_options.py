@@ -32,7 +32,7 @@ def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_pod_refuses_options_of_another_mpi(
-    options: list[str], implementation: mpi.Implementation, refused: bool
+    options: list[str], implementation: mpi.MpiImplementation, refused: bool
 ) -> None:
     expected = pytest.raises(ConfigurationError, match=r"launch\.options has ")
     with expected if refused else nullcontext():
