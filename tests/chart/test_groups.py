@@ -103,13 +103,6 @@ SPARES: Values = {
 }
 
 
-def deletable_pods(manifests: list[Manifest]) -> list[str]:
-    """Return the names of the pods that the master may replace."""
-    rules = one(manifests, "Role")["rules"]
-    names: list[str] = next(rule["resourceNames"] for rule in rules if rule["verbs"] == ["delete"])
-    return names
-
-
 def test_spares_are_pods_without_ranks() -> None:
     manifests = render(SPARES)
     sets = {item["metadata"]["name"]: item for item in of_kind(manifests, "StatefulSet")}
@@ -121,6 +114,7 @@ def test_spares_are_pods_without_ranks() -> None:
     assert (of_a, of_b) == ({"horovod/spares": "3"}, None), "hvdchart status reads it"
     groups = run_settings(manifests)["groups"]
     assert [(group["number"], group["maximum"]) for group in groups] == [(2, 5), (1, 1)]
-    assert deletable_pods(manifests) == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
+    (deletable,) = (r for r in one(manifests, "Role")["rules"] if r["verbs"] == ["delete"])
+    assert deletable["resourceNames"] == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
     for nothing in (None, 0):
         assert render({"worker": {"spares": nothing}}) == render({}), "as without the key"

@@ -162,14 +162,12 @@ def leaves(node: Values, prefix: str = "") -> dict[str, Any]:
     by_key: dict[str, Any] = {}
     for name, child in node.items():
         key = f"{prefix}{name}"
-        is_parent = isinstance(child, dict) and key in PARENTS
-        by_key |= leaves(child, f"{key}.") if is_parent else {key: child}
+        by_key |= {key: child} if key in HASHES else leaves(child, f"{key}.")
     return by_key
 
 
 # What each value of the source declares, by dotted key.
 HASHES = dict(declared_hashes(load_source()))
-PARENTS = {key.rpartition(".")[0] for key in HASHES}
 
 
 def changed_hashes(values: list[Values]) -> list[bool]:
