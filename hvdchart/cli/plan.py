@@ -95,13 +95,7 @@ def _expectation(plan: "Plan", model: str, speed: float | None, gbit: float) -> 
         rate = round(ranks * speed * share, 1)
         row = {"workers": number, "ranks": ranks, "imagesPerSecond": rate}
         expected.append({**row, "efficiency": round(share, 4)})
-    published = []
-    for each in model_of.PUBLISHED:
-        where = {"where": each.where, "model": each.work.model}
-        shares = {"published": each.efficiency, "model expects": round(each.expected(), 4)}
-        published.append({**where, "ranks": each.hosts * each.ranks_per_host, **shares})
-    assumptions = model_of.assumptions(work, network)
-    return {"expected": expected, "assumptions": assumptions, "published": published}
+    return {"expected": expected, "assumptions": model_of.assumptions(work, network)}
 
 
 def _print_expectation(expectation: dict[str, Any]) -> None:
@@ -111,10 +105,5 @@ def _print_expectation(expectation: dict[str, Any]) -> None:
     for row in expectation["expected"]:
         cells = (row["workers"], row["ranks"], row["imagesPerSecond"], f"{row['efficiency']:.0%}")
         expected.add_row(*map(str, cells))
-    published = Table("published", "network", "ranks", "reached", "model", title="published")
-    for row in expectation["published"]:
-        shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
-        published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)
     options.console().print(expected)
     show("Assumed:", *(f"- {line}" for line in expectation["assumptions"]))
-    options.console().print(published)

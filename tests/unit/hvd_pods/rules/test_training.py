@@ -642,10 +642,20 @@ def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure
         # The deadline would pass in the pause before the next master.
         (1, {}, {"activeDeadlineSeconds": 60}, True),
         (1, {"failed": 1}, {"activeDeadlineSeconds": 60}, False),
+        # It may have been evicted, in a queue preempted.
+        (143, {"failed": 2}, {}, False),
+        (143, {"failed": 2}, {"queue": "team"}, True),
+        (1, {"failed": 2}, {"queue": "team"}, False),
     ],
 )
 def test_job_makes_another_master_while_it_may(
     code: int, status: dict[str, Any], spec: dict[str, Any], retries: bool
 ) -> None:
-    job = {"spec": {"backoffLimit": 2, **spec}, "status": {**STARTED, **status}}
+    spec = dict(spec)
+    queue = {"horovod/queue": spec.pop("queue")} if "queue" in spec else {}
+    job = {
+        "metadata": {"annotations": queue},
+        "spec": {"backoffLimit": 2, **spec},
+        "status": {**STARTED, **status},
+    }
     assert will_retry(job, code, BEGAN + 45) is retries
