@@ -47,17 +47,6 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventR
     assert event["metadata"]["name"] < second["metadata"]["name"]
 
 
-def test_an_event_that_cannot_be_created_is_logged_and_others_follow(
-    api_server: FakeApi, recorder: EventRecorder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api_server.fail("POST", "core/events", faults.status(403))
-    recorder.put("Training", "begins", False)
-    recorder.put("Finished", "done", False)
-    recorder.close()
-    assert "cannot create the event Training: 403" in capsys.readouterr().out
-    assert reasons(api_server) == ["Finished"]
-
-
 @pytest.mark.usefixtures("patient")
 def test_an_event_whose_first_answer_was_lost_is_created_once(
     api_server: FakeApi, recorder: EventRecorder, capsys: pytest.CaptureFixture[str]

@@ -53,17 +53,6 @@ def test_a_long_list_is_read_in_parts(
     assert [request.query.get("continue") for request in api_server.requests] == [None, "2", "4"]
 
 
-def test_an_object_is_deleted_only_if_it_is_the_one_that_was_meant(
-    api: kube.Api, api_server: FakeApi
-) -> None:
-    """A StatefulSet creates another pod of the same name."""
-    api_server.put("core/pods", {"metadata": {"name": "a", "uid": "second"}})
-    with pytest.raises(kube.ApiError, match=r"^409: "):
-        api.delete("core/pods/a", "first")
-    api.delete("core/pods/a", "second")
-    assert api_server.find("core/pods", "a") is None
-
-
 BROKEN: dict[str, tuple[faults.Failure, type[Exception]]] = {
     "reset": (faults.reset, OSError),
     "cut": (faults.cut_answer, http.client.IncompleteRead),
@@ -96,18 +85,6 @@ def test_an_incomplete_answer_is_an_api_error(
     assert raised.value.status == kube.NO_ANSWER
     assert isinstance(raised.value.__cause__, (cause, json.JSONDecodeError))
     assert raised.value.is_temporary
-
-
-def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_server: FakeApi) -> None:
-    events = api.watch("core/pods", {"fieldSelector": "metadata.name=a"})
-    assert next(events) == {"type": "ADDED", "object": POD}
-    api_server.put("core/pods", {"metadata": {"name": "b"}})
-    api_server.remove("core/pods", "a")
-    assert next(events)["type"] == "DELETED"
-    api_server.end_watches()
-    assert list(events) == []
-    query = api_server.requests[0].query
-    assert query == {"watch": "1", "timeoutSeconds": "60", "fieldSelector": "metadata.name=a"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.fake_worker import Workers
-from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.told import Told
 from tests.waiting import wait_until
 
@@ -110,24 +110,6 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     effects.carry_out(m.EndLeftovers(3, ["hvd-worker-2"], addresses))
     wait_until(lambda: expected[2] in asked(pod), TIMEOUT, "the next attempt asks")
     assert asked(pod) == expected
-
-
-def test_stacks_of_ranks_are_in_the_log_with_their_hosts(
-    pod: MasterPod, watch: Watch, told: Told, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(pod, f"{REFUSE_SECOND}; echo rank 3:; echo '  train.py line 9'")
-    stalled = {"hvd-worker-0": [3, 4], "hvd-worker-1": [5]}
-    watch(pod.workers.run()).carry_out(m.ShowStacks(2, stalled))
-    assert told.wait_for(m.StacksShown) == m.StacksShown(2)
-    assert asked(pod) == [
-        "hvd-worker-0.hvd worker/stacks.py 3 4",
-        "hvd-worker-1.hvd worker/stacks.py 5",
-    ]
-    assert read_log(capsys)[-3:] == [
-        "hvd-worker-0: rank 3:",
-        "hvd-worker-0:   train.py line 9",
-        "hvd-worker-1: no route",
-    ]
 
 
 def test_progress_is_read_from_hosts_that_joined_an_elastic_run(

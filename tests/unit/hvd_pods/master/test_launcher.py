@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.rules.messages import LauncherEnded, RankMissing
 from tests.fakes.faults import TIMEOUT
@@ -62,14 +61,6 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
     assert (ended.attempt, ended.code) == (2, code)
     assert 0 < ended.seconds < TIMEOUT
     assert re.search(rf"\$ bash -c '?{re.escape(script)}'?\n", capsys.readouterr().out)
-
-
-def test_program_that_the_image_does_not_have_is_no_matter_of_luck(
-    told: Told, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigurationError, match=rf"no horovodrun on PATH \({tmp_path}\)"):
-        Launcher(["horovodrun"], {"PATH": str(tmp_path)}, tmp_path, told, 2)
-    assert told.events == []
 
 
 @pytest.mark.parametrize("ends", ["by itself", "asked", "killed"])

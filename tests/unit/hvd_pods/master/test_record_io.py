@@ -25,7 +25,6 @@ from hvd_pods.rules.messages import (
 from hvd_pods.rules.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import JOB
 from tests.unit.hvd_pods.runs import make_run
 
@@ -111,19 +110,6 @@ def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) 
     assert record.client().write(WriteRecord("end", data, 7, holds=False)) == RecordWritten("end")
     # No character controls a terminal or cannot be encoded.
     assert record.data == {**OTHER, "state": "Failed", "reason": r"E: \x1b[31m\ud800"}
-
-
-@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
-@pytest.mark.usefixtures("patient")
-def test_write_is_tried_again_for_as_long_as_it_may_take(
-    record: Record, failure: faults.Failure
-) -> None:
-    record.api.fail("PATCH", PATH, failure, times=3)
-    client = record.client()
-    client.read(ReadRecord())
-    assert isinstance(client.write(take(state="Running")), RecordFailed)
-    assert client.write(take(state="Running", within=TIMEOUT)) == RecordWritten("take")
-    assert record.patches() == 4
 
 
 def test_record_that_another_master_has_taken_is_not_overwritten(record: Record) -> None:

@@ -11,7 +11,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import STORED, UNREADABLE, will_retry
+from hvd_pods.rules.ending import STORED, UNREADABLE
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
@@ -20,7 +20,6 @@ from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, World, one_
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
-BEGAN = 1767261600.0
 EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
 FAILURE = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
 ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
@@ -502,15 +501,6 @@ def test_ranks_may_go_on_only_if_another_master_follows(
     assert ask(world).may_stay is may_stay
 
 
-@pytest.mark.parametrize(("failed", "stay"), [(0, 70.0), (3, 140.0), (10**6, 420.0)])
-def test_ranks_wait_a_minute_longer_for_a_master_than_the_job_does(
-    failed: int, stay: float
-) -> None:
-    world = World(one_group(mode="direct"), job={**JOB, "status": {"failed": failed}})
-    world.train()
-    assert world.of(m.Launch)[0].stay == stay
-
-
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world = training(mode="direct")
     world.tell(m.Terminated())
@@ -628,24 +618,3 @@ def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure
     again.tell(m.Started())
     again.end()
     assert not again.of(m.StoreResults), "the record says that they are stored"
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "spec", "retries"),
-    [
-        (143, {}, {}, True),
-        (0, {}, {}, False),
-        (78, {}, {}, False),
-        (1, {"failed": 1}, {}, True),
-        (1, {"failed": 2}, {}, False),
-        (1, {"conditions": [{"type": "Failed", "status": "True"}]}, {}, False),
-        # The deadline would pass in the pause before the next master.
-        (1, {}, {"activeDeadlineSeconds": 60}, True),
-        (1, {"failed": 1}, {"activeDeadlineSeconds": 60}, False),
-    ],
-)
-def test_job_makes_another_master_while_it_may(
-    code: int, status: dict[str, Any], spec: dict[str, Any], retries: bool
-) -> None:
-    job = {"spec": {"backoffLimit": 2, **spec}, "status": {**STARTED, **status}}
-    assert will_retry(job, code, BEGAN + 45) is retries
