@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Run
-from hvd_pods.master import probing, progress
+from hvd_pods.master import probing
 from hvd_pods.master.effects import Effects, Lanes
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
@@ -110,20 +110,6 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     effects.carry_out(m.EndLeftovers(3, ["hvd-worker-2"], addresses))
     wait_until(lambda: expected[2] in asked(pod), TIMEOUT, "the next attempt asks")
     assert asked(pod) == expected
-
-
-def test_progress_is_read_from_hosts_that_joined_an_elastic_run(
-    pod: MasterPod, watch: Watch, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
-    monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
-    install(pod, 'case "$1" in *worker-1*) echo "horovod_step 7"; exec cat ;; esac; exit 255')
-    effects = watch(pod.workers.run(mode="elastic"))
-    effects.carry_out(m.FollowProgress(2, ["hvd-worker-0"]))
-    effects.carry_out(m.WriteLiveHosts(["hvd-worker-1"]))
-    assert told.wait_for(m.ProgressReported).progress == {"step": 7}
-    effects.carry_out(m.StopProgress(2, tells_last=False))
-    told.wait_for(m.ProgressStopped)
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:

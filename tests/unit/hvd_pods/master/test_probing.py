@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -51,8 +50,8 @@ Probe = Callable[..., Probing]
 
 @pytest.fixture
 def probe() -> Iterator[Probe]:
-    """Starts probers, whose threads end with the test."""
-    before, started = {*threading.enumerate()}, list[Probing]()
+    """Starts probers, which end with the test."""
+    started: list[Probing] = []
 
     def start(hosts: list[Host], port: int, lost_after: float = 0.0) -> Probing:
         started.append(Probing(hosts, port, lost_after))
@@ -61,10 +60,6 @@ def probe() -> Iterator[Probe]:
     yield start
     for item in started:
         item.prober.close()
-    for thread in {*threading.enumerate()} - before:
-        if thread.name == "probe-hosts":
-            thread.join(TIMEOUT)
-            assert not thread.is_alive()
 
 
 WRONG: dict[str, tuple[bytes | None, str]] = {

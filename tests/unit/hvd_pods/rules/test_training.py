@@ -15,7 +15,7 @@ from hvd_pods.rules.ending import STORED, UNREADABLE
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
-from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
+from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN, TERMINATED
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
@@ -26,8 +26,8 @@ ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
 LAST = {**JOB, "status": {"failed": 2}}
 
 
-def training(**changes: Any) -> World:
-    world = World(one_group(lostAfterSeconds=15, **changes))
+def training(run: Run | None = None, is_test: bool = False, **changes: Any) -> World:
+    world = World(run or one_group(lostAfterSeconds=15, **changes), is_test)
     world.train()
     world.answer_all()
     return world
@@ -80,55 +80,44 @@ def test_lost_host_ends_the_launch_and_explains_its_end() -> None:
     assert end_with(world, 143) == "lost w-1: port 22 is closed"
     assert "lost w-1: " in world.logged()
     assert not world.of(m.DeletePods), "another master may use the workers"
+    well = training()
+    lose(well)
+    well.answers.clear()
+    assert end_with(well, 0) == "", "the ranks ended in the moment in which it was lost"
 
 
-def test_ranks_that_ended_well_as_a_host_was_lost_have_finished() -> None:
-    world = training()
-    lose(world)
-    world.answers.clear()
-    assert end_with(world, 0) == ""
-
-
-def test_workers_that_leave_are_waited_for_and_count_as_no_failure() -> None:
+def test_workers_that_leave_are_waited_for_as_long_as_they_may_save() -> None:
     world = training()
     notice(world, LEAVING, "w-1", seconds=20.0)
     lose(world)
-    assert not world.of(m.EndLauncher), "its ranks may be saving"
-    problem = end_with(world, 1, CAUSE)
-    assert problem.startswith("w-1 was terminated")
-    while len(world.of(m.Launch)) == 1:
-        world.answer()
-    assert world.state.failures == 0
-    late = training()
-    notice(late, LEAVING, "w-1", seconds=20.0)
-    lose(late)
-    began = late.now
-    while not late.of(m.EndLauncher):
-        late.fire()
-    assert late.now - began >= 20.0
+    began = world.now
+    while not world.of(m.EndLauncher):
+        world.fire()
+    assert world.now - began >= 20.0
 
 
 @pytest.mark.parametrize(
-    ("why", "failures"),
+    ("why", "problem", "failures"),
     [
-        ('Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".', 1),
-        ("The node was low on resource: memory.", 0),
+        # Otherwise each attempt would fill the same disk again.
+        ('Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".', "w-1 was evicted: {}", 1),
+        ("The node was low on resource: memory.", "w-1 was evicted: {}", 0),
+        ("", f"w-1 was {TERMINATED}", 0),
     ],
-    ids=["own", "node"],
+    ids=["own", "node", "drained"],
 )
 def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
-    why: str, failures: int
+    why: str, problem: str, failures: int
 ) -> None:
-    """Otherwise each attempt would fill the same disk again."""
     world = training()
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(137)
     (search,) = world.of(m.FindCause)
     assert search.left == {"w-1": "uid of w-1"}
-    world.answers = [(search, m.CauseFound(1, None, {"w-1": why}))]
+    world.answers = [(search, m.CauseFound(1, CAUSE, {"w-1": why} if why else {}))]
     while len(world.of(m.Launch)) == 1:
         world.answer()
-    assert str(world.of(m.ReportFailure)[0].problem) == f"w-1 was evicted: {why}"
+    assert str(world.of(m.ReportFailure)[0].problem) == problem.format(why)
     assert world.state.failures == failures
 
 
@@ -302,17 +291,6 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
     assert not world.of(m.EndLauncher)
 
 
-def test_ranks_that_stalled_before_say_nothing_of_the_next_launch() -> None:
-    world = training(stallTimeoutSeconds=100)
-    world.tell(m.RankMissing(1, 1, "has not joined grads", 60.0))
-    world.end_launcher(1)
-    while len(world.of(m.Launch)) < 2:
-        world.answer() if world.answers else world.fire()
-    world.tell(m.RankMissing(1, 1, "has not joined grads", 600.0))
-    world.tell(m.Timer("stalls"))
-    assert not [e for e in world.of(m.Emit) if e.reason == "Stalled"]
-
-
 def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> None:
     reader = StallReader()
     lines = [
@@ -343,16 +321,8 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
     assert [item["rank"] for item in search.failed] == [1, 2]
 
 
-def elastic(hosts: int = 3) -> World:
-    """An elastic run that trains on all its hosts."""
-    world = World(one_group(1, hosts, mode="elastic", lostAfterSeconds=15))
-    world.train()
-    world.answer_all()
-    return world
-
-
 def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
-    world = elastic(2)
+    world = training(one_group(1, 2, mode="elastic", lostAfterSeconds=15))
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
     assert world.state.entry["trained"] == "uid-1"
     world.tell(m.HostGone(1, "w-1"))
@@ -371,8 +341,8 @@ def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
     ]
 
 
-def test_elastic_host_that_is_another_pod_by_now_does_not_have_the_code() -> None:
-    world = elastic(2)
+def test_elastic_host_gets_the_code_again_if_it_is_another_pod_or_has_failed() -> None:
+    world = training(one_group(1, 2, mode="elastic", lostAfterSeconds=15))
     world.tell(m.HostGone(1, "w-1"))
     world.answer_all()
     world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
@@ -382,28 +352,17 @@ def test_elastic_host_that_is_another_pod_by_now_does_not_have_the_code() -> Non
     world.answer()
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
     assert len(world.of(m.Deliver)) == delivered + 1
-    world.answer()
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
-
-
-def test_elastic_host_without_the_code_is_tried_again_after_a_pause() -> None:
-    world = elastic()
-    world.tell(m.HostGone(1, "w-2"))
-    world.answer_all()
-    world.tell(m.HostAnswers(1, "w-2", pod("w-2")))
     world.answers.clear()
-    world.tell(m.Delivered(1, ["w-0", "w-1"], RunError("pip cannot install")))
-    assert not world.answers
+    world.tell(m.Delivered(1, ["w-0"], RunError("pip cannot install")))
+    assert not world.answers, "it is tried again after a pause"
     while "deliver" in world.state.timers:
         world.fire()
     world.answer_all()
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1", "w-2"]
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
-    world = World(one_group(1, 2, lostAfterSeconds=15))
-    world.train()
-    world.answer_all()
+    world = training(one_group(1, 2, lostAfterSeconds=15))
     (effect,) = world.of(m.EndLeftovers)
     assert effect.hosts == ["w-1"]
     lose(world)
@@ -494,9 +453,7 @@ def ask(world: World) -> m.AskRanks:
 def test_ranks_may_go_on_only_if_another_master_follows(
     run: Run, is_test: bool, job: Any, may_stay: bool
 ) -> None:
-    world = World(run, is_test)
-    world.train()
-    world.answer_all()
+    world = training(run, is_test)
     world.job = job
     assert ask(world).may_stay is may_stay
 
@@ -603,9 +560,7 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
 @pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
 def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure: bool) -> None:
     run = one_group(results={"timeoutSeconds": 60, "onFailure": on_failure}, cleanup="Always")
-    world = World(run)
-    world.train()
-    world.answer_all()
+    world = training(run)
     world.end_launcher(code)
     world.end()
     is_stored = code == 0 or on_failure
