@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import itertools
 import json
 import random
 import ssl
@@ -176,14 +175,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def fail_until(api_server: FakeApi, clock: Clock, end: float, *failures: faults.Failure) -> None:
-    """Let every read of pods fail until `end`, in turns."""
-    failing = itertools.cycle(failures)
+def fail_until(api_server: FakeApi, clock: Clock, end: float, failure: faults.Failure) -> None:
+    """Let every read of pods fail until `end`."""
 
     def fail(handler: Any) -> None:
         api_server.fail("GET", "core/pods", fail)
         if clock.now < end:
-            next(failing)(handler)
+            failure(handler)
         else:
             handler.send_json(200, POD)
 

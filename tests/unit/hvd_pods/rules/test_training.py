@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
@@ -16,7 +17,7 @@ from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
 from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN, TERMINATED
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, World, one_group, pod
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
@@ -573,3 +574,13 @@ def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure
     again.tell(m.Started())
     again.end()
     assert not again.of(m.StoreResults), "the record says that they are stored"
+
+
+def test_storing_ends_before_the_jobs_deadline() -> None:
+    """Kubernetes would otherwise call a run failed that has finished."""
+    world = training(results={"timeoutSeconds": 60, "onFailure": False})
+    began = {"startTime": format_time(WALL + world.now)}
+    world.job = {**JOB, "spec": {"activeDeadlineSeconds": 50}, "status": began}
+    world.end_launcher(0)
+    world.end()
+    assert world.of(m.StoreResults)[0].within <= 50 - 15
