@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -252,20 +251,9 @@ def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: s
     assert told(f"{tagged}{other}{HOROVODRUN}")[0] == f"rank 1 on hvd-cpu-0: {after}"
 
 
-class Words(NamedTuple):
-    """What a rank told of its exception, `ago` seconds before the test."""
-
-    rank: int
-    text: str
-    ago: float = 0.0
-
-    def notice(self) -> Notice:
-        # Made in the test: pytest makes the parameters of all tests before it runs the first.
-        at = time.monotonic() - self.ago
-        return {"host": f"host-of-{self.rank}", "rank": self.rank, "text": self.text, "at": at}
-
-
-LOST_PEER = Words(3, "tensorflow.errors.UnknownError: Horovod has been shut down., train.py:7")
+# A rank, what it told of its exception, and how many seconds before the test.
+Words = tuple[int, str, float]
+LOST_PEER = 3, "tensorflow.errors.UnknownError: Horovod has been shut down., train.py:7", 0.0
 ENDED_FIRST = OPEN_MPI_4.format(code=1)
 KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
 
@@ -273,20 +261,25 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
 @pytest.mark.parametrize(
     ("output", "raised", "expected"),
     [
-        (TYPE_ERROR + PEER + ENDED_FIRST, [LOST_PEER, Words(1, "KeyError: 'x', train.py:8")],
+        (TYPE_ERROR + PEER + ENDED_FIRST, [LOST_PEER, (1, "KeyError: 'x', train.py:8", 0.0)],
          "rank 1 on host-of-1: KeyError: 'x', train.py:8"),
         (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
         # An elastic run has gone on without that rank.
-        (ENDED_FIRST, [Words(1, "KeyError: 'x'", ago=60)], "rank 3 on hvd-cpu-1: exit code 1"),
+        (ENDED_FIRST, [(1, "KeyError: 'x'", 60.0)], "rank 3 on hvd-cpu-1: exit code 1"),
         # The script's own end is followed by a crash of its rank; that of another rank is no end.
-        (KILLED, [Words(1, "KeyError: 'x'")], "rank 1 on host-of-1: KeyError: 'x'"),
-        (KILLED, [Words(0, "KeyError: 'x'")], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
+        (KILLED, [(1, "KeyError: 'x'", 0.0)], "rank 1 on host-of-1: KeyError: 'x'"),
+        (KILLED, [(0, "KeyError: 'x'", 0.0)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
     ],
 )  # fmt: skip
 def test_ranks_tell_which_of_them_raised_what(
     output: str, raised: list[Words], expected: str
 ) -> None:
-    assert told(output, raised=[words.notice() for words in raised])[0] == expected
+    now = time.monotonic()
+    notices: list[Notice] = [
+        {"host": f"host-of-{rank}", "rank": rank, "text": text, "at": now - ago}
+        for rank, text, ago in raised
+    ]
+    assert told(output, raised=notices)[0] == expected
 
 
 # What horovodrun itself raises, with Gloo and with MPI.

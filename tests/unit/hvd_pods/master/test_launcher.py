@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.master.launcher import Launcher
-from hvd_pods.rules.messages import LauncherEnded, RankMissing
+from hvd_pods.rules.messages import LauncherEnded
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.told import Told
-from tests.unit.hvd_pods.runs import make_run
 from tests.waiting import wait_until
 
 Start = Callable[..., Launcher]
@@ -78,25 +77,3 @@ def test_nothing_is_left_of_a_launcher_that_has_ended(
         launcher.end(kills=ends == "killed")
     told.wait_for(LauncherEnded)
     wait_until(lambda: not runs(left), TIMEOUT, "it is gone")
-
-
-def test_error_output_is_passed_on_and_tells_missing_ranks_and_the_cause(
-    start: Start, told: Told, capfd: pytest.CaptureFixture[str]
-) -> None:
-    lines = [
-        "One or more tensors were submitted to be reduced, and ranks are waiting for remainder of "
-        "ranks for more than 60 seconds. Missing ranks:",
-        "3: [allreduce.gradient]",
-        "Traceback (most recent call last):",
-        '  File "/app/train.py", line 94, in f',
-        "TypeError: no",
-    ]
-    launcher = start('printf "%s\\n" "$SAID" >&2; exit 3', SAID="\n".join(lines))
-    told.wait_for(LauncherEnded, code=3)
-    # The reader of the output may be slower than the process ends.
-    missing = RankMissing(2, 3, "has not joined allreduce.gradient", 60.0)
-    assert told.wait_for(RankMissing) == missing
-    cause = launcher.errors.find_cause(make_run().hosts, 3)
-    assert cause
-    assert "TypeError: no" in cause.text
-    assert capfd.readouterr().err.splitlines() == lines

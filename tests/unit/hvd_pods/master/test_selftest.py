@@ -131,8 +131,7 @@ def test_a_test_that_is_started_too_early_ends_in_time_and_touches_nothing(
     assert time.monotonic() - began < TIMEOUT / 2
     assert scales(limited) == []
     assert limited.api.asked("PATCH", "core/configmaps/hvd-run") == []
-    said = "run `helm test` again when the run has ended" in capsys.readouterr().err
-    assert said is not is_away
+    assert is_away or "run `helm test` again when the run has ended" in capsys.readouterr().err
 
 
 @pytest.mark.slow
