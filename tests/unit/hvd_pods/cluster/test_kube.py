@@ -86,28 +86,6 @@ def test_an_incomplete_answer_is_an_api_error(
     assert raised.value.is_temporary
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        *(b"[]\n", b'{"type": "ADDED", "object": []}\n', b"[" * 100_000 + b"\n"),
-        *(faults.cut_chunk, faults.cut_line),
-    ],
-    ids=["list", "list as object", "nested", "cut chunk", "cut line"],
-)
-def test_a_watch_that_breaks_is_an_api_error_after_the_events_before(
-    api: kube.Api, api_server: FakeApi, end: bytes | faults.Failure
-) -> None:
-    events = api.watch("core/pods", {})
-    assert next(events)["object"] == POD
-    if isinstance(end, bytes):
-        api_server.watches("core/pods")[0].items.put(end)
-    else:
-        api_server.end_watches(end)
-    with pytest.raises(kube.ApiError) as raised:
-        next(events)
-    assert raised.value.status == kube.NO_ANSWER
-
-
 def test_the_api_is_verified_alike_on_every_python(
     api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

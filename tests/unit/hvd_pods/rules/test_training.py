@@ -27,8 +27,8 @@ ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
 LAST = {**JOB, "status": {"failed": 2}}
 
 
-def training(run: Run | None = None, is_test: bool = False, **changes: Any) -> World:
-    world = World(run or one_group(lostAfterSeconds=15, **changes), is_test)
+def training(run: Run | None = None, **changes: Any) -> World:
+    world = World(run or one_group(lostAfterSeconds=15, **changes))
     world.train()
     world.answer_all()
     return world
@@ -439,22 +439,19 @@ def ask(world: World) -> m.AskRanks:
 
 
 @pytest.mark.parametrize(
-    ("run", "is_test", "job", "may_stay"),
+    ("run", "job", "may_stay"),
     [
-        (one_group(mode="direct"), False, JOB, True),
-        (one_group(mode="mpirun"), False, JOB, False),
-        (one_group(1, mode="direct"), False, JOB, False),
-        (one_group(mode="direct"), True, JOB, False),
+        (one_group(mode="direct"), JOB, True),
+        (one_group(mode="mpirun"), JOB, False),
+        (one_group(1, mode="direct"), JOB, False),
         *(
-            (one_group(mode="direct"), False, job, False)
+            (one_group(mode="direct"), job, False)
             for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST)
         ),
     ],
 )
-def test_ranks_may_go_on_only_if_another_master_follows(
-    run: Run, is_test: bool, job: Any, may_stay: bool
-) -> None:
-    world = training(run, is_test)
+def test_ranks_may_go_on_only_if_another_master_follows(run: Run, job: Any, may_stay: bool) -> None:
+    world = training(run)
     world.job = job
     assert ask(world).may_stay is may_stay
 

@@ -260,16 +260,6 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         _read_job(step)
 
 
-def on_timed_out(step: Step, event: m.TimedOut) -> None:
-    """The time of a test is over, whatever it waits for."""
-    if step.state.phase == Phase.TRAINING:
-        step.set(is_stopped=True)
-        step.set_timer("kill", step.now + training.END_WITHIN)
-        step.do(m.Interrupt(), m.EndLauncher())
-    else:
-        on_terminated(step, m.Terminated())
-
-
 TIMERS: Mapping[str, Callable[[Step], None]] = {
     "look": lambda step: step.do(m.ReadRecord()),
     "renew": holding.renew,
@@ -312,6 +302,5 @@ HANDLERS: Mapping[type, Handler] = {
     m.ResultsStored: ending.on_results,
     m.EndReached: on_end_reached,
     m.Terminated: on_terminated,
-    m.TimedOut: on_timed_out,
     m.Timer: on_timer,
 }

@@ -206,7 +206,10 @@ def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
     run, launched = step.state.run, step.state.attempt.launched
     is_ending = launched is None or launched.problem or len(launched.hosts) == 1
-    if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
+    if step.state.facts.is_test:
+        step.set_timer("kill", step.now + END_WITHIN)
+        step.do(m.EndLauncher())
+    elif run.mode == "direct" and run.api and not is_ending:
         step.set_timer("leave", step.now + LEAVE_WITHIN)
         step.do(m.ReadJob(LEAVE_WITHIN, leaves=True))
     else:
