@@ -81,7 +81,6 @@ def default_retry_seconds() -> None:
 def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are repeated, in a time that is shortened to that of a test."""
     monkeypatch.setattr(kube, "RETRY_SECONDS", TIMEOUT)
-    monkeypatch.setattr(job_events, "EVENT_RETRY_SECONDS", TIMEOUT)
     monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
     monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
 

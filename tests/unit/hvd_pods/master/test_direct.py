@@ -119,8 +119,8 @@ def test_ranks_that_are_left_go_on_whatever_they_print_until_their_time_is_over(
     start: Start, tmp_path: Path, stay: str
 ) -> None:
     waits = "until [ -e go-on ]; do sleep 0.05; done; for _ in 1 2 3; do echo x; sleep 0.1; done"
-    process = start(f"{waits}; touch done-$RANK", stay=stay)
-    wait_until(lambda: len(ranks_in(tmp_path)) >= 4, TIMEOUT, "the ranks run")
+    process = start(f"touch began-$RANK; {waits}; touch done-$RANK", stay=stay)
+    wait_until(lambda: len([*tmp_path.glob("began-*")]) == 4, TIMEOUT, "the ranks run")
     process.send_signal(signal.SIGUSR1)
     process.communicate(timeout=TIMEOUT)
     assert process.returncode == 128 + signal.SIGUSR1
