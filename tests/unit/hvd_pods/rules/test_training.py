@@ -25,6 +25,8 @@ EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STA
 FAILURE = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
 ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
 LAST = {**JOB, "status": {"failed": 2}}
+# Its deadline would pass in the pause before the next master.
+ENDS_SOON = {**EXCEEDED, "status": {"startTime": format_time(WALL + 945)}}
 
 
 def training(run: Run | None = None, **changes: Any) -> World:
@@ -158,6 +160,14 @@ def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
     deaf.answers.clear()
     deaf.tell(m.RanksAsked(1, 0))
     assert deaf.of(m.EndLauncher), "their program knows SIGTERM only"
+
+
+def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None:
+    world = training()
+    world.tell(m.Terminated())
+    world.end_launcher(0)
+    assert world.end() == (0, "")
+    assert world.of(m.WriteRecord)[-1].data["state"] == "Finished"
 
 
 def report(world: World, step: int, **more: Any) -> None:
@@ -446,7 +456,7 @@ def ask(world: World) -> m.AskRanks:
         (one_group(1, mode="direct"), JOB, False),
         *(
             (one_group(mode="direct"), job, False)
-            for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST)
+            for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST, ENDS_SOON)
         ),
     ],
 )
