@@ -29,17 +29,6 @@ def start(told: Told, tmp_path: Path) -> Start:
     return start_script
 
 
-def wait_for_line(pipe: Path) -> str:
-    """Wait until the launcher has written a line to a named pipe."""
-    return pipe.read_text().strip()
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Path:
-    os.mkfifo(tmp_path / "pipe")
-    return tmp_path / "pipe"
-
-
 def runs(pid: int) -> bool:
     """Whether a process has not ended; one that nobody has waited for has."""
     try:
@@ -64,15 +53,16 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
 
 @pytest.mark.parametrize("ends", ["by itself", "asked", "killed"])
 def test_nothing_is_left_of_a_launcher_that_has_ended(
-    start: Start, told: Told, pipe: Path, ends: str
+    start: Start, told: Told, tmp_path: Path, ends: str
 ) -> None:
     """Such as its SSH clients, which would run beside the next attempt.
 
     A process group of its own, as interactive shells make them, saves nobody.
     """
+    os.mkfifo(tmp_path / "pipe")
     after = "" if ends == "by itself" else "; wait"
     launcher = start(f'set -m; sleep 60 & echo $! >"$OUT/pipe"{after}')
-    left = int(wait_for_line(pipe))
+    left = int((tmp_path / "pipe").read_text())
     if after:
         launcher.end(kills=ends == "killed")
     told.wait_for(LauncherEnded)
