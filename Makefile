@@ -50,6 +50,9 @@ lifecycle: venv ## Run the tests that start, break and stop a local cluster
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
+test-controllers: venv ## Run the tests with controllers of others, which are built first: Kueue, Flux, Argo CD
+	@$(PY) -m pytest -q tests/e2e/test_kueue.py tests/e2e/test_gitops.py
+
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
 	@$(PY) -m pytest -q tests/faults
 
@@ -87,19 +90,14 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand start recover storm bare pipeline,tests/bench/bench_$(name).py)
+BENCHES_APART := $(foreach name,thousand faults bare pipeline,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
-bench-start: venv ## Measure the start of a run, in turns with the MPI Operator (TURNS=5 ONLY=chart,waiting)
-	@$(PY) -m tests.bench.bench_start $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
-
-bench-recover: venv ## Measure recovery from faults, as bench-start (TURNS=5 ONLY=chart,spare)
-	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
-
-bench-storm: venv ## Measure a training under one fault after another (both storms, or SECONDS=600 EVERY=15)
-	@$(PY) -m tests.bench.bench_storm $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY))
+bench-faults: venv ## Measure start and faults, also of other launchers (ONLY=keep,waiting PARTS=start,each,storm,node TURNS=5 SECONDS=300)
+	@$(PY) -m tests.bench.bench_faults $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS)) $(if $(TURNS),--turns $(TURNS)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY)) $(if $(SEED),--seed $(SEED))
 
 bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)
 	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))

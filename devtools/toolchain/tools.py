@@ -73,6 +73,13 @@ SYFT = "github.com/anchore/syft"
 ACTIONLINT = "github.com/rhysd/actionlint"
 RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
+SOURCE_CONTROLLER = "github.com/fluxcd/source-controller"
+HELM_CONTROLLER = "github.com/fluxcd/helm-controller"
+ARGO = "github.com/argoproj/argo-cd/v3"
+KWOK = "sigs.k8s.io/kwok"
+KUEUE = "sigs.k8s.io/kueue"
+TRAINER = "github.com/kubeflow/trainer/v2"
+JOBSET = "sigs.k8s.io/jobset"
 BUILT = {
     tool.name: tool
     for tool in (
@@ -112,8 +119,17 @@ BUILT = {
             "actionlint", "lint", f"{ACTIONLINT}/cmd/actionlint", "actionlint",
             ACTIONLINT, (f"{ACTIONLINT}.version",),
         ),
-        # What benchmarks compare the chart with. Nothing else builds it.
+        # What benchmarks compare the chart with. Nothing else builds them. Trainer and JobSet need
+        # newer Kubernetes libraries than the MPI Operator has been released with.
         Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
+        # What rare tests and benchmarks run beside the local cluster.
+        Tool("kwok", "kwok", f"{KWOK}/cmd/kwok", "kwok"),
+        Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
+        Tool("source-controller", "flux", SOURCE_CONTROLLER, "source-controller"),
+        Tool("helm-controller", "flux", HELM_CONTROLLER, "helm-controller"),
+        Tool("argocd", "argo", f"{ARGO}/cmd", "argocd"),
+        Tool("trainer", "trainer", f"{TRAINER}/cmd/trainer-controller-manager", "trainer"),
+        Tool("jobset", "trainer", JOBSET, "jobset"),
         # An S3 server of a test, and its client.
         Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),

@@ -17,14 +17,12 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
-from hvd_pods.common.fusion import BY_RANKS, THRESHOLD
 from hvd_pods.common.launcher_options import given_options
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
-from hvdchart.values.report import reasons
 from tests.chart.render import CHART, Manifest, helm_template, parse_manifests, render, variables
 from tests.go_programs import NO_GARBAGE_COLLECTION
 from tests.unit import launch_cases
@@ -35,14 +33,6 @@ from tests.unit.launch_cases import Case
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
 Values = dict[str, Any]
-
-SMALL = {
-    "apiVersion": "hvdchart/v1",
-    "name": "small",
-    "image": {"repository": "registry.example/app"},
-    "nodes": [{"name": "n", "count": 4, "coresPerSocket": 2, "memory": "4Gi"}],
-    "train": {"command": ["a"]},
-}
 
 # With few keys and nested maps, generated trees have common keys at every level.
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -119,28 +109,6 @@ def is_test(manifest: Manifest) -> bool:
     """Whether this is a pod of `helm test`, which `helm install` does not create."""
     annotations = manifest["metadata"].get("annotations", {})
     return "test" in annotations.get("helm.sh/hook", "").split(",")
-
-
-@pytest.mark.parametrize(
-    ("more", "is_shown"),
-    [
-        ({}, True),
-        ({"launch": {"mode": "horovodrun"}}, False),
-        ({"horovod": {"autotune": True}}, False),
-        ({"horovod": {"fusionThreshold": 0}}, False),
-        ({"train": {"command": ["a"], "env": {"HOROVOD_FUSION_THRESHOLD": "0"}}}, False),
-        ({"nodes": [{"name": "n", "count": 1, "gpus": 1}]}, False),
-    ],
-)
-def test_explanation_shows_the_fusion_threshold_where_ranks_choose_it(
-    more: dict[str, Any], is_shown: bool
-) -> None:
-    spec = {**SMALL, **more}
-    plan = make_plan(parse_spec(json.dumps(spec).encode()))
-    shown = [row[:2] for row in reasons(plan) if row[0] == THRESHOLD]
-    assert shown == ([(THRESHOLD, 2 << 20)] if is_shown else [])
-    rendered = parse_manifests(manifests(plan, "team", str(tool("helm4"))))
-    assert (BY_RANKS in variables(rendered)) is is_shown
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)

@@ -99,7 +99,7 @@ def test_any_file_may_be_rendered_first() -> None:
 def test_suspended_run_has_no_pods() -> None:
     held, running = render({"master": {"suspend": True}}), render()
     assert one(held, "Job")["spec"]["suspend"] is True
-    assert "suspend" not in one(running, "Job")["spec"], "Kueue decides"
+    assert "suspend" not in one(running, "Job")["spec"]
     assert one(held, "StatefulSet")["spec"]["replicas"] == 0
 
 

@@ -25,6 +25,8 @@ EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STA
 FAILURE = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
 ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
 LAST = {**JOB, "status": {"failed": 2}}
+# It may have been preempted, which is no failure.
+QUEUED = {**LAST, "metadata": {"annotations": {"horovod/queue": "team"}}}
 # Its deadline would pass in the pause before the next master.
 ENDS_SOON = {**EXCEEDED, "status": {"startTime": format_time(WALL + 945)}}
 
@@ -452,6 +454,7 @@ def ask(world: World) -> m.AskRanks:
     ("run", "job", "may_stay"),
     [
         (one_group(mode="direct"), JOB, True),
+        (one_group(mode="direct"), QUEUED, True),
         (one_group(mode="mpirun"), JOB, False),
         (one_group(1, mode="direct"), JOB, False),
         *(

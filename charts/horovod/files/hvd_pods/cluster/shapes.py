@@ -15,6 +15,8 @@ START_RETRY_SECONDS = 10.0
 AGAIN_RETRY_SECONDS = 2.0
 # The annotation of a Job that says what becomes of the workers.
 CLEANUP = "horovod/cleanup"
+# The Job's annotation with its queue of Kueue, whose preemptions are no failures.
+QUEUE = "horovod/queue"
 # What decisions need of a pod or a Job: its environment and other annotations may have secrets.
 KEPT = {
     "metadata": ("name", "uid", "labels", "deletionTimestamp"),
@@ -29,8 +31,9 @@ def shorten(item: Object) -> Object:
         for part, names in KEPT.items()
     }
     annotations = item["metadata"].get("annotations", {})
-    if CLEANUP in annotations:
-        parts["metadata"]["annotations"] = {CLEANUP: annotations[CLEANUP]}
+    kept = {name: annotations[name] for name in (CLEANUP, QUEUE) if name in annotations}
+    if kept:
+        parts["metadata"]["annotations"] = kept
     return {**parts, "status": item.get("status", {})}
 
 

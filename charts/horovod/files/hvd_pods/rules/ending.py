@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, CLEANUP, Object, parse_time
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, CLEANUP, QUEUE, Object, parse_time
 from hvd_pods.common.errors import (
     BAD_CONFIGURATION,
     ConfigurationError,
@@ -53,15 +53,22 @@ def will_retry(job: Object, code: int, wall: float) -> bool:
     """Whether the Job makes another master after this one, which ends with `code` at `wall`.
 
     An eviction, which does not count as a failure, looks like a deletion, which does. So this may
-    be False although another master follows: that one scales the workers up again.
+    be False although another master follows: that one scales the workers up again. One that waits
+    in a queue could not, so that there each interruption is taken for a preemption.
     """
     if code in (0, BAD_CONFIGURATION) or failure_reason(job):
         return False
     failed = int(job.get("status", {}).get("failed", 0))
-    if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)):
+    is_preempted = code == InterruptedRunError.exit_code and QUEUE in _annotations(job)
+    if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)) and not is_preempted:
         return False
     # If the deadline passes between two masters, none is there to scale the workers down.
     return bool(wall + backoff(job) < deadline(job))
+
+
+def _annotations(job: Object) -> Mapping[str, str]:
+    annotations: Mapping[str, str] = job.get("metadata", {}).get("annotations", {})
+    return annotations
 
 
 def backoff(job: Object) -> float:
@@ -156,7 +163,7 @@ def scale_down(step: Step) -> None:
     A suspended run has no workers, whatever `cleanup` says.
     """
     state, job = step.state, step.state.job or UNREADABLE
-    cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
+    cleanup = _annotations(job).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
     if (is_wanted and cleanup != "Never") or job["spec"].get("suspend"):
         step.do(m.ScaleDown())
