@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import signal
@@ -11,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import effects, probing, record_io
+from hvd_pods.master import effects, probing, record_io, recording
 from hvd_pods.rules import holding, retries
+from hvd_pods.rules.messages import Launch
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
@@ -77,17 +77,17 @@ def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[
     assert not (pod.generated / "hosts").exists(), "the list of an elastic run"
 
 
-def test_the_events_of_a_run_are_recorded_with_what_follows(pod: MasterPod) -> None:
+def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     pod.install(FAIL_UNTIL.format(2))
     assert pod.run() == 0
-    run, *steps = map(json.loads, (pod.generated / "events.jsonl").read_text().splitlines())
-    assert run["id"] == "run-1"
-    ends = [step for step in steps if step["event"] == "LauncherEnded"]
-    assert ["code=3" in step["told"] for step in ends] == [True, False]
-    assert "why the launcher ended" in ends[0]["waits"]
-    assert ends[0]["effects"][0].startswith("FindCause(attempt=1, code=3")
+    with (pod.generated / "events.jsonl").open() as lines:
+        steps = list(recording.replay(lines))
+    launches = [e for *_, effects in steps for e in effects if isinstance(e, Launch)]
+    assert [launch.attempt for launch in launches] == [1, 2]
     (_, before), (_, epoch) = made(pod)
     assert before < epoch, "workers end what an earlier attempt has left"
+    state = steps[-1][2]
+    assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
 
 
 def test_the_first_rank_that_failed_is_told_everywhere(

@@ -3,40 +3,72 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
 
+from hvd_pods.common.run import parse_run
 from hvd_pods.master import recording
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.messages import Moment
-from hvd_pods.rules.state import Phase
+from hvd_pods.rules.state import Facts
+from tests.unit.hvd_pods.rules.test_any_order import happen
+from tests.unit.hvd_pods.rules.world import World
+from tests.unit.hvd_pods.runs import describe_run
+
+DESCRIBED = describe_run(lostAfterSeconds=15, failOnNaN=True)
 
 
-def record(path: Path, number: int) -> None:
-    """Record an event so many times."""
-    recorder = recording.Recorder(path, "{}")
-    for _ in range(number):
-        recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"), Phase.TRAINING, [m.EndLauncher()])
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+def start(path: Path) -> recording.Recorder:
+    facts = Facts(parse_run(DESCRIBED), "own", "job-1", "uid-1")
+    return recording.Recorder(path, facts, DESCRIBED)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_recorded_run_is_decided_alike(path: Path, seed: int) -> None:
+    """Whatever happens in it."""
+    world, chance = World(parse_run(DESCRIBED)), random.Random(seed)  # noqa: S311
+    world.tell(m.Started())
+    for _ in range(200):
+        happen(world, chance.randrange(14 * 200))
+    recorder = start(path)
+    for moment, event, _ in world.history:
+        recorder.put(moment, event)
     recorder.close()
+    replayed = [*recording.replay(iter(path.read_text().splitlines()))]
+    assert [repr(effects) for *_, effects in replayed] == [repr(e) for *_, e in world.history]
+    assert repr(replayed[-1][2]) == repr(world.state)
 
 
-def test_recording_ends_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_ends_at_its_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in the pod's memory."""
     monkeypatch.setattr(recording, "LONGEST", 4000)
-    record(tmp_path / "events", 100)
-    assert 3700 < (tmp_path / "events").stat().st_size < 4000
+    recorder = start(path)
+    for _ in range(100):
+        recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
+    recorder.close()
+    assert 3800 < path.stat().st_size < 4000
 
 
 def test_file_that_hangs_does_not_keep_the_master(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of a server that is away: nobody reads from this FIFO."""
-    os.mkfifo(tmp_path / "events")
+    os.mkfifo(path)
     monkeypatch.setattr(recording, "CLOSE_WITHIN", 0.01)
     monkeypatch.setattr(recording, "MOST_WAITING", 5)
-    record(tmp_path / "events", 9)
-    lines = (tmp_path / "events").read_text().splitlines()
+    recorder = start(path)
+    for _ in range(9):
+        recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
+    recorder.close()
+    with path.open() as reader:
+        lines = [*reader]
     assert len(lines) == 6, "the recording has no gap"
 
 
@@ -45,6 +77,9 @@ def test_recording_that_cannot_be_written_ends_and_nothing_else_does(
     tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    record(tmp_path / file, 1)
+    recorder = start(tmp_path / file)
+    recorder.put(Moment(1.0, 2.0), m.Started())
+    recorder.put(Moment(1.0, 2.0), m.NoticeTaken(1, {"not": {"of": {"JSON"}}}))
+    recorder.close()
     assert "cannot record the events of this run" in capsys.readouterr().out
     assert not (tmp_path / "target").exists()

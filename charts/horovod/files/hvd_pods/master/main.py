@@ -25,7 +25,7 @@ from hvd_pods.common.run import parse_run
 from hvd_pods.master import launcher_memory, recording, serve_metrics
 from hvd_pods.master.effects import Effects
 from hvd_pods.rules.decide import decide
-from hvd_pods.rules.messages import Defect, Effect, Event, Moment, Started, Terminated, Timer
+from hvd_pods.rules.messages import Defect, Event, Moment, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Facts, State
 
@@ -50,7 +50,7 @@ class Master:
         self.state = State(facts, retries=Retries(limit))
         self.effects = Effects(facts, api, events, self._queue.put)
         path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
-        self._recorder = recording.Recorder(path, os.environ["HVD_RUN"])
+        self._recorder = recording.Recorder(path, facts, os.environ["HVD_RUN"])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
         threading.excepthook = self._tell_defect
 
@@ -76,11 +76,8 @@ class Master:
         if isinstance(event, Defect):
             raise DefectError(event.traceback)
         moment = Moment(time.monotonic(), time.time())
-        effects: tuple[Effect, ...] = ()
-        try:
-            self.state, effects = decide(self.state, event, moment)
-        finally:
-            self._recorder.put(moment, event, self.state.phase, effects)
+        self._recorder.put(moment, event)
+        self.state, effects = decide(self.state, event, moment)
         for effect in effects:
             self.effects.carry_out(effect)
 

@@ -1,29 +1,61 @@
-"""Records the events of a run as JSON lines, with what the master decided at each.
+"""Records the events of a run as JSON lines, and replays them to see what the master did.
 
-The first line is the run. docs/inside.md says how to read them.
+    python charts/horovod/files/hvd_pods/master/recording.py events.jsonl
+
+prints each event, what changed in the state, and the effects. The first line is the run.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import queue
+import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Sequence, TextIO, Tuple
+from typing import Any, Iterator, TextIO
 
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common import errors
 from hvd_pods.common.reporting import log
-from hvd_pods.rules.messages import Effect, Event, Moment
-from hvd_pods.rules.state import Phase
+from hvd_pods.common.run import Pod, parse_run
+from hvd_pods.rules import messages
+from hvd_pods.rules.decide import decide
+from hvd_pods.rules.messages import Cause, Effect, Event, Moment
+from hvd_pods.rules.retries import Retries
+from hvd_pods.rules.state import Facts, Phase, State
 
-# Bytes after which nothing more is recorded: the file is in memory. Characters of an event and of
-# an effect: those of a thousand hosts are long.
-LONGEST, LONGEST_TEXT = 4 << 20, 1000
+# Bytes after which nothing more is recorded: the file is in memory.
+LONGEST = 4 << 20
 # Events that may wait to be written, and seconds that the end of the master waits for them.
 MOST_WAITING, CLOSE_WITHIN = 10_000, 2.0
+TUPLES = {"Pod": Pod, "Cause": Cause}
+# What the first line has beside the run.
+OF_FACTS = ("holder", "job", "uid", "is_test")
 
-Decision = Tuple[Moment, Event, Phase, Sequence[Effect]]
+
+def encode(value: Any) -> Any:
+    """Return what JSON can hold of an event's field."""
+    if isinstance(value, errors.RunError):
+        return {"error": type(value).__name__, "message": str(value)}
+    if type(value).__name__ in TUPLES and isinstance(value, tuple):
+        return {"tuple": type(value).__name__, "fields": list(value)}
+    if isinstance(value, dict):
+        return {str(key): encode(item) for key, item in value.items()}
+    return [encode(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def decode(value: Any) -> Any:
+    """Undo `encode`."""
+    if isinstance(value, dict) and "error" in value:
+        return getattr(errors, value["error"])(value["message"])
+    if isinstance(value, dict) and "tuple" in value:
+        return TUPLES[value["tuple"]](*value["fields"])
+    if isinstance(value, dict):
+        return {key: decode(item) for key, item in value.items()}
+    return [decode(item) for item in value] if isinstance(value, list) else value
 
 
 class Recorder:
@@ -33,17 +65,17 @@ class Recorder:
     the file is too slow, the recording ends: with a gap it would mislead.
     """
 
-    def __init__(self, path: Path, run: str) -> None:
-        self._path, self._run = path, run
-        self._waiting: queue.Queue[Decision | None] = queue.Queue(MOST_WAITING)
+    def __init__(self, path: Path, facts: Facts, run: str) -> None:
+        self._path, self._facts, self._run = path, facts, run
+        self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(MOST_WAITING)
         self._is_open = True
         self._thread = spawn("record-events", self._follow)
 
-    def put(self, moment: Moment, event: Event, phase: Phase, effects: Sequence[Effect]) -> None:
-        """Record an event, the phase after it and what follows, unless the recording has ended."""
+    def put(self, moment: Moment, event: Event) -> None:
+        """Record an event, unless the recording has ended."""
         try:
             if self._is_open:
-                self._waiting.put_nowait((moment, event, phase, effects))
+                self._waiting.put_nowait((moment, event))
         except queue.Full:
             self._is_open = False
 
@@ -60,12 +92,14 @@ class Recorder:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 self._write(file)
-        except Exception as problem:  # noqa: BLE001 - whatever a file brings about
+        except Exception as problem:  # noqa: BLE001 - whatever a file or an event brings about
             log(f"cannot record the events of this run: {problem}")
         self._is_open = False
 
     def _write(self, file: TextIO) -> None:
-        line, written = self._run, 0
+        own = {name: getattr(self._facts, name) for name in OF_FACTS}
+        line = json.dumps({"run": self._run, **own})
+        written = 0
         while written + len(line) < LONGEST:
             file.write(line + "\n")
             # What a master that is killed has seen so far is of use.
@@ -77,11 +111,47 @@ class Recorder:
                 return
             if item is None:
                 return
-            moment, event, phase, effects = item
-            told, *followed = (repr(one)[:LONGEST_TEXT] for one in (event, *effects))
-            line = json.dumps(
-                {
-                    **{"at": list(moment), "event": type(event).__name__, "told": told},
-                    **{"waits": phase.value, "effects": followed},
-                }
-            )
+            moment, event = item
+            fields = {f.name: encode(getattr(event, f.name)) for f in dataclasses.fields(event)}
+            line = json.dumps({"at": list(moment), "event": type(event).__name__, **fields})
+
+
+def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:
+    """Parse a recording: the state before the first event, and the events."""
+    head = json.loads(next(lines))
+    run = parse_run(head.pop("run"))
+    state = State(Facts(run, **head), retries=Retries(None if run.api else run.retries))
+    return state, map(_parse, lines)
+
+
+def _parse(line: str) -> tuple[Moment, Event]:
+    document = json.loads(line)
+    at, kind = document.pop("at"), getattr(messages, document.pop("event"))
+    return Moment(*at), kind(**{name: decode(value) for name, value in document.items()})
+
+
+def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, State, tuple[Effect, ...]]]:
+    """Decide about recorded events once more: each with the state after it, and its effects."""
+    state, events = read(lines)
+    for moment, event in events:
+        state, effects = decide(state, event, moment)
+        yield moment, event, state, effects
+
+
+def main() -> int:
+    """Print a recording."""
+    began, phase = 0.0, Phase.HOLDING
+    with Path(sys.argv[1]).open(encoding="utf-8") as lines:
+        for moment, event, state, effects in replay(lines):
+            began = began or moment.now
+            print(f"+{moment.now - began:8.3f}  {event}"[:300])
+            if state.phase != phase:
+                phase = state.phase
+                print(f"{'':11}waits {phase.value}")
+            for effect in effects:
+                print(f"{'':11}-> {effect}"[:300])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
