@@ -28,18 +28,15 @@ else
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-first unit-second
 endif
 
-# Two processes with a half of the files each. These tests take milliseconds each, and pytest-xdist would take a fifth more.
+# Two processes, which take about equally long. These tests take milliseconds each, and pytest-xdist would take a fifth more.
 unit-first:
-	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first --share 1/2 tests/unit -m "not fuzz and not slow"
+	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first tests/unit/hvd_pods -m "not fuzz and not slow"
 
 unit-second:
-	@$(PY) -m pytest -q --share 2/2 tests/unit -m "not fuzz and not slow"
+	@$(PY) -m pytest -q tests/unit --ignore=tests/unit/hvd_pods -m "not fuzz and not slow"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit -m fuzz --hypothesis-profile=many
-
-mutation: venv ## Show the defects of one module that its tests would not notice (MODULE=hvdchart/plan/rules.py TESTS=tests/unit/hvdchart/plan)
-	@$(PY) -m devtools.checks.mutation "$(MODULE)" $(TESTS)
 
 chart: venv ## Run the tests of rendered manifests, some against a real API server
 	@$(PY) -m pytest -q tests/chart
@@ -53,10 +50,13 @@ lifecycle: venv ## Run the tests that start, break and stop a local cluster
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
+test-controllers: venv ## Run the tests with controllers of others, which are built first: Kueue, Flux, Argo CD
+	@$(PY) -m pytest -q tests/e2e/test_kueue.py tests/e2e/test_gitops.py
+
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
 	@$(PY) -m pytest -q tests/faults
 
-generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.hcl
+generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.json
 	@$(PY) -m devtools.docs_gen
 
 check-generated: venv
@@ -80,7 +80,8 @@ wheels: venv ## Build Horovod's wheels and its source with the patches into dist
 	  cp "$$($(PY) -m images wheel cpu "$$setting")" dist/wheels || exit; done
 
 goldens: venv ## Render values/*.spec.yaml to the files that the tests compare with
-	@$(PY) -m devtools.docs_gen.goldens
+	@for spec in values/*.spec.yaml; do \
+	  $(PY) -m hvdchart render "$$spec" -w "$${spec%.spec.yaml}.yaml" || exit; done
 
 format: venv ## Format the Python files with ruff
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
@@ -90,19 +91,14 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand start recover storm bare pipeline scale,tests/bench/bench_$(name).py)
+BENCHES_APART := $(foreach name,thousand faults bare pipeline scale,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
-bench-start: venv ## Measure the start of a run, in turns with the MPI Operator (TURNS=5 ONLY=chart,waiting)
-	@$(PY) -m tests.bench.bench_start $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
-
-bench-recover: venv ## Measure recovery from faults, as bench-start (TURNS=5 ONLY=chart,spare)
-	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
-
-bench-storm: venv ## Measure a training under one fault after another (both storms, or SECONDS=600 EVERY=15)
-	@$(PY) -m tests.bench.bench_storm $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY))
+bench-faults: venv ## Measure start and faults, also of other launchers (ONLY=keep,waiting PARTS=start,each,storm,node TURNS=5 SECONDS=300)
+	@$(PY) -m tests.bench.bench_faults $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS)) $(if $(TURNS),--turns $(TURNS)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY)) $(if $(SEED),--seed $(SEED))
 
 bench-scale: venv ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo (TURNS=18)
 	@$(PY) -m tests.bench.bench_scale $(if $(TURNS),--turns $(TURNS))
@@ -117,4 +113,5 @@ bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOS
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
-	@$(PY) -m devtools.trials.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"
+	@$(PY) -m pytest -q tests/images/test_keras.py -k checks --set tensorflow=$(VERSION) \
+	  $(if $(KERAS),--set keras=$(KERAS)) $(if $(PYTHON),--set python=$(PYTHON))

@@ -7,7 +7,6 @@ import re
 import secrets
 import signal
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ SHARED_RESOURCES = {
     "tests/images/": "ranks of images",
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
-    "tests/chart/test_scanner.py": "renders of all cases",
     "tests/unit/hvd_pods/worker/ssh/": "pods that serve SSH",
 }
 # Tests that take long and prepare nothing for others: any process runs any of them.
@@ -47,26 +45,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--examples", default="examples", metavar="IMAGE",
         help="the image of images/versions.yaml that the tests on a cluster run in",
     )  # fmt: skip
-    parser.addoption(
-        "--share", default="1/1", metavar="K/N",
-        help="run the unit tests of each N-th file only, from the K-th largest one on",
-    )  # fmt: skip
-
-
-@cache
-def unit_files(share: str) -> set[Path]:
-    """The files of a share of the unit tests, such as 1/2. All shares take about equally long."""
-    number, shares = map(int, share.split("/"))
-    files = (Path(__file__).parent / "unit").rglob("test_*.py")
-    by_size = sorted(files, key=lambda file: (file.stat().st_size, file), reverse=True)
-    return set(by_size[number - 1 :: shares])
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files of other shares."""
-    share = str(config.getoption("share"))
-    is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
-    return True if is_test and share != "1/1" and collection_path not in unit_files(share) else None
 
 
 def pytest_configure() -> None:

@@ -127,7 +127,7 @@ def write_for_kubeconform(folder: Path) -> str:
 
 def download(module: str, file: str) -> str:
     """The text of a file of a module at a version, which Go checks against the checksum database.
-    Raises CommandError.
+    Raises DevtoolsError.
     """
     with tempfile.TemporaryDirectory(prefix="hvd-schemas-") as cache:
         printed = read_output(

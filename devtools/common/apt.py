@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
-
 from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output, run_logged
-from devtools.common.errors import CommandError, DevtoolsError
+from devtools.common.errors import DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import step
 
@@ -27,32 +25,31 @@ FORBID_STARTS = (
 LOCK = Path("/run/lock/hvd-apt.lock")
 # How long to wait for an apt-get that somebody else runs, such as unattended upgrades.
 LOCK_TIMEOUT_SECONDS = 300
-RETRY_SECONDS = 2.0
 
 
-def install_packages(packages: Sequence[str], error: type[DevtoolsError]) -> None:
+def install_packages(packages: Sequence[str]) -> None:
     """Installs the packages through apt-get, without starting any service of theirs.
 
-    Raises `error` without root or apt-get, and when apt-get fails.
+    Raises DevtoolsError without root or apt-get, and when apt-get fails.
     """
     names = " ".join(packages)
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise error(
+        raise DevtoolsError(
             f"the Debian packages {names} are missing, and only root on a machine with apt-get"
             " can install them",
             f"install {names}, or what your distribution has for them",
         )
     with exclusive_lock(LOCK, "installing packages"), step(f"install Debian packages: {names}"):
-        _update(error)
+        _run_apt("update")
         with _services_not_started():
-            _run_apt("install", "--yes", "--no-install-recommends", *packages, error=error)
+            _run_apt("install", "--yes", "--no-install-recommends", *packages)
 
 
 def unpacked_program(package: str, program: str) -> Path:
     """The path of a program such as usr/bin/promtool of a package that is unpacked in the cache,
     with nothing installed: no user, no service, nothing that the package depends on.
 
-    Raises CommandError without apt-get, and when apt-get fails.
+    Raises DevtoolsError without apt-get, and when apt-get fails.
     """
     folder = cache_dir() / "packages" / package
     if not folder.exists():
@@ -64,8 +61,8 @@ def unpacked_program(package: str, program: str) -> Path:
 def _unpack(package: str, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-        _update(CommandError)
-        _run_apt("download", package, error=CommandError, folder=Path(partial))
+        _run_apt("update")
+        _run_apt("download", package, folder=Path(partial))
         (archive,) = Path(partial).glob("*.deb")
         content = Path(partial, "content")
         command = ["dpkg-deb", "--extract", str(archive), str(content)]
@@ -74,23 +71,13 @@ def _unpack(package: str, folder: Path) -> None:
             content.rename(folder)
 
 
-def _update(error: type[DevtoolsError]) -> None:
-    """Updates the package lists; DPkg::Lock::Timeout does not cover their lock."""
-    retry = Retrying(
-        retry=retry_if_exception_message(match=r"(?s).*Could not get lock"),
-        wait=wait_fixed(RETRY_SECONDS), stop=stop_after_delay(LOCK_TIMEOUT_SECONDS), reraise=True,
-    )  # fmt: skip
-    retry(_run_apt, "update", error=error)
-
-
-def _run_apt(*arguments: str, error: type[DevtoolsError], folder: Path | None = None) -> None:
+def _run_apt(*arguments: str, folder: Path | None = None) -> None:
     run_logged(
         ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_SECONDS}", *arguments],
         cache_dir() / "logs" / "packages.log",
         remedy="repair the machine's package sources, or install the packages by hand",
         folder=folder,
         environment={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        error=error,
     )
 
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devtools.common.errors import CommandError, DevtoolsError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import tail
 
 # What an error message shows of a command line.
@@ -19,17 +19,16 @@ def read_output(
     remedy: str,
     input: str | None = None,
     environment: Mapping[str, str] | None = None,
-    error: type[DevtoolsError] = CommandError,
 ) -> str:
     """Runs the command and returns its standard output.
 
-    Raises `error`, with the end of the command's standard error, when its exit status is not 0.
+    Raises DevtoolsError, with the command's standard error, when its exit status is not 0.
     """
     done = subprocess.run(
         command, env=environment, input=input, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise error(f"{_failure(command, done.returncode)}: {done.stderr.strip()}", remedy)
+        raise DevtoolsError(f"{_failure(command, done.returncode)}: {done.stderr.strip()}", remedy)
     return done.stdout
 
 
@@ -40,11 +39,10 @@ def run_logged(
     remedy: str,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    error: type[DevtoolsError] = CommandError,
 ) -> None:
     """Runs the command in `folder` and appends all that it prints to `log`.
 
-    Raises `error`, with the end of the log, when the command's exit status is not 0.
+    Raises DevtoolsError, with the end of the log, when the command's exit status is not 0.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as output:
@@ -52,7 +50,7 @@ def run_logged(
             command, cwd=folder, env=environment, stdout=output, stderr=output, check=False
         )
     if done.returncode != 0:
-        raise error(f"{_failure(command, done.returncode)}; {tail(log)}", remedy)
+        raise DevtoolsError(f"{_failure(command, done.returncode)}; {tail(log)}", remedy)
 
 
 def _failure(command: Sequence[str], status: int) -> str:

@@ -13,19 +13,3 @@ class DevtoolsError(Exception):
         super().__init__(f"{problem}\n  remedy: {remedy}")
         self.problem = problem
         self.remedy = remedy
-
-
-class CommandError(DevtoolsError):
-    """A command failed; the problem quotes what it printed."""
-
-
-class LocalkubeError(DevtoolsError):
-    """The local cluster cannot be used as asked."""
-
-
-class ImageError(DevtoolsError):
-    """An image cannot be built, tested or read as asked."""
-
-
-class ToolError(DevtoolsError):
-    """A tool of devtools.toolchain cannot be built."""

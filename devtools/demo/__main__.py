@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.commands import read_output
-from devtools.common.errors import CommandError, DevtoolsError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import console, note, show_error, step
 from devtools.demo import clusters
 from devtools.toolchain.kubectl import Kubectl
@@ -43,7 +43,7 @@ class Session:
     kubectl: Kubectl
 
     def helm(self, *arguments: str) -> None:
-        """Runs Helm in the demo's namespace. Raises CommandError when it fails."""
+        """Runs Helm in the demo's namespace. Raises DevtoolsError when it fails."""
         read_output(
             [str(tool("helm4")), *arguments, "--namespace", NAMESPACE],
             remedy=f"see the release: helm --namespace {NAMESPACE} status {RELEASE}",
@@ -82,7 +82,7 @@ def install(session: Session) -> None:
 def follow_training(session: Session) -> dict[str, float]:
     """Shows the master's log until it ends and returns the training script's result.
 
-    Raises CommandError when the Job does not complete; the log has been shown by then.
+    Raises DevtoolsError when the Job does not complete; the log has been shown by then.
     """
     kubectl = session.kubectl
     selector = f"app.kubernetes.io/instance={RELEASE}"
@@ -106,9 +106,9 @@ def follow_training(session: Session) -> dict[str, float]:
                 print(f"  {line}", end="", flush=True)
     if kubectl.wait_for_job_end(name, END_SECONDS) != "Complete":
         reason = kubectl.run("get", job, "--output=jsonpath={.status.conditions[*].message}")
-        raise CommandError(f"{job} did not complete: {reason}", "read the log above")
+        raise DevtoolsError(f"{job} did not complete: {reason}", "read the log above")
     if not result:
-        raise CommandError(
+        raise DevtoolsError(
             f"{job} completed, but its log has no line with {RESULT!r}",
             "make the script print its result as examples/digits.py does",
         )

@@ -18,10 +18,6 @@ from devtools.localkube.images import load
 from devtools.toolchain.tools import tool
 
 
-class DemoError(DevtoolsError):
-    """The demo cannot continue."""
-
-
 @dataclass(frozen=True)
 class Cluster:
     """A cluster that has the examples' image.
@@ -75,7 +71,7 @@ def _use_current_context() -> Cluster:
     image = os.environ.get("IMAGE", "")
     repository, colon, tag = image.rpartition(":")
     if not colon or "/" in tag:
-        raise DemoError(
+        raise DevtoolsError(
             f"CLUSTER=current needs IMAGE=REPOSITORY:TAG (IMAGE is {image!r}): an image with "
             "/examples/digits.py that your cluster can pull",
             "build it with `python -m images build examples`, push it to your registry, and set"
@@ -92,12 +88,12 @@ def _use_current_context() -> Cluster:
 def _find_program(name: str, remedy: str) -> str:
     path = shutil.which(name)
     if path is None:
-        raise DemoError(f"{name} is not on PATH", remedy)
+        raise DevtoolsError(f"{name} is not on PATH", remedy)
     return path
 
 
 def _run(*command: str) -> str:
-    return read_output(command, remedy="run it by hand, or use CLUSTER=local", error=DemoError)
+    return read_output(command, remedy="run it by hand, or use CLUSTER=local")
 
 
 KINDS: dict[str, Callable[[], Cluster]] = {

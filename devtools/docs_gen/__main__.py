@@ -7,24 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from devtools.docs_gen import (
-    bake_file,
-    chart_docs,
-    image_docs,
-    library_docs,
-    loop_docs,
-    problem_docs,
-    reference_docs,
-    spec_docs,
-    version_docs,
-)
+from devtools.docs_gen import chart_docs, image_docs, loop_docs, reference_docs, spec_docs
 from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.
-GENERATORS = (
-    chart_docs, spec_docs, image_docs, bake_file, reference_docs, version_docs, problem_docs,
-    library_docs, loop_docs,
-)  # fmt: skip
+GENERATORS = (chart_docs, spec_docs, image_docs, reference_docs, loop_docs)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,25 +1,33 @@
-"""Writes the parameter tables of the images' READMEs, the table in docs/images.md of how the images
-are tested, and the list of patches in docs/packagers.md.
+"""Writes what images/versions.yaml, the proofs and the patches decide: the parameter tables of the
+images' READMEs, the table in docs/images.md of how the images are tested, the list of patches in
+docs/packagers.md, and docker-bake.json.
 
-They are made from images/versions.yaml, the proofs and the patches.
+With docker-bake.json, Docker alone builds the images: `docker buildx bake cpu`. `python -m images
+build` remains the way to build with other versions than the defaults, without a registry, or with
+the wheel of an earlier build.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from email import message_from_string
 from pathlib import Path
+from typing import Any
 
-from devtools.common.errors import ImageError
 from devtools.docs_gen.generated import replace_sections, table
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
+from devtools.images.content import build_arguments, environment_lines
 from devtools.images.proof import read
 from devtools.images.sdist import FOLDER as SOURCE
 from images.common import build_horovod
 
 PAGE = ROOT / "docs" / "images.md"
 FOR_PACKAGERS = ROOT / "docs" / "packagers.md"
+BAKE_FILE = ROOT / "docker-bake.json"
+# The name under which a build of Docker alone finds the image that it starts from.
+_PARENT = "parent"
+_PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 
 
 def parameter_tables(image: Image) -> str:
@@ -49,8 +57,8 @@ def values_in_rows(image: Image, key: str) -> set[tuple[str, ...]]:
 
 
 def proof_table(images: Mapping[str, Image]) -> str:
-    """How each image is tested, with the results from its proof. Raises ImageError for a proof that
-    is missing or malformed.
+    """How each image is tested, with the results from its proof. Raises DevtoolsError for a
+    proof that is missing.
     """
     rows = []
     for name, image in images.items():
@@ -83,10 +91,61 @@ def patch_table(images: Mapping[str, Image]) -> str:
     return table(("Patch", "What it does", "In"), rows)
 
 
-def generated_texts() -> dict[Path, str]:
-    """The text that each page with tables should have. Exits with a message when a proof is missing
-    or malformed.
+def bake_file(images: Mapping[str, Image]) -> str:
+    """The text of docker-bake.json. REGISTRY is what is in front of each name, with the slash at
+    its end.
     """
+    groups = {
+        "default": [name for name, image in images.items() if image.tested is When.ALWAYS],
+        "all": list(images),
+    }
+    document = {
+        "variable": {"REGISTRY": {"default": ""}},
+        "group": {name: {"targets": [*map(target_name, names)]} for name, names in groups.items()},
+        "target": dict(target for image in images.values() for target in _targets(image)),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _targets(image: Image) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """An image's target by its name; behind one for all but its own variables, if it has any."""
+    target, name = _target(image), target_name(image.name)
+    if image.environment:
+        yield f"{name}-build", {k: target[k] for k in target if k not in ("labels", "tags")}
+        lines = [f"FROM {_PARENT}\n", *environment_lines(image)]
+        target = {
+            "contexts": {_PARENT: f"target:{name}-build"},
+            "dockerfile-inline": "".join(lines),
+            **{key: target[key] for key in ("labels", "platforms", "tags")},
+        }
+    yield name, target
+
+
+def _target(image: Image) -> dict[str, Any]:
+    parent = {_PARENT: f"target:{target_name(image.parent)}"} if image.parent else {}
+    base = _PARENT if image.parent else f"docker.io/library/{image.base}"
+    title, _, version = image.reference.partition(":")
+    return {
+        "context": image.context.relative_to(ROOT).as_posix(),
+        "dockerfile": image.dockerfile.relative_to(image.context).as_posix(),
+        **({"contexts": parent} if parent else {}),
+        "args": {"BASE_IMAGE": base, **build_arguments(image)},
+        "labels": {
+            "org.opencontainers.image.title": title,
+            "org.opencontainers.image.version": version,
+        },
+        "platforms": [_PLATFORMS[machine] for machine in image.machines],
+        "tags": [f"${{REGISTRY}}{image.reference}"],
+    }
+
+
+def target_name(image: str) -> str:
+    """The name of an image's target: bake allows no dots in one."""
+    return image.replace(".", "-")
+
+
+def generated_texts() -> dict[Path, str]:
+    """The text that each page with tables should have, and docker-bake.json."""
     images = load_catalogue()
     readmes = {
         (file := image.folder / "README.md"): replace_sections(
@@ -95,9 +154,6 @@ def generated_texts() -> dict[Path, str]:
         for image in images.values()
         if image.framework
     }
-    try:
-        proofs = proof_table(images)
-    except ImageError as error:
-        sys.exit(f"image_docs: {error}")
-    pages = {PAGE: {"tests": proofs}, FOR_PACKAGERS: {"patches": patch_table(images)}}
-    return readmes | {page: replace_sections(page, sections) for page, sections in pages.items()}
+    pages = {PAGE: {"tests": proof_table(images)}, FOR_PACKAGERS: {"patches": patch_table(images)}}
+    texts = {page: replace_sections(page, sections) for page, sections in pages.items()}
+    return {**readmes, **texts, BAKE_FILE: bake_file(images)}

@@ -1,27 +1,39 @@
-"""Writes the pages of the reference that the code knows: docs/command.md, from the command's own
-help, and the tables of docs/reference.md: exit codes, events and metrics."""
+"""Writes what the code knows into the pages of the reference: docs/command.md, from the command's
+own help, and tables of exit codes, metrics, exports of the library, messages of Kubernetes and Helm
+with their remedies, and versions.
+"""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import inspect
+import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
 from typer.cli import get_docs_for_click
 
+import hvdchart
 from devtools.docs_gen.generated import replace_sections, table
+from devtools.images.catalogue import load_catalogue
+from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 from hvd_pods.common.metrics import METRICS
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
+from hvdchart.run.helm_errors import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "docs" / "reference.md"
-COMMAND = ROOT / "docs" / "command.md"
+DOCS = ROOT / "docs"
 PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
-EVENTS_PAGE = ROOT / "docs" / "events.md"
+EVENTS_PAGE = DOCS / "events.md"
+# `make schemas` writes it.
+APIS = ROOT / "tests" / "chart" / "kubernetes-api.json"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
 _HEAD = """\
@@ -100,13 +112,120 @@ def described_events() -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table[1], re.M))
 
 
+def exports_of_the_library() -> str:
+    """An entry for each export: functions with their arguments, classes with their fields."""
+    names = [name for name in hvdchart.__all__ if not name.startswith("_")]
+    exports = {name: getattr(hvdchart, name) for name in names}
+    functions = [name for name in names if inspect.isfunction(exports[name])]
+    errors = [
+        name
+        for name in names
+        if isinstance(exports[name], type) and issubclass(exports[name], Exception)
+    ]
+    classes = [name for name in names if name not in (*functions, *errors)]
+    lines: list[str] = []
+    for title, members in (("Functions", functions), ("Classes", classes), ("Errors", errors)):
+        lines += [f"### {title}", ""]
+        for name in members:
+            lines += _export(name, exports[name])
+    return "\n".join(lines).rstrip()
+
+
+def _export(name: str, thing: object) -> Iterator[str]:
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    if not text:
+        sys.exit(f"hvdchart.{name} has no docstring")
+    if inspect.isfunction(thing):
+        # Annotations are text there, and so in quotation marks.
+        signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+        yield from ("```text", f"{name}{signature}", "```", "", text, "")
+    elif dataclasses.is_dataclass(thing):
+        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(thing) if field.repr)
+        yield from (f"**`{name}`**: {text} Fields: {fields}.", "")
+    else:
+        yield from (f"**`{name}`**: {text}", "")
+
+
+def pod_table() -> str:
+    """What Kubernetes says of a pod, the remedy, and whether the run waits for it."""
+    problems = json.loads((PROGRAMS / "common" / "pod_problems.json").read_text("utf-8"))
+    # What the kubelet says of an image explains a container that waits for one.
+    seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
+    for entry in problems["image"].values():
+        entry["waitSeconds"] = seconds
+    rows = (
+        (f"`{sign}`", entry["remedy"], _what_follows(entry))
+        for entries in problems.values()
+        for sign, entry in entries.items()
+    )
+    return table(("Message", "What to do", "The run"), rows)
+
+
+def _what_follows(entry: dict[str, object]) -> str:
+    seconds = entry.get("waitSeconds")
+    if seconds is None:
+        return "waits"
+    end = "fails" if entry["permanent"] else "tries again"
+    return f"{end} after {seconds} s" if seconds else f"{end} at once"
+
+
+def helm_table() -> str:
+    """What Helm says, and the remedy."""
+    text = table(("Message", "What to do"), ((f"`{sign}`", to) for sign, to in REMEDIES.items()))
+    return text.replace("{namespace}", "NAMESPACE").replace("{name}", "NAME")
+
+
+def minors() -> list[str]:
+    """The Kubernetes releases that the chart is checked against, such as 1.29, the oldest first."""
+    releases = json.loads(APIS.read_text("utf-8"))["releases"]
+    return [release.removeprefix("v").rpartition(".")[0] for release in releases]
+
+
+def versions() -> str:
+    """A row for each kind of software: which versions are allowed, and which are checked."""
+    chart = YAML(typ="safe").load(ROOT / "charts" / "horovod" / "Chart.yaml")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    images = load_catalogue()
+    real = module_version("kube", "k8s.io/kubernetes").removeprefix("v")
+    helms = [module_version("tools", module).removeprefix("v") for module in (HELM_4, HELM_3)]
+    oldest = chart["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
+    frameworks = [
+        f"{image.framework} {image.versions[image.framework]} (`{name}`)"
+        for name, image in images.items()
+        if image.framework
+    ]
+    rows = {
+        "Chart and library": (hvdchart.__version__, "one version for both"),
+        "Form of the spec": ("`hvdchart/v1`", "every file in `values/`"),
+        "Kubernetes": (
+            f"{oldest} or newer",
+            f"APIs of {minors()[0]} to {minors()[-1]}; pods in a cluster of {real}",
+        ),
+        "Helm": ("4, and 3; `hvdchart` needs 3.13 or newer", " and ".join(helms)),
+        "Python of `hvdchart`": (
+            project["requires-python"].replace(">=", "") + " or newer",
+            "3.11; unit tests on 3.12 and 3.13",
+        ),
+        "Python in the pods": ("3.8 or newer", "3.8 and that of each image"),
+        "Horovod": (images["cpu"].versions["horovod"], "in each image"),
+        "Frameworks": ("those of the image", ", ".join(frameworks)),
+    }
+    return table(("", "Allowed", "Checked"), ((name, *row) for name, row in rows.items()))
+
+
 def generated_texts() -> dict[Path, str]:
-    """The text of docs/command.md, and of docs/reference.md with its tables. Exits with a message
-    when docs/events.md describes other events than the programs of the pods create.
+    """The text of docs/command.md, and of each page with a table. Exits with a message when
+    docs/events.md describes other events than the programs of the pods create.
     """
     emitted, described = emitted_events(), described_events().keys()
     for event in sorted(emitted ^ described):
         wrong = "is not described" if event in emitted else "is described, and nothing creates it"
         sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
-    tables = {"exit codes": exit_codes(), "metrics": metrics_table()}
-    return {REFERENCE: replace_sections(REFERENCE, tables), COMMAND: command_page()}
+    sections = {
+        "reference.md": {"exit codes": exit_codes(), "metrics": metrics_table()},
+        "library.md": {"exports": exports_of_the_library()},
+        "troubleshooting.md": {"pod problems": pod_table(), "messages of Helm": helm_table()},
+        "compatibility.md": {"versions": versions()},
+    }
+    pages = {DOCS / name: replace_sections(DOCS / name, of) for name, of in sections.items()}
+    return {**pages, DOCS / "command.md": command_page()}

@@ -13,7 +13,7 @@ from debian.deb822 import Deb822
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import run_logged
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note, step
 from devtools.images.catalogue import Image
 from devtools.images.engines import Build, Engine, ensure_program
@@ -44,10 +44,10 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
     """Makes or pulls the base of an image, and returns its reference and key. A local image is used
     without asking a registry.
 
-    Raises ImageError when there is neither a registry nor a package source.
+    Raises DevtoolsError when there is neither a registry nor a package source.
     """
     if image.base is None or image.suite is None:
-        raise ImageError(f"{image.name} has no base of its own", "build its parent first")
+        raise DevtoolsError(f"{image.name} has no base of its own", "build its parent first")
     distribution = image.base.partition(":")[0]
     sources = package_sources(image.suite, distribution)
     local = f"hvd-base:{image.suite}"
@@ -63,7 +63,7 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
     if pulled:
         return public, image.base
     if not sources:
-        raise ImageError(
+        raise DevtoolsError(
             f"neither an image registry nor a package source of {distribution}'s {image.suite} "
             "is configured here",
             f"add a source of {image.suite} below /etc/apt (docs/images.md), or make registries "
@@ -154,6 +154,5 @@ def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engi
             [*_DEBOOTSTRAP, suite, str(folder / "root.tar"), str(listed)],
             log,
             remedy="correct the machine's package sources",
-            error=ImageError,
         )
         engine.build(Build(folder, folder / "Dockerfile", [reference], {}, {}, key))

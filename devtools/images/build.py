@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from devtools.images.base import base_of
@@ -55,7 +55,7 @@ def build(
     tags: further references for the image.
     untested: accept versions that are in no row of versions.yaml.
 
-    Raises ImageError, before anything is built, for an unknown name or version and a stale lock.
+    Raises DevtoolsError, before anything is built, for an unknown name or version and a stale lock.
     """
     images = load_catalogue(overrides, versions, target=name, untested=untested)
     image = find(images, name)
@@ -82,11 +82,11 @@ def build(
 def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path = FILE) -> Path:
     """The Horovod wheel of an image, which is compiled in the image's build when it is not here.
 
-    Raises ImageError for an image whose wheel works nowhere else.
+    Raises DevtoolsError for an image whose wheel works nowhere else.
     """
     image = find(load_catalogue(overrides, versions, target=name), name)
     if not is_portable(image):
-        raise ImageError(
+        raise DevtoolsError(
             f"{name}: its Horovod is linked with the image's own MPI and works nowhere else",
             "use an image whose `series` has mpi-at-run-time.patch",
         )
@@ -125,11 +125,11 @@ def _only_builder() -> AbstractContextManager[None]:
     return exclusive_lock(cache_dir() / "images" / ".lock", "building images")
 
 
-def refuse_machine(image: Image, machine: str | None = None) -> None:
-    """Raises ImageError on a machine that the image is not built for."""
-    machine = machine or platform.machine()
+def refuse_machine(image: Image) -> None:
+    """Raises DevtoolsError on a machine that the image is not built for."""
+    machine = platform.machine()
     if machine not in image.machines:
-        raise ImageError(
+        raise DevtoolsError(
             f"{image.name} is built for {', '.join(image.machines)}, and this machine is {machine}",
             "build it on such a machine: the locks have wheels only for it, and Horovod is "
             "compiled for its instructions",
@@ -139,7 +139,7 @@ def refuse_machine(image: Image, machine: str | None = None) -> None:
 def refuse_stale_locks(image: Image) -> None:
     stale = stale_locks(image)
     if stale:
-        raise ImageError(
+        raise DevtoolsError(
             f"{image.name}: {'; '.join(stale)}",
             f"python -m images lock {image.name} (with the same --set), then build again",
         )

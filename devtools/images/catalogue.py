@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.images.parameters import (
     Option,
     Row,
@@ -96,7 +96,7 @@ def load_catalogue(
     for every image that has them.
     untested: accept versions that are in no row.
 
-    Raises ImageError when the file or an override is malformed.
+    Raises DevtoolsError when the file or an override is malformed.
     """
     document = YAML(typ="safe").load(file)
     entries, bases, shared = document["images"], document["bases"], document.get("versions", {})
@@ -107,7 +107,7 @@ def load_catalogue(
         compiled = "framework" in written
         entry = _with_usual_layout(name, written, root) if compiled else written
         if wrong := sorted(set(entry) - _KEYS):
-            raise ImageError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {_KEYS}")
+            raise DevtoolsError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {_KEYS}")
         wanted = dict(overrides or {}) if not chain or name in chain else {}
         images[name] = _read_image(
             name, entry, images.get(entry.get("from", "")), wanted, where, root, bases,
@@ -116,7 +116,7 @@ def load_catalogue(
     known = {key for name in chain or images if name in images for key in images[name].parameters}
     for key in sorted(set(overrides or {}) - known):
         whose = f"{target} has no" if chain else "no image has"
-        raise ImageError(
+        raise DevtoolsError(
             f"--set {key}: {whose} such parameter", f"use one of {', '.join(sorted(known))}"
         )
     return images
@@ -132,9 +132,9 @@ def _ancestry(entries: Mapping[str, Any], target: str | None) -> list[str]:
 
 
 def find(images: Mapping[str, Image], name: str) -> Image:
-    """Raises ImageError, listing the images, when there is none of that name."""
+    """Raises DevtoolsError, listing the images, when there is none of that name."""
     if name not in images:
-        raise ImageError(f"{name}: no such image", f"use one of {', '.join(images)}")
+        raise DevtoolsError(f"{name}: no such image", f"use one of {', '.join(images)}")
     return images[name]
 
 
@@ -180,13 +180,13 @@ def _read_image(
     }
     own = {key: values[0] for key, values in rows[0].items()} if rows else {}
     own |= {key: option.default for key, option in options.items()}
-    combinations = rows if listed and not untested else []
+    combinations = rows if listed else []
     wanted = {
         key: _check_override(f"--set {key}", value, options.get(key))
         for key, value in overrides.items()
         if key in own
     }
-    chosen = choose(name, own, combinations, wanted)
+    chosen = choose(name, own, combinations, wanted, untested=untested)
     parameters = {**(parent.parameters if parent else {}), **chosen}
     defaults = {**(parent.defaults if parent else {}), **own}
     all_options = {*options, *(parent.options if parent else ())}

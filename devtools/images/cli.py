@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from devtools.common.errors import DevtoolsError, ImageError
-from devtools.common.ui import console, show_error
+from devtools.common.errors import DevtoolsError
+from devtools.common.ui import show_error
 from devtools.images import build as builder
 from devtools.images.catalogue import find, load_catalogue
 from devtools.images.lock import write_locks
@@ -33,17 +31,15 @@ Set = Annotated[
 @app.command("list")
 def list_images() -> None:
     """List the images: references, versions, what they are built from and how they are tested."""
-    table = Table("image", "reference, versions, base, tests", box=None)
     images = load_catalogue()
     for image in images.values():
         versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
         try:
             tests = state(image, images)
-        except ImageError:
+        except DevtoolsError:
             tests = f"no proof: python -m images prove {image.name}"
-        origin = f"from {image.parent or image.base}, {tests}"
-        table.add_row(image.name, f"{image.reference}\n{versions}\n{origin}")
-    console.__class__().print(table)
+        typer.echo(f"{image.name}: {image.reference}, from {image.parent or image.base}, {tests}")
+        typer.echo(f"    {versions}")
 
 
 @app.command()
@@ -103,40 +99,6 @@ def sbom(name: Name, set_: Set = None) -> None:
 
 
 @app.command()
-def audit(
-    name: Name,
-    advisories: Annotated[
-        Path | None,
-        typer.Option(help="a checkout of github.com/pypa/advisory-database, instead of pypi.org"),
-    ] = None,
-    set_: Set = None,
-) -> None:
-    """Show the available updates of an image's system packages and known vulnerabilities of its
-    Python packages; exit with status 1 when there are any.
-    """
-    from devtools.images.audit import ask_pypi, search_checkout, updates
-    from devtools.images.inspection import python_packages
-
-    built = builder.build(name, overrides=_settings(set_))
-    available = updates(built.reference, built.engine)
-    for update in available:
-        kind = "security update" if update.security else "update"
-        typer.echo(f"{update.package} {update.installed}: {kind} to {update.candidate}")
-    typer.echo(f"{len(available)} system packages have an update in the image's package sources")
-    packages = python_packages(built)
-    if advisories is None:
-        status, text = ask_pypi(packages)
-        typer.echo(text)
-        raise typer.Exit(1 if available else status)
-    known = search_checkout(advisories, packages)
-    for item in known:
-        fixed = ", ".join(item.fixed_in) or "no release yet"
-        typer.echo(f"{item.package} {item.version}: {item.id}, fixed in {fixed}: {item.summary}")
-    typer.echo(f"{len(known)} known vulnerabilities in {len(packages)} Python packages")
-    raise typer.Exit(1 if known or available else 0)
-
-
-@app.command()
 def lock(name: Name, set_: Set = None) -> None:
     """Write an image's hash-locked requirements from its .in files and versions.yaml."""
     for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):
@@ -148,7 +110,7 @@ def _settings(items: list[str] | None) -> dict[str, str]:
     for item in items or ():
         key, equals, value = item.partition("=")
         if not key or not equals:
-            raise ImageError(f"--set {item}", "write it as KEY=VALUE, e.g. tensorflow=2.14.1")
+            raise DevtoolsError(f"--set {item}", "write it as KEY=VALUE, e.g. tensorflow=2.14.1")
         settings[key] = value
     return settings
 

@@ -13,9 +13,10 @@ from typing import ClassVar
 
 from devtools.common.apt import install_packages
 from devtools.common.commands import run_logged
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import tail
-from hvdchart.image.engines import runtime_options, usable_engines, working_engines
+from hvdchart.image.engines import choose_engine as working_engine
+from hvdchart.image.engines import runtime_options, working_engines
 
 CHOICE = "HVD_IMAGE_ENGINE"
 KEY_LABEL = "dev.hvdchart.images.key"
@@ -34,7 +35,6 @@ class Build:
     secrets: Mapping[str, Path]
     key: str
     wheels: Path | None = None
-    use_cache: bool = True  # reuse layers of earlier builds
 
     def options(self) -> list[str]:
         """The options that all engines have."""
@@ -43,11 +43,11 @@ class Build:
             options += ["--build-arg", f"{name}={value}"]
         for name, path in self.secrets.items():
             options += ["--secret", f"id={name},src={path}"]
-        return options + ([] if self.use_cache else ["--no-cache"])
+        return options
 
 
 class Engine(ABC):
-    """Raises ImageError with the end of the log when a command fails."""
+    """Raises DevtoolsError with the end of the log when a command fails."""
 
     # The subcommand that describes an image, and the fields with its labels and its identifier.
     _inspect: ClassVar[tuple[str, ...]] = ("image", "inspect")
@@ -71,7 +71,7 @@ class Engine(ABC):
         """The identifier of an image, which no other image has."""
         shown = self._show(reference, self._identifier)
         if not shown:
-            raise ImageError(
+            raise DevtoolsError(
                 f"{self.program} shows no identifier of {reference}; {tail(self.log)}",
                 f"build {reference} again",
             )
@@ -122,7 +122,6 @@ class Engine(ABC):
             self.log,
             remedy=f"read {self.log}, correct the cause and run it again: finished images are kept",
             environment={**os.environ, **(environment or {})},
-            error=ImageError,
         )
 
 
@@ -167,7 +166,9 @@ class Docker(Engine):
     def _copy_out(self, image: str, path: str, folder: Path) -> None:
         container = self._answer("create", image)
         if container is None:
-            raise ImageError(f"`docker create {image}` failed; {tail(self.log)}", "repair Docker")
+            raise DevtoolsError(
+                f"`docker create {image}` failed; {tail(self.log)}", "repair Docker"
+            )
         try:
             self._run("cp", f"{container}:{path}", str(folder))
         finally:
@@ -178,21 +179,21 @@ class Docker(Engine):
 def choose_engine(log: Path) -> Engine:
     """The first of Docker, Podman and Buildah that works here; installs Buildah when none does.
 
-    $HVD_IMAGE_ENGINE overrides the choice. Raises an ImageError when that one does not work,
+    $HVD_IMAGE_ENGINE overrides the choice. Raises a DevtoolsError when that one does not work,
     or when Buildah cannot be installed.
     """
     engines = {kind.program: kind for kind in (Docker, Podman, Buildah)}
     chosen = os.environ.get(CHOICE)
-    working = usable_engines(chosen, f"unset {CHOICE}") if chosen else working_engines()
+    working = [working_engine(chosen, f"unset {CHOICE}")] if chosen else working_engines()
     if not working:
-        install_packages(["buildah", "runc"], ImageError)
+        install_packages(["buildah", "runc"])
     return engines[working[0] if working else "buildah"](log)
 
 
 def ensure_program(program: str, *packages: str) -> None:
-    """Installs the Debian packages of a missing program. Raises ImageError when that fails."""
+    """Installs the Debian packages of a missing program. Raises DevtoolsError when that fails."""
     if shutil.which(program) is None:
-        install_packages(packages, ImageError)
+        install_packages(packages)
 
 
 def _buildah_options(build: Build) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.images.build import BuiltImage
 from devtools.toolchain.tools import tool
 from hvdchart.files import write_atomically
@@ -44,7 +43,6 @@ def _scan(image: BuiltImage, syft: Path) -> str:
              f"--override-default-catalogers={_CATALOGERS}", "--output=cyclonedx-json@1.6"],
             remedy="`docker load` must be able to read the image's archive",
             environment={**os.environ, **_SYFT_SETTINGS},
-            error=ImageError,
         )  # fmt: skip
 
 
@@ -54,19 +52,7 @@ def unpacked_size(image: BuiltImage) -> int:
     # It exits with 1, because root without capabilities cannot open some empty folders.
     done = run_in(image.reference, du, 0, image.engine.program)
     if not done.stdout.strip():
-        raise ImageError(
+        raise DevtoolsError(
             f"{image.reference}: `du` printed no size: {done.stderr.strip()}", "run it by hand"
         )
     return int(done.stdout.split()[0])
-
-
-def python_packages(image: BuiltImage) -> dict[str, str]:
-    """The versions of the Python packages that a rank can import, by name."""
-    pip = ["python3", "-m", "pip", "list", "--format=json", "--disable-pip-version-check"]
-    done = run_in(image.reference, pip, 0, image.engine.program)
-    if done.returncode != 0:
-        raise ImageError(
-            f"{image.reference}: `pip list` failed: {done.stderr.strip()}",
-            "audit an image with a `framework`, or one built on it",
-        )
-    return {item["name"]: item["version"] for item in json.loads(done.stdout)}

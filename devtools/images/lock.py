@@ -11,7 +11,7 @@ from string import Template
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import step
 from devtools.images.catalogue import Image, Lock
 from devtools.images.machine import index_options
@@ -29,14 +29,14 @@ class _Pinned(Template):
 
 def fill_in_parameters(source: Path, parameters: Mapping[str, str]) -> str:
     """The text of a .in file with ${name} replaced by parameters, and without the lines whose
-    condition, ` if KEY=VALUE`, is false. Raises ImageError for an unknown name.
+    condition, ` if KEY=VALUE`, is false. Raises DevtoolsError for an unknown name.
     """
     try:
         lines = [select(line, parameters) for line in source.read_text().splitlines()]
         text = "\n".join(line for line in lines if line is not None) + "\n"
         return _Pinned(text).substitute(parameters)
     except (KeyError, ValueError) as error:
-        raise ImageError(
+        raise DevtoolsError(
             f"{source}: {error} is not a parameter of this image",
             f"use one of {', '.join(parameters)}",
         ) from error
@@ -78,7 +78,7 @@ def stale_locks(image: Image) -> list[str]:
 
 
 def write_locks(image: Image) -> list[Path]:
-    """Writes all locks of an image. Raises ImageError when its versions exclude each other."""
+    """Writes all locks of an image. Raises DevtoolsError when its versions exclude each other."""
     return [_write(image, source) for source in image.locks]
 
 
@@ -122,5 +122,4 @@ def _compile(text: str, python: str, *more: str) -> str:
             [*command, *more, *index_options(), "-"],
             remedy="choose versions that work together",
             input=text,
-            error=ImageError,
         )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 
 Row = Mapping[str, tuple[str, ...]]
 _WORD = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
@@ -29,13 +29,13 @@ class Option:
     def check(self, where: str, value: str) -> str:
         """Returns `value`; several words come in the order of the option.
 
-        Raises ImageError when a word is not among the choices.
+        Raises DevtoolsError when a word is not among the choices.
         """
         asked = value.split(",") if self.several else [value]
         unknown = [word for word in asked if word not in self.words]
         if unknown:
             some = "some, separated by commas, of" if self.several else "one of"
-            raise ImageError(
+            raise DevtoolsError(
                 f"{where}={value}: {unknown[0]!r} is not a choice",
                 f"use {some} {', '.join(self.words)}",
             )
@@ -43,25 +43,32 @@ class Option:
 
 
 def choose(
-    name: str, defaults: Mapping[str, str], rows: Sequence[Row], wanted: Mapping[str, str]
+    name: str,
+    defaults: Mapping[str, str],
+    rows: Sequence[Row],
+    wanted: Mapping[str, str],
+    *,
+    untested: bool,
 ) -> dict[str, str]:
-    """All parameters of image `name`. The first row that has all of `wanted` decides: a parameter
-    that is not wanted keeps its default where the row has it, else it takes the row's first value.
+    """All parameters of image `name`. The first row that has all of `wanted` decides, or with
+    `untested` the one that has most of it: a parameter that is not wanted keeps its default where
+    the row has it, else it takes the row's first value.
 
-    Without rows everything wanted is accepted. Raises ImageError, listing the rows, when no row
+    Without rows everything wanted is accepted. Raises DevtoolsError, listing the rows, when no row
     has what is wanted.
     """
     if not rows:
         return {**defaults, **wanted}
-    for row in rows:
-        if all(_accepts(row, key, value) for key, value in wanted.items()):
-            fitting = {
-                key: value if _accepts(row, key, value) else row[key][0]
-                for key, value in defaults.items()
-            }
-            return {**fitting, **wanted}
+    had = [sum(_accepts(row, key, value) for key, value in wanted.items()) for row in rows]
+    if untested or max(had) == len(wanted):
+        row = rows[had.index(max(had))]
+        fitting = {
+            key: value if _accepts(row, key, value) else row[key][0]
+            for key, value in defaults.items()
+        }
+        return {**fitting, **wanted}
     asked = ", ".join(f"{key}={value}" for key, value in wanted.items())
-    raise ImageError(
+    raise DevtoolsError(
         f"{name} with {asked} is not among the combinations that work",
         "choose from one of these rows (images/versions.yaml):\n"
         + "\n".join(
@@ -80,14 +87,14 @@ def read_rows(
 ) -> list[Row]:
     """The rows of `versions`, each with the `shared` versions.
 
-    Raises ImageError when a row has other keys than the first row.
+    Raises DevtoolsError when a row has other keys than the first row.
     """
     rows: list[Row] = []
     for number, item in enumerate(written):
         place = f"{where}[{number}]"
         rows.append({key: read_words(f"{place}.{key}", v) for key, v in {**shared, **item}.items()})
         if set(rows[number]) != set(rows[0]):
-            raise ImageError(
+            raise DevtoolsError(
                 f"{place} has the keys {', '.join(item)}, and the first row {', '.join(rows[0])}",
                 "give all rows the same keys",
             )
@@ -95,7 +102,7 @@ def read_rows(
 
 
 def read_option(where: str, written: object) -> Option:
-    """An entry of `options` of versions.yaml. Raises ImageError when it is malformed."""
+    """An entry of `options` of versions.yaml. Raises DevtoolsError when it is malformed."""
     if not isinstance(written, dict):
         words = read_words(where, written)
         return Option(words, words[0])
@@ -107,26 +114,26 @@ def read_option(where: str, written: object) -> Option:
 
 
 def read_words(where: str, value: object) -> tuple[str, ...]:
-    """One word or a list of them. Raises ImageError for anything else: YAML reads an unquoted 3.10
-    as the number 3.1.
+    """One word or a list of them. Raises DevtoolsError for anything else: YAML reads an unquoted
+    3.10 as the number 3.1.
     """
     values = value if isinstance(value, list) else [value]
     for item in values:
         if not isinstance(item, str) or not _WORD.fullmatch(item):
-            raise ImageError(f"{where} is {item!r}, expected a word", 'quote versions: "3.11"')
+            raise DevtoolsError(f"{where} is {item!r}, expected a word", 'quote versions: "3.11"')
     return tuple(values)
 
 
 def select(text: str, parameters: Mapping[str, str]) -> str | None:
     """`text` without its condition, ` if KEY=VALUE` at its end; None when the condition is false.
 
-    Raises ImageError when KEY is not a parameter.
+    Raises DevtoolsError when KEY is not a parameter.
     """
     match = _CONDITIONAL.fullmatch(text)
     if match is None:
         return text
     if match["key"] not in parameters:
-        raise ImageError(
+        raise DevtoolsError(
             f"{text!r}: {match['key']} is not a parameter", f"use one of {', '.join(parameters)}"
         )
     return match["text"] if parameters[match["key"]] == match["value"] else None

@@ -11,13 +11,11 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+import yaml
 
-from devtools.common.errors import ImageError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note
 from devtools.images.build import build
 from devtools.images.catalogue import ROOT, Image, When, find, load_catalogue
@@ -53,29 +51,19 @@ class Proof:
 def write(image: Image, proof: Proof) -> Path:
     """Writes a proof into the image's folder."""
     file = image.folder / FILE
-    with file.open("w") as out:
-        out.write(_HEAD.format(name=image.name))
-        yaml = YAML(typ="safe")
-        yaml.default_flow_style = False
-        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-        yaml.dump(asdict(proof), out)
+    file.write_text(_HEAD.format(name=image.name) + yaml.safe_dump(asdict(proof), sort_keys=False))
     return file
 
 
 def read(image: Image) -> Proof:
-    """The proof of an image. Raises ImageError when it is missing or malformed."""
+    """The proof of an image. Raises DevtoolsError when it is missing."""
     file = image.folder / FILE
-    again = f"python -m images prove {image.name}"
     if not file.is_file():
-        raise ImageError(f"{image.name} is tested separately and has no {file}", again)
-    try:
-        written: Any = YAML(typ="safe").load(file)
-        # Other keys, or anything but a mapping, are a TypeError.
-        proof = Proof(**written)
-    except (TypeError, YAMLError) as error:
-        raise ImageError(f"{file} is not a proof: {error}", again) from error
-    else:
-        return proof
+        raise DevtoolsError(
+            f"{image.name} is tested separately and has no {file}",
+            f"python -m images prove {image.name}",
+        )
+    return Proof(**yaml.safe_load(file.read_text()))
 
 
 def state(image: Image, images: Mapping[str, Image]) -> str:
@@ -91,12 +79,12 @@ def state(image: Image, images: Mapping[str, Image]) -> str:
 def prove(name: str) -> Path:
     """Builds image `name`, runs its tests and writes its proof; returns the proof's file.
 
-    Raises ImageError when a test fails, and for an image that is tested in every run.
+    Raises DevtoolsError when a test fails, and for an image that is tested in every run.
     """
     images = load_catalogue()
     image = find(images, name)
     if image.tested is When.ALWAYS:
-        raise ImageError(f"{name} needs no proof: every run tests it", "make test")
+        raise DevtoolsError(f"{name} needs no proof: every run tests it", "make test")
     content = content_of(image, images)
     built = build(name)
     gpu = gpu_for(built.engine)
@@ -104,7 +92,7 @@ def prove(name: str) -> Path:
     passed, needed_gpu = run_tests(name, tests_of(image))
     again = load_catalogue()
     if content_of(find(again, name), again) != content:
-        raise ImageError(f"{name} was changed while it was being proved", "prove it again")
+        raise DevtoolsError(f"{name} was changed while it was being proved", "prove it again")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     proof = Proof(
         content=content,
@@ -126,15 +114,15 @@ def tests_of(image: Image) -> list[Path]:
 
 
 def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
-    """How many tests passed, and how many need a GPU that is not there. Raises ImageError when one
-    fails or is skipped for another reason.
+    """How many tests passed, and how many need a GPU that is not there. Raises DevtoolsError when
+    one fails or is skipped for another reason.
     """
     with tempfile.TemporaryDirectory(prefix="hvd-prove-") as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--prove={name}", f"--junit-xml={report}"]
         done = subprocess.run([*command, *map(str, tests)], cwd=ROOT, check=False)
         if done.returncode != 0:
-            raise ImageError(
+            raise DevtoolsError(
                 f"the tests of {name} exited with status {done.returncode}; its proof is unchanged",
                 "correct the cause and prove it again",
             )
@@ -144,18 +132,18 @@ def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
     gpu = [reason for reason in skipped if NEEDS_GPU in reason]
     if len(skipped) > len(gpu):
         others = len(skipped) - len(gpu)
-        raise ImageError(f"{others} tests of {name} were skipped", "enable them")
+        raise DevtoolsError(f"{others} tests of {name} were skipped", "enable them")
     return len(results) - len(skipped), len(gpu)
 
 
 def gpu_for(engine: Engine) -> str | None:
-    """The model of this machine's GPU, or None. Raises ImageError when there is one and the engine
-    cannot give it to a container.
+    """The model of this machine's GPU, or None. Raises DevtoolsError when there is one and the
+    engine cannot give it to a container.
     """
     lines = [line for file in _GPUS.glob("*/information") for line in file.read_text().splitlines()]
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
     if models and engine.program == "buildah":
-        raise ImageError(
+        raise DevtoolsError(
             f"this machine has a GPU ({models[0]}), and Buildah cannot give it to a container",
             "use Docker or Podman with NVIDIA's container toolkit: HVD_IMAGE_ENGINE=docker",
         )

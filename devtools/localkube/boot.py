@@ -11,12 +11,11 @@ from pathlib import Path
 
 import psutil
 
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
-from devtools.localkube.health import read_status
+from devtools.localkube.health import kubectl, read_status
 from devtools.localkube.instance import Instance
-from devtools.localkube.kubectl import kubectl
 from devtools.localkube.link import connect
 from devtools.localkube.link import remove as remove_link
 from devtools.localkube.node_setup import TMPFS_DIRECTORIES
@@ -40,7 +39,7 @@ def clear_leftovers(instance: Instance) -> None:
     if record is not None:
         record.stop()
     remove_link(instance)
-    cgroups.remove(instance.cgroup, cgroups.hierarchies())
+    cgroups.remove(instance.node_name, cgroups.hierarchies())
     if instance.run.exists():
         shutil.rmtree(instance.run)
 
@@ -59,7 +58,7 @@ class Boot:
         self.ready: set[str] = set()
 
     def run(self) -> None:
-        """Returns when a pod can be created and will run. Raises LocalkubeError when the cluster
+        """Returns when a pod can be created and will run. Raises DevtoolsError when the cluster
         does not start; nothing of it keeps running then.
         """
         try:
@@ -71,7 +70,7 @@ class Boot:
     def _start(self) -> None:
         instance = self.instance
         roots = cgroups.hierarchies()
-        cgroups.create(instance.cgroup, roots)
+        cgroups.create(instance.node_name, roots)
         for directory in TMPFS_DIRECTORIES:
             Path(directory).mkdir(parents=True, exist_ok=True)
         holder = self.holder = self._start_node()
@@ -79,7 +78,7 @@ class Boot:
             self._pause()
         init = children[0].pid
         Record(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
-        cgroups.join_daemons(instance.cgroup, roots, [holder.pid, init])
+        cgroups.join_daemons(instance.node_name, roots, [holder.pid, init])
         connect(instance, init)
         if holder.stdin:
             with contextlib.suppress(BrokenPipeError), holder.stdin:
@@ -126,19 +125,19 @@ class Boot:
                         console.print(f"        {process} ready after {seconds:.1f} s")
                 if state["restarts"] >= MAX_EXITS:
                     log = self.instance.logs / f"{process}.log"
-                    raise LocalkubeError(
+                    raise DevtoolsError(
                         f"{process} exited {MAX_EXITS} times ({state['lastExit']}); {tail(log)}",
                         "fix what the log names and run `up` again; `down` before that removes the"
                         " cluster's state",
                     )
 
     def _pause(self) -> None:
-        """Raises LocalkubeError when the node has ended, or is not ready in time."""
+        """Raises DevtoolsError when the node has ended, or is not ready in time."""
         time.sleep(PAUSE_SECONDS)
         ended = self.holder.poll() is not None
         if ended or time.monotonic() > self.deadline:
             problem = "the node ended" if ended else f"not ready after {START_SECONDS:.0f} s"
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{problem}; {tail(self.log)}",
                 f"read the other logs in {self.log.parent}, then run `up` again",
             )

@@ -12,14 +12,13 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from devtools.common.cache import content_key
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
-from devtools.localkube import config, debian, pki, preflight
+from devtools.localkube import config, pki, preflight
 from devtools.localkube.boot import Boot, clear_leftovers
-from devtools.localkube.health import Health, health
+from devtools.localkube.health import Health, health, kubectl
 from devtools.localkube.instance import Instance, current
-from devtools.localkube.kubectl import kubectl
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
 from devtools.localkube.record import Record, boot_id
@@ -36,8 +35,8 @@ def up(instance: Instance | None = None) -> Path:
 
     Builds and installs what is missing. A healthy cluster is not changed. One that crashed starts
     again with all its objects, unless the machine was rebooted or localkube has changed since: then
-    it starts empty. Raises LocalkubeError before anything is started when the machine cannot run
-    it, and ToolError when a program cannot be built.
+    it starts empty. Raises DevtoolsError before anything is started when the machine cannot run
+    it or a program cannot be built.
     """
     instance = instance or current()
     preflight.check_machine()
@@ -52,7 +51,7 @@ def up(instance: Instance | None = None) -> Path:
             return instance.kubeconfig
         kube, coredns = tool("kube"), tool("coredns")
         tool("pause")
-        debian.install_missing()
+        preflight.install_missing()
         # The second node reaches nothing without the first.
         clear_leftovers(instance.second)
         clear_leftovers(instance)
@@ -100,14 +99,14 @@ def add_node(instance: Instance | None = None) -> Instance:
     """Starts a second node of a running cluster, and returns it when it is Ready.
 
     A node of its own processes, network and images; a healthy one is not changed, and one that
-    crashed begins anew. Raises LocalkubeError when the cluster does not run.
+    crashed begins anew. Raises DevtoolsError when the cluster does not run.
     """
     first = instance or current()
     preflight.check_machine()
     second = first.second
     with _locked(first):
         if not _is_healthy(first) or not _state_is_current(first):
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"cluster {first.name!r} does not run, or another version of localkube started it",
                 "start it: python -m devtools.localkube up (before that, down)",
             )

@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from devtools.localkube.instance import Instance
-from devtools.localkube.manifests import bootstrap
 
 # Where Debian's package containernetworking-plugins installs its programs.
 CNI_PLUGINS = Path("/usr/lib/cni")
@@ -19,6 +18,8 @@ PAUSE_IMAGE = "docker.io/localkube/pause:1"
 # Names in the state directory.
 PAUSE_ARCHIVE = "pause.tar"
 MANIFESTS = "manifests.json"
+# The user that CoreDNS logs in as, and its role.
+COREDNS = "system:coredns"
 
 
 def containerd(instance: Instance) -> str:
@@ -99,7 +100,7 @@ def kubelet(instance: Instance) -> str:
         tlsPrivateKeyFile=str(instance.kubelet_keys.with_suffix(".key")),
         containerRuntimeEndpoint=f"unix://{instance.containerd_socket}",
         cgroupDriver="cgroupfs",
-        cgroupRoot=f"/{instance.cgroup}/pods",
+        cgroupRoot=f"/{instance.node_name}/pods",
         clusterDomain="cluster.local",
         clusterDNS=[str(instance.control_ip)],
         resolvConf=str(instance.resolv_conf),
@@ -180,6 +181,32 @@ def resolv_conf(instance: Instance) -> str:
     return f"nameserver {instance.control_ip}\n"
 
 
+def _rule(group: str, *resources: str) -> dict[str, list[str]]:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": ["list", "watch"]}
+
+
+def manifests() -> str:
+    """The objects that the cluster itself needs, as JSON: the role of CoreDNS and its binding."""
+    rbac = "rbac.authorization.k8s.io"
+    role = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": COREDNS},
+        "rules": [
+            _rule("", "namespaces", "pods", "services"),
+            _rule("discovery.k8s.io", "endpointslices"),
+        ],
+    }
+    binding = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": COREDNS},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": COREDNS},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": COREDNS}],
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]})
+
+
 def _yaml(api_version: str, kind: str, **fields: Any) -> str:
     return yaml.safe_dump({"apiVersion": api_version, "kind": kind, **fields}, sort_keys=False)
 
@@ -187,7 +214,7 @@ def _yaml(api_version: str, kind: str, **fields: Any) -> str:
 def files(instance: Instance) -> dict[Path, str]:
     """Path -> content of every configuration file of the node."""
     state = instance.state
-    control_plane = {state / "Corefile": corefile(instance), state / MANIFESTS: bootstrap()}
+    control_plane = {state / "Corefile": corefile(instance), state / MANIFESTS: manifests()}
     return {
         **(control_plane if instance.node == 1 else {}),
         state / "containerd.toml": containerd(instance),

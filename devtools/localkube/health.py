@@ -1,4 +1,6 @@
-"""The health of a cluster: which processes run, and whether API server, node and DNS are ready."""
+"""The health of a cluster: which processes run, and whether API server, node and DNS are ready.
+Also kubectl, which asks the API server.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from devtools.common.errors import LocalkubeError
+from devtools.common.commands import read_output
+from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance
-from devtools.localkube.kubectl import kubectl
 from devtools.localkube.probe import is_ok
+from devtools.localkube.processes import kubectl_arguments
 from devtools.localkube.record import Record
+from devtools.toolchain.tools import tool
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,16 @@ class Health:
     @property
     def healthy(self) -> bool:
         return self.running and all(part.healthy for part in self.parts)
+
+
+def kubectl(instance: Instance, *arguments: str) -> str:
+    """Runs kubectl with this cluster's own kubeconfig and returns what it prints. Raises
+    DevtoolsError when it fails.
+    """
+    return read_output(
+        [str(tool("kube")), *kubectl_arguments(instance), *arguments],
+        remedy=f"read the components' logs in {instance.logs}",
+    )
 
 
 def health(instance: Instance) -> Health:
@@ -82,7 +96,7 @@ def _check_node(instance: Instance) -> Part:
     name = instance.node_name
     try:
         node = json.loads(kubectl(instance, "get", "node", name, "--output=json"))
-    except LocalkubeError as error:
+    except DevtoolsError as error:
         return Part("node", healthy=False, detail=error.problem)
     ready = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
     healthy = bool(ready) and ready[0]["status"] == "True"

@@ -1,110 +1,186 @@
-"""Loads images into the cluster: from an archive, or from a builder's storage."""
+"""Loads images into the cluster: from an archive, or from the storage of Buildah, Podman or Docker.
+
+containerd has them in the namespace of its store that Kubernetes uses: names with the digests of
+their manifests. Kubernetes also looks for an image by its id, which is one more name.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
-from devtools.common.errors import LocalkubeError
-from devtools.localkube.builders import BuilderImage, find, pack_missing
+from devtools.common.commands import read_output
+from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance, current
+from devtools.localkube.oci import write_pushed
 from devtools.localkube.processes import ctr_command
-from devtools.localkube.store import (
-    Image,
-    ImageStore,
-    ctr,
-    full_name,
-    layer_sizes,
-    parse_import_output,
-    tag_imported_image,
-)
 
 
 @dataclass(frozen=True)
-class LoadedImage:
-    """skipped: the cluster had this image under these names before."""
+class Image:
+    """id: the digest of its config, "sha256:...". names: complete, see full_name. skipped: the
+    cluster had it under these names before.
+    """
 
-    names: tuple[str, ...]
     id: str
-    skipped: bool
+    names: tuple[str, ...]
+    skipped: bool = False
 
 
-def load(source: str | Path, instance: Instance | None = None) -> list[LoadedImage]:
+@dataclass(frozen=True)
+class BuilderImage:
+    """An image in a builder's storage. layers: the digests of its uncompressed layers, lowest
+    first.
+    """
+
+    builder: str
+    reference: str
+    image: Image
+    layers: tuple[str, ...]
+
+    def export_command(self) -> list[str]:
+        """The command that writes the image to standard output as a docker archive."""
+        if self.builder == "buildah":
+            (name,) = self.image.names
+            return ["buildah", "push", self.reference, f"docker-archive:/dev/stdout:{name}"]
+        options = ["--format=docker-archive"] if self.builder == "podman" else []
+        return [self.builder, "save", *options, self.reference]
+
+
+def full_name(reference: str) -> str:
+    """The name by which Kubernetes knows an image: with registry, repository and tag.
+
+    Buildah and Podman put localhost/ before the name of an image without a registry. Kubernetes
+    reads a name without a registry as docker.io/library/..., so the cluster has it under that name.
+    """
+    reference = reference.removeprefix("docker.io/").removeprefix("localhost/")
+    first, slash, _ = reference.partition("/")
+    if not slash:
+        reference = f"docker.io/library/{reference}"
+    elif "." not in first and ":" not in first:
+        reference = f"docker.io/{reference}"
+    last = reference.rpartition("/")[2]
+    return reference if ":" in last or "@" in last else f"{reference}:latest"
+
+
+def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
     """Loads an OCI or docker archive (a path), or an image from Buildah's, Podman's or Docker's
     storage.
 
     An image that the cluster has under the same config digest and names is skipped. From Buildah,
     only the missing layers are sent when they are fewer than half of all.
-    Raises LocalkubeError when the source is neither, or the cluster is not running.
+    Raises DevtoolsError when the source is neither, or the cluster is not running.
     """
     instance = instance or current()
     if not instance.containerd_socket.exists():
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"cluster {instance.name!r} is not running",
             "start it: python -m devtools.localkube up",
         )
     path = Path(source)
     if path.is_file():
-        return load_archive(instance, path)
-    return [load_from_builder(instance, find(str(source)))]
+        return _load_archive(instance, path)
+    return [_load_from_builder(instance, find(str(source)))]
 
 
-def load_archive(instance: Instance, archive: Path) -> list[LoadedImage]:
-    """Loads every image of the archive. Raises LocalkubeError when containerd cannot read it, and
+def find(reference: str) -> BuilderImage:
+    """Looks in Buildah, Podman and Docker, in this order. Raises DevtoolsError when none has the
+    image.
+    """
+    asked = []
+    for builder in filter(shutil.which, ("buildah", "podman", "docker")):
+        asked.append(builder)
+        inspect = ["inspect", "--type=image", reference]
+        answer = subprocess.run([builder, *inspect], check=False, capture_output=True, text=True)
+        if answer.returncode == 0:
+            found = json.loads(answer.stdout)
+            if builder == "buildah":
+                digest, layers = found["FromImageID"], found["OCIv1"]["rootfs"]["diff_ids"]
+            else:
+                digest, layers = found[0]["Id"], found[0]["RootFS"]["Layers"]
+            image = Image(f"sha256:{digest.removeprefix('sha256:')}", (full_name(reference),))
+            return BuilderImage(builder, reference, image, tuple(layers))
+    searched = f"asked {', '.join(asked)}" if asked else "buildah, podman and docker are missing"
+    raise DevtoolsError(
+        f"{reference} is neither a file nor an image on this machine ({searched})",
+        "build it first, or give the path of an image archive",
+    )
+
+
+def _load_archive(instance: Instance, archive: Path) -> list[Image]:
+    """Loads every image of the archive. Raises DevtoolsError when containerd cannot read it, and
     for an image without a name or for several platforms.
     """
-    before = ImageStore.read(instance).manifests
-    imported = parse_import_output(ctr(instance, "images", "import", str(archive)))
-    # containerd makes a name up for an image without one.
-    if not imported or any(name.startswith("import-") for name in imported):
-        raise LocalkubeError(
-            f"{archive} has no image with a name",
-            "export the image by name and tag, not by id: pods refer to it by name",
+    before = read_manifests(instance)
+    imported = _parse_import(_ctr(instance, "images", "import", str(archive)))
+    manifests = {
+        name: json.loads(_ctr(instance, "content", "get", digest))
+        for name, digest in imported.items()
+        # containerd makes a name up for an image without one.
+        if not name.startswith("import-")
+    }
+    if not manifests or not all("config" in manifest for manifest in manifests.values()):
+        raise DevtoolsError(
+            f"{archive} has no image with a name, or one for several platforms",
+            "export the image of one platform by name and tag: pods refer to it by name",
         )
     names: dict[str, list[str]] = {}
-    for name, digest in imported.items():
-        manifest = json.loads(ctr(instance, "content", "get", digest))
-        if "config" not in manifest:
-            raise LocalkubeError(
-                f"{archive} has images for several platforms", "export the image of one platform"
-            )
+    for name, manifest in manifests.items():
         names.setdefault(manifest["config"]["digest"], []).append(full_name(name))
-    images = [Image(digest, tuple(dict.fromkeys(every))) for digest, every in names.items()]
-    for image in images:
-        tag_imported_image(instance, image, imported)
-    after = ImageStore.read(instance).manifests
-    return [
-        LoadedImage(
-            image.names,
-            image.id,
-            skipped=all(before.get(name) == after[name] for name in (image.id, *image.names)),
-        )
-        for image in images
-    ]
+    loaded = []
+    for digest, every in names.items():
+        image = Image(digest, tuple(dict.fromkeys(every)))
+        after = _tag(instance, image, imported)
+        same = all(before.get(name) == after[name] for name in (image.id, *image.names))
+        loaded.append(Image(image.id, image.names, skipped=same))
+    return loaded
 
 
-def load_from_builder(instance: Instance, source: BuilderImage) -> LoadedImage:
+def _load_from_builder(instance: Instance, source: BuilderImage) -> Image:
     """Loads an image from a builder's storage."""
-    image = Image(source.id, (source.name,))
-    store = ImageStore.read(instance)
-    if store.has(image):
-        return LoadedImage(image.names, image.id, skipped=True)
-    known_layers = layer_sizes(instance, store)
+    image, manifests = source.image, read_manifests(instance)
+    digests = {manifests.get(name) for name in (image.id, *image.names)}
+    if len(digests) == 1 and None not in digests:
+        return Image(image.id, image.names, skipped=True)
+    known_layers = layer_sizes(instance, manifests)
     missing = [digest for digest in source.layers if digest not in known_layers]
     if source.builder == "buildah" and 2 * len(missing) < len(source.layers):
         scratch = cache_dir() / "tmp"
         scratch.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=scratch, prefix="load-") as folder:
             archive = pack_missing(source, known_layers, Path(folder))
-            imported = parse_import_output(ctr(instance, "images", "import", str(archive)))
+            imported = _parse_import(_ctr(instance, "images", "import", str(archive)))
     else:
         imported = _import_export(instance, source)
-    tag_imported_image(instance, image, imported)
-    return LoadedImage(image.names, image.id, skipped=False)
+    _tag(instance, image, imported)
+    return image
+
+
+def pack_missing(source: BuilderImage, known_layers: Mapping[str, int], folder: Path) -> Path:
+    """Writes an archive of an image of Buildah without the known layers, and returns its path.
+
+    Buildah writes no layer for which the layout has a file; it does not read that file.
+    known_layers: digest -> size in bytes.
+    """
+    layout, archive = folder / "layout", folder / "image.tar"
+    for digest in set(source.layers) & known_layers.keys():
+        blob = layout / "blobs" / digest.replace(":", "/")
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        with blob.open("wb") as empty:
+            empty.truncate(known_layers[digest])
+    read_output(
+        ["buildah", "push", source.reference, f"oci:{layout}:image"],
+        remedy=f"check that Buildah can push {source.reference} to a folder",
+    )
+    write_pushed(layout, known_layers, source.image.names[0], archive)
+    return archive
 
 
 def _import_export(instance: Instance, source: BuilderImage) -> dict[str, str]:
@@ -121,13 +197,81 @@ def _import_export(instance: Instance, source: BuilderImage) -> dict[str, str]:
         errors.seek(0)
         message = errors.read().decode(errors="replace").strip()
     if export.returncode != 0:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"{source.builder} could not export {source.reference}: {message}",
             f"run `{' '.join(command)}` by hand",
         )
     if done.returncode != 0:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"containerd could not import {source.reference}: {done.stderr.strip()}",
             f"read {instance.logs / 'containerd.log'}",
         )
-    return parse_import_output(done.stdout)
+    return _parse_import(done.stdout)
+
+
+def _parse_import(output: str) -> dict[str, str]:
+    """Name -> manifest digest of the images that `ctr images import` lists as imported."""
+    return dict(re.findall(r"^unpacking (\S+) \((sha256:[0-9a-f]{64})\)", output, re.MULTILINE))
+
+
+def _tag(instance: Instance, image: Image, imported: Mapping[str, str]) -> dict[str, str]:
+    """Gives an imported image all its names and its id, and removes images that lost their last
+    name to it; containers that run from those go on. Returns the store's names then.
+
+    containerd 1.6 adds the id only to an image with a new name, not to one that takes its name
+    from another image. Raises DevtoolsError when `imported` does not have the image.
+    """
+    source = next((name for name in imported if full_name(name) in image.names), None)
+    if source is None:
+        raise DevtoolsError(
+            f"containerd imported {', '.join(imported) or 'nothing'} instead of"
+            f" {' '.join(image.names)}",
+            "export the image by the name that pods use",
+        )
+    manifests = read_manifests(instance)
+    for name in (image.id, *image.names):
+        if manifests.get(name) != imported[source]:
+            _ctr(instance, "images", "tag", "--force", source, name)
+    tagged = read_manifests(instance)
+    if untagged := untagged_ids(tagged):
+        _ctr(instance, "images", "remove", *untagged)
+    return tagged
+
+
+def read_manifests(instance: Instance) -> dict[str, str]:
+    """Image name -> digest of its manifest, of all images of the store."""
+    rows = [line.split() for line in _ctr(instance, "images", "list").splitlines()[1:]]
+    return {row[0]: row[2] for row in rows}
+
+
+def untagged_ids(manifests: Mapping[str, str]) -> list[str]:
+    """The ids of images whose names all belong to other images now, so that no pod uses them any
+    more.
+    """
+    named = {digest for name, digest in manifests.items() if not name.startswith("sha256:")}
+    return [
+        name
+        for name, digest in manifests.items()
+        if name.startswith("sha256:") and digest not in named
+    ]
+
+
+def layer_sizes(instance: Instance, manifests: Mapping[str, str]) -> dict[str, int]:
+    """Digest -> size in bytes of every layer that an image of the store uses."""
+    sizes = {}
+    for digest in set(manifests.values()):
+        try:
+            manifest = json.loads(_ctr(instance, "content", "get", digest))
+        except DevtoolsError:
+            # Another process has removed the image since the store was read.
+            continue
+        sizes.update({layer["digest"]: layer["size"] for layer in manifest.get("layers", ())})
+    return sizes
+
+
+def _ctr(instance: Instance, *arguments: str) -> str:
+    """Runs containerd's client and returns what it prints. Raises DevtoolsError when it fails."""
+    return read_output(
+        [*ctr_command(instance), *arguments],
+        remedy=f"read {instance.logs / 'containerd.log'}",
+    )

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 
 DEFAULT_NAME = "hvd"
 # RFC 2544 reserves this range for benchmarks, so no real network uses it. Each cluster has a /20.
@@ -86,12 +86,8 @@ class Instance:
 
     @property
     def services(self) -> IPv4Network:
+        """The Service `kubernetes` always has its first address."""
         return list(self.network.subnets(new_prefix=24))[1]
-
-    @property
-    def api_service_ip(self) -> IPv4Address:
-        """The Service `kubernetes`, which always has the first address of the service range."""
-        return self.services[1]
 
     @property
     def pods(self) -> IPv4Network:
@@ -111,11 +107,7 @@ class Instance:
 
     @property
     def node_name(self) -> str:
-        return f"localkube-{self.label}"
-
-    @property
-    def cgroup(self) -> str:
-        """The parent of all cgroups of this node, in every hierarchy."""
+        """Also the parent of all cgroups of this node, in every hierarchy."""
         return f"localkube-{self.label}"
 
     @property
@@ -167,12 +159,12 @@ class Instance:
 
 
 def current() -> Instance:
-    """The cluster that $LOCALKUBE_NAME names (default: hvd). Raises LocalkubeError for a name that
+    """The cluster that $LOCALKUBE_NAME names (default: hvd). Raises DevtoolsError for a name that
     cannot be used.
     """
     name = os.environ.get("LOCALKUBE_NAME") or DEFAULT_NAME
     if not NAME_PATTERN.fullmatch(name):
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"LOCALKUBE_NAME={name!r} is not a valid name of a cluster",
             "use 1 to 12 characters of a-z, 0-9 and '-', starting with a letter",
         )

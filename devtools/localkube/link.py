@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 
 from devtools.common.commands import read_output
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance
 from devtools.localkube.node_setup import NODE_INTERFACE
 from devtools.localkube.record import Record
 
 
 def inside(instance: Instance) -> list[str]:
-    """The words before a command that run it in the node's network. Raises LocalkubeError."""
+    """The words before a command that run it in the node's network. Raises DevtoolsError."""
     record = Record.read(instance)
     if record is None or not record.init.is_alive():
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"node {instance.node_name} is not running",
             "start it: python -m devtools.localkube up",
         )
@@ -39,7 +39,7 @@ def remove(instance: Instance) -> None:
     """Removes the pair if it is there: the kernel does so some time after the node has ended."""
     try:
         command = [*_other_end(instance), "ip", "link", "delete", instance.link]
-    except LocalkubeError:
+    except DevtoolsError:
         # It went with the first node.
         return
     subprocess.run(command, check=False, capture_output=True)
@@ -53,5 +53,4 @@ def _ip(instance: Instance, *arguments: str) -> None:
     read_output(
         [*_other_end(instance), "ip", *arguments],
         remedy="if that name or address is in use, give this cluster another LOCALKUBE_NAME",
-        error=LocalkubeError,
     )

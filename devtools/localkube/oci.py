@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -51,7 +51,7 @@ def write_pushed(layout: Path, known_layers: Container[str], name: str, archive:
     """Writes the image of an OCI layout, without the layers that are known.
 
     Layers are written uncompressed, under the digest that every builder knows them by, so that a
-    later load of an image with the same layers finds them. Raises LocalkubeError for a layer that
+    later load of an image with the same layers finds them. Raises DevtoolsError for a layer that
     is neither a tar file nor a gzipped one.
     """
 
@@ -120,14 +120,14 @@ def _unpack(layer: Path, media_type: str, digest: str) -> Path:
             shutil.copyfileobj(packed, file)
         plain.replace(layer)
     elif not media_type.endswith("tar"):
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"a layer has the media type {media_type}; a tar, plain or gzipped, is expected",
             "set the builder's compression format to gzip",
         )
     with layer.open("rb") as file:
         actual = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     if actual != digest:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"a layer has the digest {actual}, and the image's config lists {digest}",
             "build the image again",
         )

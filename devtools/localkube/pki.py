@@ -126,7 +126,7 @@ def write_all(instance: Instance) -> None:
     node_ip = str(instance.node_ip)
     kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     api_names = [*kubernetes, "kubernetes.default.svc.cluster.local", "localhost", "127.0.0.1"]
-    api_names += [node_ip, str(instance.api_service_ip)]
+    api_names += [node_ip, str(instance.services[1])]
     pairs = {
         "apiserver": authority.issue("kube-apiserver", hosts=api_names),
         "apiserver-kubelet-client": authority.issue("kube-apiserver", ["system:masters"]),

@@ -1,4 +1,4 @@
-"""Checks that the machine can run a cluster, before anything is started."""
+"""What the machine must have, before anything is started: checks, and Debian packages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import subprocess
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from devtools.common.apt import install_packages
 from devtools.common.commands import read_output
-from devtools.common.errors import LocalkubeError
+from devtools.common.errors import DevtoolsError
 from devtools.localkube import cgroups
 from devtools.localkube.cgroups import MOUNT_TABLE
+from devtools.localkube.config import CNI_PLUGINS
 from devtools.localkube.instance import Instance
 
 # In bytes. The state stays under 200 MB; images of training frameworks have 1 to 2 GB and are
@@ -21,29 +23,36 @@ from devtools.localkube.instance import Instance
 NEEDED_SPACE = {"state": 1 << 30, "store": 6 << 30}
 # These cannot be the upper layer of an overlay file system, which containers need.
 UNFIT_FOR_IMAGES = frozenset({"overlay", "aufs", "nfs", "nfs4", "cifs", "9p", "virtiofs", "vfat"})
-NAMESPACES = ("net", "mnt", "pid", "ipc", "uts")
+# Package: the programs that the cluster needs from it.
+PACKAGES = {
+    "containerd": ("containerd", "containerd-shim-runc-v2", "ctr"),
+    "runc": ("runc",),
+    "containernetworking-plugins": tuple(
+        str(CNI_PLUGINS / name) for name in ("ptp", "host-local", "loopback")
+    ),
+    "nftables": ("nft",),
+    "iproute2": ("ip",),
+    "mount": ("mount", "umount"),
+    "util-linux": ("unshare",),
+}
+# What a package would start at the machine's next boot.
+SERVICES = {"containerd": "containerd.service"}
 
 
 def check_machine() -> None:
-    """Raises LocalkubeError unless this is root on Linux, on a kernel that can run containers."""
+    """Raises DevtoolsError unless this is root on Linux, with cgroups and overlay file systems."""
     if platform.system() != "Linux":
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"this machine runs {platform.system()}; localkube needs Linux", "use CLUSTER=kind"
         )
     if os.geteuid() != 0:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"not root (uid {os.geteuid()}); a node mounts file systems and creates namespaces",
             "run it with sudo, or use another cluster: CLUSTER=current or CLUSTER=kind",
         )
-    missing = [name for name in NAMESPACES if not Path("/proc/self/ns", name).exists()]
-    if missing:
-        raise LocalkubeError(
-            f"the kernel has no {', '.join(missing)} namespaces",
-            "use a kernel built with CONFIG_NAMESPACES, as those of all distributions are",
-        )
     lacking = cgroups.NEEDED - cgroups.controllers()
     if lacking:
-        raise LocalkubeError(
+        raise DevtoolsError(
             f"missing cgroup controllers: {', '.join(sorted(lacking))}",
             "mount them (systemd does), or boot without cgroup_disable= on the kernel command line",
         )
@@ -51,33 +60,26 @@ def check_machine() -> None:
 
 
 def check_network(instance: Instance) -> None:
-    """Raises LocalkubeError unless veth and nftables work and the cluster's addresses are free.
-
-    Needs the programs of iproute2 and nftables.
-    """
+    """Raises DevtoolsError unless the cluster's addresses are free. Needs iproute2."""
     routes = read_output(
         ["ip", "--json", "route", "show", "table", "all"],
         remedy="run it by hand: localkube needs iproute2 and its kernel interface",
-        error=LocalkubeError,
     )
     for route in json.loads(routes or "[]"):
         target = _network(str(route.get("dst", "")))
         if target and target.prefixlen > 0 and target.overlaps(instance.network):
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{instance.network} is in use: {target} is routed to {route.get('dev')}",
                 "stop what uses it, or set another LOCALKUBE_NAME, which gives other addresses",
             )
-    add_veth = ["ip", "link", "add", f"{instance.link}x", "type", "veth"]
-    _try_in_namespace(add_veth, "veth")
-    _try_in_namespace(["nft", "add", "table", "ip", "localkube"], "nf_tables")
 
 
 def check_space(instance: Instance) -> None:
-    """Raises LocalkubeError when the disks of state and images have too little space."""
+    """Raises DevtoolsError when the disks of state and images have too little space."""
     for what, path in (("state", instance.state), ("store", instance.store)):
         free = shutil.disk_usage(_existing(path)).free
         if free < NEEDED_SPACE[what]:
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{path}: {free / 1e9:.1f} GB free, {NEEDED_SPACE[what] / 1e9:.1f} GB needed",
                 "free some space"
                 + ("" if what == "state" else ", or set HVD_CACHE to a directory elsewhere"),
@@ -85,7 +87,7 @@ def check_space(instance: Instance) -> None:
 
 
 def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> None:
-    """Raises LocalkubeError when the image store's file system cannot hold container layers."""
+    """Raises DevtoolsError when the image store's file system cannot hold container layers."""
     directory = _existing(instance.store)
     device = directory.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
@@ -93,10 +95,35 @@ def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> No
         fields, _, rest = line.partition(" - ")
         kind = rest.split()[0]
         if fields.split()[2] == number and kind in UNFIT_FOR_IMAGES:
-            raise LocalkubeError(
+            raise DevtoolsError(
                 f"{directory} is on a file system ({kind}) that cannot hold container layers",
                 "set HVD_CACHE to a directory on a local ext4 or xfs (in a container: on a volume)",
             )
+
+
+def missing_packages() -> list[str]:
+    """Packages of which at least one program is missing, wherever it would come from."""
+    return [name for name, programs in PACKAGES.items() if not all(map(shutil.which, programs))]
+
+
+def install_missing() -> None:
+    """Installs what is missing, without starting any service. Raises DevtoolsError when that
+    fails.
+    """
+    missing = missing_packages()
+    if not missing:
+        return
+    install_packages(missing)
+    if shutil.which("systemctl"):
+        for service in (SERVICES[name] for name in missing if name in SERVICES):
+            remedy = f"run `systemctl disable {service}` by hand"
+            read_output(["systemctl", "disable", service], remedy=remedy)
+    still_missing = missing_packages()
+    if still_missing:
+        raise DevtoolsError(
+            f"installed {', '.join(still_missing)}, and programs of it are still missing",
+            "check that /usr/sbin and /sbin are on PATH, and `apt-get install --reinstall` it",
+        )
 
 
 def _existing(path: Path) -> Path:
@@ -110,19 +137,10 @@ def _check_overlay() -> None:
     if shutil.which("modprobe"):
         subprocess.run(["modprobe", "overlay"], check=False, capture_output=True)
     if "overlay" not in Path("/proc/filesystems").read_text().split():
-        raise LocalkubeError(
+        raise DevtoolsError(
             "the kernel has no overlay file system, and `modprobe overlay` did not load it",
             "install the modules of this kernel, or use one built with CONFIG_OVERLAY_FS",
         )
-
-
-def _try_in_namespace(command: list[str], module: str) -> None:
-    """Runs the command in a network namespace of its own, so that it leaves nothing behind."""
-    read_output(
-        ["unshare", "--net", *command],
-        remedy=f"load the kernel module: `modprobe {module}`, or use a kernel that has it",
-        error=LocalkubeError,
-    )
 
 
 def _network(destination: str) -> IPv4Network | None:

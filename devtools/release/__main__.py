@@ -9,7 +9,7 @@ import typer
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import show_error
-from devtools.release import artifacts, changelog, tree
+from devtools.release import artifacts, changelog
 
 app = typer.Typer(
     help="Make the files of a release.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -31,9 +31,9 @@ def build(
 @app.command()
 def check(tag: Annotated[str, typer.Argument(help="such as v0.2.0")]) -> None:
     """Fail unless every place that names the version agrees with the tag."""
-    wrong = tree.problems(tag)
+    wrong = changelog.problems(tag)
     if wrong:
-        raise changelog.ReleaseError("; ".join(wrong), "correct it, and set the tag again")
+        raise DevtoolsError("; ".join(wrong), "correct it, and set the tag again")
 
 
 @app.command()
@@ -41,12 +41,6 @@ def keep() -> None:
     """Keep this version in tests/released: its chart, and the names that users rely on."""
     for path in artifacts.keep():
         typer.echo(path)
-
-
-@app.command()
-def notes(version: str, repository: Repository = "") -> None:
-    """Print what a version changes."""
-    typer.echo(changelog.notes(version, repository), nl=False)
 
 
 def main() -> None:

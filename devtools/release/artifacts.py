@@ -15,8 +15,9 @@ from ruamel.yaml import YAML
 
 import hvdchart
 from devtools.common.commands import read_output
+from devtools.common.errors import DevtoolsError
 from devtools.images.catalogue import load_catalogue
-from devtools.release.changelog import ReleaseError, notes
+from devtools.release.changelog import notes
 from devtools.release.names import names
 from devtools.toolchain.tools import tool
 
@@ -38,10 +39,10 @@ def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
 
     repository: the URL of the repository, for the links in the chart's metadata and in the notes.
     registry: where the images are, for the list of images on Artifact Hub.
-    Raises ReleaseError.
+    Raises DevtoolsError.
     """
     if out.exists() and any(out.iterdir()):
-        raise ReleaseError(f"{out} is not empty", "remove it, or name another folder")
+        raise DevtoolsError(f"{out} is not empty", "remove it, or name another folder")
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hvd-release-") as folder:
         staging = Path(folder)
@@ -78,7 +79,7 @@ def package_chart(staging: Path, out: Path, repository: str, registry: str) -> P
         yaml.dump(document, written)
     _set_times(chart)
     command = [str(tool("helm4")), "package", str(chart), "--destination", str(out)]
-    read_output(command, remedy=f"run: {' '.join(command)}", error=ReleaseError)
+    read_output(command, remedy=f"run: {' '.join(command)}")
     (package,) = out.glob("*.tgz")
     return package
 
@@ -121,9 +122,7 @@ def build_wheel(staging: Path, out: Path) -> Path:
     call = f"import os, setuptools.build_meta as b; os.chdir({str(staging)!r})"
     command = [sys.executable, "-c", f"{call}; b.build_wheel({str(out.resolve())!r})"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(_TIME), "PYTHONHASHSEED": "0"}
-    read_output(
-        command, remedy=f"run: {' '.join(command)}", environment=environment, error=ReleaseError
-    )
+    read_output(command, remedy=f"run: {' '.join(command)}", environment=environment)
     (wheel,) = out.glob("*.whl")
     return wheel
 

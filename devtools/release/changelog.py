@@ -1,4 +1,6 @@
-"""The versions that CHANGELOG.md describes, and the notes of one of them."""
+"""The versions that CHANGELOG.md describes, the notes of one of them, and whether each place that
+names the version agrees with a tag.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
+import hvdchart
 from devtools.common.errors import DevtoolsError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,10 +19,6 @@ UNRELEASED = "Unreleased"
 _HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)
 # A link to a file of this repository.
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
-
-
-class ReleaseError(DevtoolsError):
-    """Something keeps this tree from being released."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,34 @@ def sections(changelog: str) -> list[Section]:
 def notes(version: str, repository: str = "", file: Path = FILE) -> str:
     """The notes of a version. Links to files lead to `repository`, at the version's tag.
 
-    Raises ReleaseError when the changelog has no such version.
+    Raises DevtoolsError when the changelog has no such version.
     """
     for section in sections(file.read_text("utf-8")):
         if section.version == version:
             to = rf"]({repository}/blob/v{version}/\1)"
             return (_LINK.sub(to, section.text) if repository else section.text) + "\n"
-    raise ReleaseError(f"{file.name} does not describe {version}", f"add a section `## {version}`")
+    raise DevtoolsError(f"{file.name} does not describe {version}", f"add a section `## {version}`")
+
+
+def versions(root: Path = ROOT) -> dict[str, str]:
+    """The version that each file names."""
+    yaml = YAML(typ="safe")
+    return {
+        "hvdchart/__init__.py": hvdchart.__version__,
+        "charts/horovod/Chart.yaml": yaml.load(root / "charts/horovod/Chart.yaml")["version"],
+        "CITATION.cff": yaml.load(root / "CITATION.cff")["version"],
+        "CHANGELOG.md": sections((root / "CHANGELOG.md").read_text("utf-8"))[0].version,
+    }
+
+
+def problems(tag: str, root: Path = ROOT) -> list[str]:
+    """What keeps the tree from being released as `tag`, a line each."""
+    wrong = [
+        f"{file} has version {version}, and the tag is {tag}: expected v{version}"
+        for file, version in versions(root).items()
+        if tag != f"v{version}"
+    ]
+    newest = sections((root / "CHANGELOG.md").read_text("utf-8"))[0]
+    if newest.day == UNRELEASED:
+        wrong.append(f"CHANGELOG.md calls {newest.version} {UNRELEASED}: write the day instead")
+    return wrong

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from devtools.common.commands import read_output
-from devtools.common.errors import CommandError
+from devtools.common.errors import DevtoolsError
 from devtools.toolchain.tools import tool
 
 
@@ -30,7 +30,7 @@ class Kubectl:
         return {**os.environ, **self.environment}
 
     def run(self, *arguments: str, input: str | None = None) -> str:
-        """Runs kubectl and returns what it prints. Raises CommandError when it fails."""
+        """Runs kubectl and returns what it prints. Raises DevtoolsError when it fails."""
         return read_output(
             self.command(*arguments),
             remedy="see what the message names; the namespace's events may say more",
@@ -43,7 +43,7 @@ class Kubectl:
     ) -> str:
         """Follows `get ... --watch` until `accept` is true of a line, and returns that line.
 
-        Raises CommandError when that takes more than `seconds`.
+        Raises DevtoolsError when that takes more than `seconds`.
         """
         command = self.command(
             "get", *arguments, "--watch", f"--output=jsonpath={jsonpath}{{'\\n'}}"
@@ -59,7 +59,7 @@ class Kubectl:
                     process.terminate()
                     return line.strip()
         what = " ".join(arguments)
-        raise CommandError(
+        raise DevtoolsError(
             f"`kubectl get {what} --watch` did not show the awaited state within {seconds} s",
             f"see what keeps it: kubectl --namespace {self.namespace} describe {what}",
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output, run_logged
-from devtools.common.errors import ToolError
+from devtools.common.errors import DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 
@@ -73,6 +73,13 @@ SYFT = "github.com/anchore/syft"
 ACTIONLINT = "github.com/rhysd/actionlint"
 RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
+SOURCE_CONTROLLER = "github.com/fluxcd/source-controller"
+HELM_CONTROLLER = "github.com/fluxcd/helm-controller"
+ARGO = "github.com/argoproj/argo-cd/v3"
+KWOK = "sigs.k8s.io/kwok"
+KUEUE = "sigs.k8s.io/kueue"
+TRAINER = "github.com/kubeflow/trainer/v2"
+JOBSET = "sigs.k8s.io/jobset"
 BUILT = {
     tool.name: tool
     for tool in (
@@ -112,8 +119,17 @@ BUILT = {
             "actionlint", "lint", f"{ACTIONLINT}/cmd/actionlint", "actionlint",
             ACTIONLINT, (f"{ACTIONLINT}.version",),
         ),
-        # What benchmarks compare the chart with. Nothing else builds it.
+        # What benchmarks compare the chart with. Nothing else builds them. Trainer and JobSet need
+        # newer Kubernetes libraries than the MPI Operator has been released with.
         Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
+        # What rare tests and benchmarks run beside the local cluster.
+        Tool("kwok", "kwok", f"{KWOK}/cmd/kwok", "kwok"),
+        Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
+        Tool("source-controller", "flux", SOURCE_CONTROLLER, "source-controller"),
+        Tool("helm-controller", "flux", HELM_CONTROLLER, "helm-controller"),
+        Tool("argocd", "argo", f"{ARGO}/cmd", "argocd"),
+        Tool("trainer", "trainer", f"{TRAINER}/cmd/trainer-controller-manager", "trainer"),
+        Tool("jobset", "trainer", JOBSET, "jobset"),
         # An S3 server of a test, and its client.
         Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),
@@ -127,11 +143,11 @@ def tool(name: str) -> Path:
     """Returns the absolute path of the program `name` (one of NAMES), and builds it first if the
     cache does not have it.
 
-    Raises ToolError for an unknown name, a missing Go, or a build that failed.
+    Raises DevtoolsError for an unknown name, a missing Go, or a build that failed.
     """
     built = BUILT.get(name) or LINKED.get(name)
     if built is None:
-        raise ToolError(f"no tool is called {name!r}", f"use one of: {', '.join(NAMES)}")
+        raise DevtoolsError(f"no tool is called {name!r}", f"use one of: {', '.join(NAMES)}")
     directory = _directory(built)
     if not directory.exists():
         # One build at a time: each uses all cores, and gigabytes of memory.
@@ -142,27 +158,27 @@ def tool(name: str) -> Path:
 
 
 def module_version(folder: str, module: str) -> str:
-    """The version of `module` that the go.mod in `folder` pins. Raises ToolError when it pins
+    """The version of `module` that the go.mod in `folder` pins. Raises DevtoolsError when it pins
     none.
     """
     go_mod = GO_SOURCES / folder / "go.mod"
     line = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod.read_text(), re.M)
     if line is None:
-        raise ToolError(f"{go_mod} does not require {module}", "add it there with `go get`")
+        raise DevtoolsError(f"{go_mod} does not require {module}", "add it there with `go get`")
     return line[1]
 
 
 def module_folder(folder: str, module: str) -> Path:
     """The sources of a module that the go.mod in `folder` pins, downloaded if they are missing.
 
-    Raises ToolError.
+    Raises DevtoolsError.
     """
     go = ["go", "-C", str(GO_SOURCES / folder)]
     printed = ""
     for command in ([*go, "mod", "download", module], [*go, "list", "-m", "-f={{.Dir}}", module]):
         environment = {**os.environ, **ENVIRONMENT}
         remedy = f"run: {' '.join(command)}"
-        printed = read_output(command, remedy=remedy, environment=environment, error=ToolError)
+        printed = read_output(command, remedy=remedy, environment=environment)
     return Path(printed.strip())
 
 
@@ -193,10 +209,10 @@ def _linker_flags(tool: Tool) -> str:
 @cache
 def _go_version() -> str:
     """The installed Go's version, such as "go1.26.8". Go itself refuses to build a module that asks
-    for a newer one. Raises ToolError without Go.
+    for a newer one. Raises DevtoolsError without Go.
     """
     if shutil.which("go") is None:
-        raise ToolError(
+        raise DevtoolsError(
             "Go is not installed (no `go` on PATH); the tools are built with it",
             "install Go from your distribution or https://go.dev/dl",
         )
@@ -222,7 +238,6 @@ def _build(tool: Tool, directory: Path) -> None:
                 remedy=f"in {source}, run: {' '.join(command)}",
                 folder=source,
                 environment={**os.environ, **ENVIRONMENT},
-                error=ToolError,
             )
         for link in tool.links:
             (partial / link).symlink_to(tool.binary)

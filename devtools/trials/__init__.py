@@ -1,1 +1,1 @@
-"""Runs Horovod checks in images: on a new TensorFlow, and Horovod's own tests."""
+"""Runs checks of Horovod in images."""

@@ -10,13 +10,6 @@ from hvdchart.cli.terminal import show
 if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
 
-EPILOG = """\b
-Examples:
-  hvdchart plan run.spec.yaml --explain
-  hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
-  hvdchart plan run.spec.yaml --expect resnet50 --speed 350 --gbit 25
-
-Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read."""
 # Where the spec does not say how many samples a rank has in a step.
 _BATCH = 64
 
@@ -49,7 +42,15 @@ def plan(
         typer.Option(min=0.001, metavar="N", help="For --expect: Gbit/s of each node's network."),
     ] = 10.0,
 ) -> None:
-    """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
+    """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings.
+
+    Examples:
+      hvdchart plan run.spec.yaml --explain
+      hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
+      hvdchart plan run.spec.yaml --expect resnet50 --speed 350 --gbit 25
+
+    Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read.
+    """
     from hvdchart.values import report as plan_report
 
     _, made = options.plan_specs(specs, files, settings)
@@ -95,13 +96,7 @@ def _expectation(plan: "Plan", model: str, speed: float | None, gbit: float) -> 
         rate = round(ranks * speed * share, 1)
         row = {"workers": number, "ranks": ranks, "imagesPerSecond": rate}
         expected.append({**row, "efficiency": round(share, 4)})
-    published = []
-    for each in model_of.PUBLISHED:
-        where = {"where": each.where, "model": each.work.model}
-        shares = {"published": each.efficiency, "model expects": round(each.expected(), 4)}
-        published.append({**where, "ranks": each.hosts * each.ranks_per_host, **shares})
-    assumptions = model_of.assumptions(work, network)
-    return {"expected": expected, "assumptions": assumptions, "published": published}
+    return {"expected": expected, "assumptions": model_of.assumptions(work, network)}
 
 
 def _print_expectation(expectation: dict[str, Any]) -> None:
@@ -111,10 +106,5 @@ def _print_expectation(expectation: dict[str, Any]) -> None:
     for row in expectation["expected"]:
         cells = (row["workers"], row["ranks"], row["imagesPerSecond"], f"{row['efficiency']:.0%}")
         expected.add_row(*map(str, cells))
-    published = Table("published", "network", "ranks", "reached", "model", title="published")
-    for row in expectation["published"]:
-        shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
-        published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)
     options.console().print(expected)
     show("Assumed:", *(f"- {line}" for line in expectation["assumptions"]))
-    options.console().print(published)

@@ -10,20 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import TypeAlias
 
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, Text, assign, expand, read_statements
+from hvdchart.text import join_names
 
-
-@dataclass(frozen=True)
-class Part:
-    """Some words of a command line. `new` is the chart's key that they became, empty when dropped;
-    `reason` says why."""
-
-    words: tuple[str, ...]
-    new: str
-    reason: str = ""
+Part: TypeAlias = tuple[str, str, str]
+"""Some words of a command line, the chart's key that they became, empty when dropped, and why."""
 
 
 @dataclass
@@ -47,44 +42,28 @@ class CommandLine:
     max_ranks: int | None = None
     custom_reason: str = ""
     per_host: int | None = None
-    hosts: list[tuple[str, int | None]] | None = None
-    host_file: str = ""
-    discovery: str = ""
+    hosts: tuple[tuple[str, int | None], ...] | None = None
+    host_file: str | None = None
+    discovery: str | None = None
     # What to check by hand.
     checks: list[str] = field(default_factory=list)
     # What only a shell knows in an option that the chart sets itself, such as -np $NP.
     unknown: str = ""
-    # Why a known option is not understood; empty for an option that no launcher has.
-    problem: str = ""
     # Ranks get all variables of the launcher, as under horovodrun and Hydra; None: not known.
     exports_all: bool | None = None
 
+    def keep(self, key: str, value: object) -> None:
+        """Keep what an option says. Raises NotUnderstoodError when another one differs."""
+        before = getattr(self, key)
+        if before not in (None, value):
+            raise NotUnderstoodError(
+                f"two options of the line differ: one says {before}, one {value}"
+            )
+        setattr(self, key, value)
 
-def set_once(line: CommandLine, key: str, value: object) -> bool:
-    """Keep what an option says; False when an option before says something else."""
-    before = getattr(line, key)
-    if before not in (None, "", value):
-        line.problem = f"two options of the line differ: one says {before}, one {value}"
-        return False
-    setattr(line, key, value)
-    return True
 
-
-def read_hosts(text: str) -> list[tuple[str, int | None]]:
-    """The hosts in a:8,b:8 with their slots, one for each repetition; raises ValueError."""
-    hosts: dict[str, int | None] = {}
-    for entry in text.split(","):
-        name, colon, slots = entry.strip().partition(":")
-        if not name:
-            continue
-        number = parse_count(slots, _MOST)
-        if colon and number is None:
-            raise ValueError(entry)
-        if number is not None:
-            hosts[name] = (hosts.get(name) or 0) + number
-        else:
-            hosts[name] = (hosts[name] or 1) + 1 if name in hosts else None
-    return list(hosts.items())
+class NotUnderstoodError(Exception):
+    """A part of a line is not understood, for the reason in the text."""
 
 
 _CHARTS_MCA = {
@@ -97,25 +76,21 @@ _CHARTS_MCA = {
 }
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _RUN_TEXT = re.compile(r"-[a-z]*c")
-LAUNCHERS = {"mpirun": "mpirun", "mpiexec": "mpirun", "mpiexec.hydra": "mpirun",
-             "orterun": "mpirun", "prterun": "mpirun", "horovodrun": "horovodrun"}  # fmt: skip
+LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun")
 # Options that say how many ranks each host has.
 _PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
 _MOST = 10**7 - 1
 # Options that only Intel MPI and MPICH have, beside those of which the table says so.
 _HYDRA = ("hosts", "hostlist", "f")
-# Options of Hydra that set variables: -env is as -genv, for one program.
-_VARIABLES = re.compile("g?(env|envlist|envall|envnone)")
+_VARIABLES = ("x", "genv", "genvlist", "genvall", "genvnone")
 _IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
-_IN_IMAGE = "names a file, which the image needs at this place"
-_CHECKED = {
-    **dict.fromkeys(("rankfile", "rf"), "names hosts and cores of the old cluster: leave it out, "
-                    "and set launch.binding"),
-    **dict.fromkeys(("config-file", "tune", "am"), _IN_IMAGE),
-}  # fmt: skip
-_PPR_NODE = re.compile(r"ppr:([0-9]+):node")
+_PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node")
 _RANK_ENVIRONMENT = "every rank has its worker's environment"
-NEEDS_SHELL = "the line needs a shell before the launcher starts"
+_NEEDLESS = {
+    "allow-run-as-root": "the chart allows mpirun to run as root",
+    "mpi": "horovodrun uses MPI by default when Horovod is built with it",
+}
+_NEEDS_SHELL = "the line needs a shell before the launcher starts"
 _STARTS_SSHD = re.compile(
     r"(sudo |exec )?((/usr/sbin/)?sshd( \S+)*|service sshd? (re)?start|/etc/init.d/sshd? (re)?start"
     r"|mkdir -p (/var)?/run/sshd)"
@@ -126,80 +101,74 @@ _WAITS = re.compile(r"sleep ([0-9]+[smhd]?|infinity)|tail -f /dev/null|set [-+]\
 def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
     """Parse a command line; mode `custom` and the unchanged words when a part is not understood."""
     texts = [word if isinstance(word, Text) else Text(word) for word in words]
-    before, unwrapped = _unwrap_shell(texts)
-    if unwrapped is None:
-        return _custom(texts, NEEDS_SHELL)
-    launcher = PurePosixPath(unwrapped[0].text).name if unwrapped else ""
-    mode = LAUNCHERS.get(launcher)
-    if mode is None:
-        return _custom(texts, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
-    line = CommandLine(mode, parts=before)
-    line.exports_all = True if mode == "horovodrun" or launcher == "mpiexec.hydra" else None
-    if unwrapped[0].text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
+    try:
+        return _parse(texts)
+    except NotUnderstoodError as error:
+        command = [text.text for text in texts]
+        return CommandLine("custom", command=command, custom_reason=str(error))
+
+
+def _parse(texts: Sequence[Text]) -> CommandLine:
+    before, (first, *rest) = _unwrap_shell(texts)
+    launcher = PurePosixPath(first.text).name
+    if launcher not in LAUNCHERS:
+        raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
+    line = CommandLine("horovodrun" if launcher == "horovodrun" else "mpirun", parts=before)
+    line.exports_all = True if launcher in ("horovodrun", "mpiexec.hydra") else None
+    if first.text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
         line.checks.append(
-            f"the launcher was {unwrapped[0].text}: here it is the {launcher} that the image's "
+            f"the launcher was {first.text}: here it is the {launcher} that the image's "
             "PATH finds first; check that this is the same"
         )
-    rest = unwrapped[1:]
     while rest and rest[0].text.startswith("-") and rest[0].text != "--":
         width = _parse_option(rest, line)
         if width == 0:
             reason = f"migrate does not understand option {rest[0].text} of {launcher}"
-            return _custom(texts, line.problem or reason)
+            raise NotUnderstoodError(reason)
         rest = rest[width:]
     if [text.text for text in rest[:1]] == ["--"]:
-        line.parts.append(Part(("--",), "", "it ends the launcher's options"))
+        line.parts.append(("--", "", "it ends the launcher's options"))
         rest = rest[1:]
     line.command = [text.text for text in rest]
     if any(text.unknown for text in rest):
-        return _custom(texts, NEEDS_SHELL)
+        raise NotUnderstoodError(_NEEDS_SHELL)
     if not line.command:
-        return _custom(texts, f"the line gives {launcher} no command to run")
+        raise NotUnderstoodError(f"the line gives {launcher} no command to run")
     if ":" in line.command:
-        return _custom(texts, "the line starts several programs, separated by a colon")
+        raise NotUnderstoodError("the line starts several programs, separated by a colon")
     launchers = set(LAUNCHER_OPTIONS["modes"][line.mode])
     for word in line.options:
         launchers &= set(find_option(word).get("readBy", launchers))
         if not launchers:
             clash = f"no launcher of mode {line.mode} has both {word} and the options before it"
-            return _custom(texts, clash)
+            raise NotUnderstoodError(clash)
     return line
 
 
-def _custom(words: Sequence[Text], reason: str) -> CommandLine:
-    return CommandLine("custom", command=[word.text for word in words], custom_reason=reason)
-
-
-def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]:
-    """What is before the launcher, and its words; None where the line needs a shell."""
-    if len(words) == 1 and " " in words[0].text:
-        return _launcher_in(words[0].text)
+def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], Sequence[Text]]:
+    """What is before the launcher, and its words. Raises NotUnderstoodError."""
+    text = words[0].text if len(words) == 1 and " " in words[0].text else ""
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
-        return _launcher_in(words[2].text) if _RUN_TEXT.fullmatch(words[1].text) else ([], None)
-    return [], list(words)
-
-
-def _launcher_in(text: str) -> tuple[list[Part], list[Text] | None]:
-    try:
-        statements = read_statements(text)
-    except ValueError:
-        return [], None
-    if not statements:
-        return [], []
+        if not _RUN_TEXT.fullmatch(words[1].text):
+            raise NotUnderstoodError(_NEEDS_SHELL)
+        text = words[2].text
+    if not text and words:
+        return [], words
     variables: dict[str, str | None] = {}
+    try:
+        *above, last = read_statements(text)
+    except ValueError:
+        # A quote that is not closed, or nothing at all.
+        raise NotUnderstoodError(_NEEDS_SHELL) from None
     before: list[Part] = []
-    for statement in statements[:-1]:
-        reason = _reason_to_leave_out(statement, variables)
-        if not reason:
-            return [], None
-        before.append(Part((statement.raw,), "", reason))
-    last = statements[-1]
-    if last.compound or last.redirects or last.end not in ("\n", ";"):
-        return [], None
-    words = expand(last.words, variables)
-    if not words or words[0].unknown or ASSIGNMENT.match(last.words[0].raw):
-        return [], None
-    return before, words
+    for statement in above:
+        before.append((statement.raw, "", _reason_to_leave_out(statement, variables)))
+    unwrapped = expand(last.words, variables)
+    is_simple = last.end in ("\n", ";") and not last.compound and not last.redirects
+    starts = bool(unwrapped) and not unwrapped[0].unknown and not ASSIGNMENT.match(last.words[0])
+    if not is_simple or not starts or not all(reason for _, _, reason in before):
+        raise NotUnderstoodError(_NEEDS_SHELL)
+    return before, unwrapped
 
 
 def only_starts_sshd(words: Sequence[str]) -> bool:
@@ -220,7 +189,8 @@ def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None])
         return "the chart starts the SSH servers"
     if _WAITS.fullmatch(statement.raw):
         return "the master waits for its hosts and stops at the first error"
-    if assign(statement, variables):
+    if all(ASSIGNMENT.match(word) for word in statement.words):
+        assign(statement.words, variables)
         return "its value is in the options and arguments that name it"
     return ""
 
@@ -229,120 +199,98 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
     name, (_, has_value, value) = option_name(rest[0].text), rest[0].text.partition("=")
     option = find_option(rest[0].text)
-    hydra = _VARIABLES.fullmatch(name) if line.mode == "mpirun" else None
-    if hydra:
-        option = find_option(f"-g{hydra[1]}")
-        arguments = option["arguments"]
-        # -genv NAME=VALUE is -genv NAME VALUE.
-        if arguments == 2 and "=" in "".join(text.text for text in rest[1:2]):
-            arguments = 1
-    elif name == "slots" and line.mode != "mpirun":
-        arguments = 1
-    else:
-        # A later option may turn horovodrun into mode elastic.
-        modes = ["mpirun"] if line.mode == "mpirun" else ["horovodrun", "elastic"]
-        launchers = {each for mode in modes for each in LAUNCHER_OPTIONS["modes"][mode]}
-        if not option or not launchers.intersection(option.get("readBy", launchers)):
-            return 0
-        arguments = option["arguments"]
+    # A later option may turn horovodrun into mode elastic.
+    modes = ["mpirun"] if line.mode == "mpirun" else ["horovodrun", "elastic"]
+    if name == "slots" and line.mode != "mpirun":
+        option = {"arguments": 1}
+    launchers = {each for mode in modes for each in LAUNCHER_OPTIONS["modes"][mode]}
+    if not option or not launchers.intersection(option.get("readBy", launchers)):
+        return 0
+    # -genv NAME=VALUE is -genv NAME VALUE.
+    is_pair = name == "genv" and "=" in "".join(text.text for text in rest[1:2])
+    arguments = 1 if is_pair else option["arguments"]
     width = 1 if has_value else 1 + arguments
     if len(rest) < width or (has_value and arguments != 1):
         return 0
     words = [text.text for text in rest[:width]]
-    if (
-        line.mode == "mpirun"
-        and line.exports_all is None
-        and (name in _HYDRA or set(option.get("readBy", ("openmpi4",))) <= {"intel", "mpich"})
-    ):
+    is_hydra = name in _HYDRA or set(option.get("readBy", ("openmpi4",))) <= {"intel", "mpich"}
+    if line.mode == "mpirun" and line.exports_all is None and is_hydra:
         line.exports_all = True
     unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
     value = value if has_value else "".join(words[1:2])
-    if hydra or name == "x":
-        return 0 if unknown else _add_variables(name, words, value, line)
-    chart_value = option.get("value", "") if option else "worker.slots"
-    if name in _PER_HOST:
-        chart_value = "worker.slots"
-    reason = f"the chart takes it from {chart_value}" if chart_value else _drop_reason(words)
-    if unknown and chart_value:
-        line.unknown = line.unknown or unknown
-        line.parts.append(Part(tuple(words), "", reason))
-        return width
-    if unknown or not _add_numbers(name, chart_value, value, line):
+    chart_value = "worker.slots" if name in _PER_HOST else option.get("value", "")
+    if unknown and not chart_value:
         return 0
-    if name in _CHECKED:
-        line.checks.append(f"{' '.join(words)} {_CHECKED[name]}")
+    if name in _VARIABLES:
+        _add_variables(name, words, value, line)
+        return width
+    reason = f"the chart takes it from {chart_value}" if chart_value else _NEEDLESS.get(name, "")
+    if name.endswith("mca"):
+        reason = _CHARTS_MCA.get(words[1], "")
+    if unknown:
+        line.unknown = line.unknown or unknown
+    else:
+        _keep_numbers(name, chart_value, value, line)
     if not reason:
         line.options += words
-    new = "" if reason else "launch.options"
+    new, reason = ("", reason) if reason else ("launch.options", "unchanged")
     if "launch.elastic." in chart_value:
-        new, reason = chart_value, ""
-    line.parts.append(Part(tuple(words), new, reason or "unchanged"))
+        new, reason = chart_value, "unchanged"
+    line.parts.append((" ".join(words), new, reason))
     return width
 
 
-def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> bool:
-    """Keep the numbers and hosts of an option that the chart sets; False for a wrong one."""
-    if name in _PER_HOST or chart_value.startswith(("worker.number and", "launch.elastic.")):
+def _keep_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> None:
+    """Keep the numbers and hosts of an option that the chart sets. Raises NotUnderstoodError."""
+    counted = {
+        "worker.slots": "per_host",
+        "worker.number and worker.slots": "ranks",
+        "launch.elastic.minRanks": "min_ranks",
+        "launch.elastic.maxRanks": "max_ranks",
+    }
+    if "elastic" in chart_value:
+        line.mode = "elastic"
+    if chart_value in counted:
         number = parse_count(value, _MOST)
-        if number is None:
-            line.problem = f"-{name} is {value}, and no whole number from 1 on"
-            return False
-        if name in _PER_HOST:
-            return set_once(line, "per_host", number)
-        if not chart_value.startswith("launch.elastic."):
-            return set_once(line, "ranks", number)
-        line.mode = "elastic"
-        return set_once(line, "min_ranks" if "minRanks" in chart_value else "max_ranks", number)
-    if name == "host-discovery-script":
-        line.mode = "elastic"
-        return set_once(line, "discovery", value)
-    if name in ("host", "H", "hosts", "hostlist"):
-        try:
-            return set_once(line, "hosts", read_hosts(value))
-        except ValueError as error:
-            line.problem = f"the host {error} of -{name} has no number of slots"
-            return False
-    if chart_value == "worker.number":
-        return set_once(line, "host_file", value)
-    if name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
-        return set_once(line, "per_host", int(match[1]))
-    return True
+        if not number:
+            raise NotUnderstoodError(f"-{name} is {value}, and no whole number from 1 on")
+        line.keep(counted[chart_value], number)
+    elif name == "host-discovery-script":
+        line.keep("discovery", value)
+    elif name in ("host", "H", "hosts", "hostlist"):
+        hosts = [entry.strip().partition(":") for entry in value.split(",") if entry]
+        for host, colon, slots in hosts:
+            if not host or (colon and not parse_count(slots, _MOST)):
+                raise NotUnderstoodError(f"{host}{colon}{slots} of -{name} has no number of slots")
+        if len({host for host, _, _ in hosts}) < len(hosts):
+            raise NotUnderstoodError(f"-{name} {value} gives a host twice")
+        line.keep("hosts", tuple((host, parse_count(slots, _MOST)) for host, _, slots in hosts))
+    elif chart_value == "worker.number":
+        line.keep("host_file", value)
+    elif name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
+        line.keep("per_host", int(match[1]))
 
 
-def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> int:
-    if name.endswith(("all", "none", "list")):
-        # Each of them says which variables of the launcher the ranks get.
-        line.exports_all = name.endswith("all")
-    if name.endswith(("all", "none")):
-        line.parts.append(Part(tuple(words), "", _RANK_ENVIRONMENT))
-        return len(words)
-    if name.endswith("list"):
-        exports: list[tuple[str, str | None]] = [(item, None) for item in value.split(",") if item]
-    elif name == "x":
-        variable, equals, content = value.partition("=")
-        exports = [(variable, content if equals else None)]
+def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> None:
+    """Keep the variables of an option that exports some. Raises NotUnderstoodError."""
+    exports: list[tuple[str, str | None]] = []
+    if name in ("genvall", "genvnone"):
+        line.parts.append((" ".join(words), "", _RANK_ENVIRONMENT))
+    elif name == "genvlist":
+        exports = [(item, None) for item in value.split(",") if item]
     else:
-        variable, _, content = words[1].partition("=")
-        exports = [(variable, words[2] if len(words) > 2 else content)]
-    if not exports or not all(variable for variable, _ in exports):
-        return 0
-    for variable, given in exports:
+        variable, equals, given = value.partition("=")
+        exports = [(variable, words[2] if len(words) > 2 else given if equals else None)]
+    if name not in ("x", "genv"):
+        # Each of them says which variables of the launcher the ranks get.
+        line.exports_all = name == "genvall"
+    for variable, content in exports:
+        if not variable:
+            raise NotUnderstoodError(f"{' '.join(words)} names no variable")
         others = {other for _, known, other in line.exports if known == variable}
-        if given is not None and others - {given, None}:
-            line.problem = f"the line sets {variable} to two values"
-            return 0
-    line.exports += [(words[0].partition("=")[0], *export) for export in exports]
-    return len(words)
-
-
-def _drop_reason(words: Sequence[str]) -> str:
-    """Why the chart needs no such option; empty for an option that goes to launch.options."""
-    name = option_name(words[0])
-    if name == "allow-run-as-root":
-        return "the chart allows mpirun to run as root"
-    if name == "mpi":
-        return "horovodrun uses MPI by default when Horovod is built with it"
-    return _CHARTS_MCA.get(words[1], "") if name.endswith("mca") else ""
+        if content is not None and others - {content, None}:
+            raise NotUnderstoodError(f"the line sets {variable} to two values")
+        line.exports.append((words[0].partition("=")[0], variable, content))
 
 
 _HOSTS = "hosts with their slots, such as -H a:8,b:8"
@@ -355,59 +303,45 @@ def workers_and_slots(line: CommandLine) -> tuple[int, int, str]:
     return _from_hosts(line, line.hosts) if line.hosts else _without_hosts(line)
 
 
-def _from_hosts(line: CommandLine, hosts: list[tuple[str, int | None]]) -> tuple[int, int, str]:
+def _from_hosts(line: CommandLine, hosts: Sequence[tuple[str, int | None]]) -> tuple[int, int, str]:
     count, ranks = len(hosts), line.ranks
-    names = ", ".join(name for name, _ in hosts[:3])
-    check = f"the hosts {names}{', ...' if count > 3 else ''} become pods on any nodes: for these "
-    check += "nodes set worker.nodeSelector"
+    names = join_names(name for name, _ in hosts)
+    check = f"the hosts {names} become pods on any nodes: for these nodes set worker.nodeSelector"
     if {name for name, _ in hosts} <= {"localhost", "127.0.0.1"}:
         check = "the ranks ran on one machine: for more nodes change worker.number and worker.slots"
     given = {line.per_host or slots for _, slots in hosts}
-    if given == {None} and ranks and ranks % count == 0 and ranks > count:
+    if given == {None} and ranks and ranks % count == 0:
         return count, ranks // count, check
     each = {1 if slots is None else slots for slots in given}
     if len(each) > 1:
         problem = f"the hosts have {' and '.join(str(n) for n in sorted(each))} slots"
         raise ValueError(problem, "one number for all hosts, or workerGroups written by hand")
     (slots,) = each
-    if slots == 0 or ranks == 0:
-        raise ValueError("a host with 0 slots, or 0 ranks", "at least one")
     ranks = count * slots if ranks is None else ranks
-    by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
     if ranks > count * slots:
         raise ValueError(f"{ranks} ranks on {count} hosts of {slots} slots", "at most one a slot")
-    if ranks == count * slots:
-        return count, slots, check
-    if by_node and ranks % count == 0:
-        return count, ranks // count, check
-    if not by_node and (ranks % slots == 0 or ranks < slots):
-        unused = count - -(-ranks // slots)
-        if unused:
-            check += f". The last {unused} of the {count} hosts got no ranks, and are left out"
-        return -(-ranks // slots), min(ranks, slots), check
-    raise ValueError(f"{ranks} ranks fill {count} hosts of {slots} slots unevenly",
-                    "as many ranks on each host")  # fmt: skip
+    by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
+    if ranks < count * slots and (by_node or ranks % min(ranks, slots)):
+        problem = f"{ranks} ranks fill {count} hosts of {slots} slots unevenly"
+        raise ValueError(problem, "as many ranks on each host, and as many slots")
+    used = -(-ranks // slots)
+    if used < count:
+        check += f". The last {count - used} of the {count} hosts got no ranks, and are left out"
+    return used, min(ranks, slots), check
 
 
 def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
-    per_host = line.per_host
-    ranks = line.ranks or line.min_ranks
-    if per_host == 0 or ranks == 0:
-        raise ValueError("0 ranks", "at least one")
+    ranks, per_host = line.ranks or line.min_ranks, line.per_host
     if ranks and per_host:
-        if ranks % per_host == 0:
-            return ranks // per_host, per_host, ""
-        if ranks < per_host:
-            return 1, ranks, ""
-        raise ValueError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
+        if ranks % min(ranks, per_host):
+            raise ValueError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
+        return -(-ranks // per_host), min(ranks, per_host), ""
     if line.host_file or line.discovery:
         where = f"host file {line.host_file}" if line.host_file else f"script {line.discovery}"
         raise ValueError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
+    if not ranks and not per_host:
+        raise ValueError("the line does not say how many ranks it starts", f"-np N, or {_HOSTS}")
+    check = f"the line names no hosts: one worker has all {ranks} slots; for more nodes change "
     if ranks:
-        return 1, ranks, (
-            f"the line names no hosts: one worker has all {ranks} slots; for more nodes change "
-            "worker.number and worker.slots"
-        )  # fmt: skip
-    if per_host:
-        return 1, per_host, "the line names no hosts: set worker.number"
-    raise ValueError("the line does not say how many ranks it starts", f"-np N, or {_HOSTS}")
+        return 1, ranks, f"{check}worker.number and worker.slots"
+    return 1, per_host or 1, "the line names no hosts: set worker.number"

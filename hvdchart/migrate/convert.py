@@ -6,38 +6,23 @@ message says what it looks like.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
-from hvdchart.migrate.ledger import Entry, Ledger, leaves
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, child_at, dotted, nearest_node, value_at
+from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
-
-@dataclass(frozen=True)
-class Migration:
-    """The chart's values, an entry for each value of the input, and what to check by hand."""
-
-    # What the input is.
-    source: str
-    values: Mapping[str, Plain]
-    entries: tuple[Entry, ...]
-    checks: tuple[str, ...]
-    # Empty when the input does not name them.
-    release: str
-    namespace: str
-
-
-Reader: TypeAlias = Callable[[Ledger], tuple[str, str]]
-"""Fills in the values and entries of an input; returns the names of its release and namespace."""
+Reader: TypeAlias = Callable[[Ledger], None]
+"""Fills in the values and entries of an input, and the names in it."""
 
 _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
@@ -50,8 +35,6 @@ _ARCHIVED = "an archived project: migrate does not convert them"
 # Other files that people have, recognised by a key, and what such a file is.
 _LOOKS = {
     ("services",): "a Compose file",
-    ("maskrcnn",): "values of AWS's Mask R-CNN chart, which makes an MPIJob",
-    ("mpiWorker",): "values of Alibaba's first tf-horovod chart",
     ("workersCount",): f"values of Nauta's pack tf-training-horovod, {_ARCHIVED}",
     ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
     ("resources", "gpu_nodes"):
@@ -64,23 +47,24 @@ _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
 _OPERATORS_OWN = re.compile(
     r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)|volcano\.sh/[\w.-]+"
 )
-_NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
-def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
+def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a file's content; `schema` is that of the chart's values. Raises SpecError."""
     root, others = read_input(data, file)
     ledger = Ledger(root, schema)
     for other in others:
         ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
-    name, read = _job_reader(ledger.tree) or _find_chart(ledger)
-    return _finish(name, ledger, read(ledger))
+    ledger.source, read = _job_reader(ledger.tree) or _find_chart(ledger)
+    read(ledger)
+    return _finish(ledger)
 
 
-def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration:
+def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a typed command line, or a shell script with one. Raises SpecError."""
     script = Script(data, file, schema)
-    return _finish("command line", script.ledger, script.migrate())
+    script.migrate()
+    return _finish(script.ledger)
 
 
 def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
@@ -92,31 +76,18 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
     return None
 
 
-def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
-    name, namespace = names
-    own = {
-        label
-        for path in leaves(ledger.values, ())
-        if len(path) > 2 and path[1] in ("podLabels", "podAnnotations")
-        for label in path[2:]
-    }
+def _finish(ledger: Ledger) -> Ledger:
     # Values that select pods by labels which only the operator of the old job set.
-    for path in leaves(ledger.values, ()):
-        text = " ".join(map(str, (*path, value_at(ledger.values, path))))
-        gone = [match[0] for match in _OPERATORS_OWN.finditer(text) if match[0] not in own]
-        if gone:
-            ledger.add_check(
-                f"{dotted(path[:2])} names what only the operator sets ({gone[0]}): the chart's "
-                "pods have the labels app.kubernetes.io/instance and app.kubernetes.io/component"
-            )
-    release = _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[: RELEASE_NAME.longest].strip("-")
-    if release[:1].isdigit():
-        release = f"run-{release}"[: RELEASE_NAME.longest].rstrip("-")
-    if release != name:
-        ledger.add_check(f"the release is called {release}: {name} is not a valid release name")
-    return Migration(
-        source, ledger.values, tuple(ledger.entries), tuple(ledger.checks), release, namespace
-    )
+    for gone in sorted(set(_OPERATORS_OWN.findall(json.dumps(ledger.values)))):
+        ledger.add_check(
+            f"the values name {gone}, which only the operator sets: the chart's pods have the "
+            "labels app.kubernetes.io/instance and app.kubernetes.io/component"
+        )
+    # Another name is for the user to choose.
+    longest = RELEASE_NAME.longest
+    if len(ledger.release) > longest or not re.fullmatch(RELEASE_NAME.pattern, ledger.release):
+        ledger.release = ""
+    return ledger
 
 
 def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
@@ -153,17 +124,16 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
     """The job in a file, or its only document, and what else is in it. Raises SpecError."""
     _refuse_template(data.decode("utf-8", "replace").replace("\r\n", "\n"), file)
-    roots = [each for root in parse_all(data, file) for each in _items(root)]
+    roots = [root for root in parse_all(data, file) if root.value is not None]
     jobs = [root for root in roots if _job_reader(root.plain)]
-    if len(roots) == 1:
-        return roots[0], []
     if not roots:
         raise SpecError(file, "", "the file has no documents with a value", _EXPECTED)
-    if len(jobs) != 1:
+    if len(roots) > 1 and len(jobs) != 1:
         contents = ", ".join(describe(root) for root in roots)
         expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
         raise SpecError(file, "", f"the file has {contents}", expected)
-    return jobs[0], [describe(root) for root in roots if root is not jobs[0]]
+    job = (jobs or roots)[0]
+    return job, [describe(root) for root in roots if root is not job]
 
 
 def describe(root: Node) -> str:
@@ -175,25 +145,14 @@ def describe(root: Node) -> str:
     return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
 
 
-def _items(root: Node) -> list[Node]:
-    """The items of a List, else a document that has a value."""
-    items = root.value.get("items") if isinstance(root.value, dict) else None
-    if items and isinstance(items.value, list) and root.plain.get("kind") == "List":
-        return items.value
-    return [] if root.value is None else [root]
-
-
 def _refuse_template(text: str, file: str) -> None:
     match = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
-    if match is None:
-        return
-    before = text[: match.start()]
-    place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
-    shown = shorten(" ".join(match[0].split()))
-    if match[0].startswith("{%") or "NAUTA" in match[0]:
-        problem = f"{shown} is a template of Jinja, which the tool that it belongs to renders"
-        expected = "the rendered file, such as `helm get values RELEASE --all` prints for a release"
-    else:
-        problem = f"{shown} is a template, which Helm renders"
-        expected = "the rendered manifest: helm template RELEASE CHART | hvdchart migrate -"
-    raise SpecError(str(place), "", problem, expected)
+    if match:
+        before = text[: match.start()]
+        place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
+        problem = f"{shorten(' '.join(match[0].split()))} is a template, which is not rendered"
+        expected = (
+            "the rendered manifest: helm template RELEASE CHART | hvdchart migrate -; or values "
+            "such as helm get values RELEASE --all prints"
+        )
+        raise SpecError(str(place), "", problem, expected)

@@ -13,8 +13,7 @@ from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import Plain, shorten
-from hvdchart.values.merge import without_nulls
+from hvdchart.spec.yaml_tree import shorten
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
@@ -23,11 +22,35 @@ _CLEANUP = {"All": "Always", "Running": "Always", "None": "Never"}
 VOLCANO_VERSION = "batch.volcano.sh/v1alpha1"
 _LAUNCHER_NAMES = ("master", "launcher", "mpimaster")
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+# Fields that only the operators need, and what the chart does instead.
+_MPIJOBS_OWN = {
+    "sshAuthMountPath": "the chart has its own mount path for the SSH keys",
+    "launcherCreationPolicy": "the master starts at once and waits for the workers",
+    "mainContainer": "the values are those of this container",
+    "mpiImplementation": "the chart detects the image's MPI",
+    "mpiDistribution": "the chart detects the image's MPI",
+}
+_BESIDE = {
+    "worker": "worker.extraContainers",
+    "master": "master.initContainers, with restartPolicy: Always",
+}
+_RETRIES = "the master waits for its hosts, retries, and ends the run"
+_GANG = "the gang is the master and all workers"
+_VOLCANOS_OWN = {
+    "plugins": "the chart sets up SSH, the Service and the host file",
+    **dict.fromkeys(("minAvailable", "minSuccess"), _GANG),
+    **dict.fromkeys(("policies", "runningEstimate", "networkTopology"), _RETRIES),
+}
+_TASKS_OWN = {
+    "name": "the chart names its pods worker and master",
+    **dict.fromkeys(("minAvailable", "topologyPolicy", "partitionPolicy"), _GANG),
+    **dict.fromkeys(("policies", "maxRetry", "dependsOn"), _RETRIES),
+}
 
 
-def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
-    """Fill in the values and entries of an MPIJob; returns its name and namespace."""
-    names = _carry_over_names(ledger, "MPIJob")
+def migrate_mpijob(ledger: Ledger) -> None:
+    """Fill in the values, entries and names of an MPIJob."""
+    _carry_over_names(ledger, "MPIJob")
     main = ledger.text_at("spec", "mainContainer")
     worker = _find_role(ledger, (*_REPLICAS, "Worker"), main)
     launcher = _find_role(ledger, (*_REPLICAS, "Launcher"), main)
@@ -36,28 +59,18 @@ def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
     )
     exports_all = implementation in ("Intel", "IntelMPI", "MPICH")
     line = _carry_over_roles(ledger, launcher, worker, exports_all=exports_all)
-    more = 0
     as_worker = ("spec", "runLauncherAsWorker")
-    if ledger.is_true(*as_worker):
-        more = 1
+    more = int(ledger.is_true(*as_worker))
+    if more:
         reason = "one more worker, because the master runs no ranks"
         ledger.change(as_worker, ("worker", "number"), reason)
-    else:
-        ledger.drop(as_worker, "false: the master runs no ranks")
+    ledger.drop(as_worker, "the master runs no ranks")
     _carry_over_workers(ledger, worker, line, ("spec", "slotsPerWorker"), more)
     _carry_over_run_policy(ledger)
-    for key, reason in (
-        ("sshAuthMountPath", "the chart has its own mount path for the SSH keys"),
-        ("launcherCreationPolicy", "the master starts at once and waits for the workers"),
-        ("mainContainer", "the values are those of this container"),
-        ("mpiImplementation", "the chart detects the image's MPI"),
-        ("mpiDistribution", "the chart detects the image's MPI"),
-    ):
-        ledger.drop(("spec", key), reason)
+    _drop_all(ledger, ("spec",), _MPIJOBS_OWN)
     if implementation not in ("", "OpenMPI"):
         ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
-    ledger.close_manifest()
-    return names
+    ledger.close("an MPIJob", most=False)
 
 
 def _carry_over_run_policy(ledger: Ledger) -> None:
@@ -71,25 +84,17 @@ def _carry_over_run_policy(ledger: Ledger) -> None:
         carry_over_cleanup(ledger, (*policy, "cleanPodPolicy"))
     _clean_up_for_ttl(ledger)
     scheduling: KeyPath = ("spec", "runPolicy", "schedulingPolicy")
-    if ledger.has(scheduling):
-        queue = ledger.text_at(*scheduling, "queue")
-        ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
-        ledger.drop(scheduling, "the MPIJob does not name the gang scheduler; set gang")
-        ledger.add_check(
-            "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
-            f"SchedulerPlugins{f', and with Volcano queueName to {queue}' if queue else ''}"
-        )
+    ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
+    what = "set gang to Volcano or SchedulerPlugins, and with Volcano queueName to its queue"
+    ledger.leave_out(scheduling, what)
 
 
 def carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
     """The operator's cleanPodPolicy -> cleanup."""
     word = ledger.text_at(*path)
-    if not word:
-        ledger.drop(path, "an empty value sets nothing")
-    elif word not in _CLEANUP:
+    if word and word not in _CLEANUP:
         raise ledger.type_error(path, f"one of {', '.join(_CLEANUP)}")
-    else:
-        ledger.carry_over(path, ("cleanup",), "the same meaning", _CLEANUP[word])
+    ledger.carry_over(path, ("cleanup",), "the same meaning", _CLEANUP.get(word))
 
 
 def _clean_up_for_ttl(ledger: Ledger) -> None:
@@ -104,11 +109,11 @@ def _clean_up_for_ttl(ledger: Ledger) -> None:
         )
 
 
-def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
-    """Fill in the values and entries of a Volcano Job; returns its name and namespace."""
+def migrate_volcano(ledger: Ledger) -> None:
+    """Fill in the values, entries and names of a Volcano Job."""
     tasks = ledger.items_at("spec", "tasks")
     launcher_task, worker_task = _find_tasks(ledger, tasks)
-    names = _carry_over_names(ledger, "Volcano Job")
+    _carry_over_names(ledger, "Volcano Job")
     launcher, worker = _find_role(ledger, launcher_task), _find_role(ledger, worker_task)
     line = _carry_over_roles(ledger, launcher, worker)
     if line.mode == "custom":
@@ -117,15 +122,27 @@ def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
             "own: put the training command alone into master.args and remove launch.mode"
         )
     _carry_over_workers(ledger, worker, line, ())
-    _carry_over_scheduling(ledger)
-    ledger.close_manifest()
-    return names
+    scheduler = ("spec", "schedulerName")
+    if ledger.text_at(*scheduler) in ("", "volcano"):
+        ledger.put(("gang",), "Volcano", ("spec",))
+        ledger.drop(scheduler, "gang Volcano names its scheduler")
+    else:
+        ledger.carry_over(scheduler, ("schedulerName",))
+    ledger.carry_over(("spec", "queue"), ("queueName",), "Volcano's queue")
+    ledger.carry_over(("spec", "priorityClassName"), ("priorityClassName",))
+    for key, new in (("maxRetry", "backoffLimit"), ("ttlSecondsAfterFinished",) * 2):
+        ledger.carry_over(("spec", key), ("master", new), "", ledger.integer_at("spec", key))
+    _clean_up_for_ttl(ledger)
+    _drop_all(ledger, ("spec",), _VOLCANOS_OWN)
+    ledger.leave_out(("spec", "volumes"), "mount its claims with volumes and volumeMounts")
+    for task in tasks:
+        _drop_all(ledger, task, _TASKS_OWN)
+    ledger.close("a Volcano Job", most=False)
 
 
 def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
     names = {ledger.text_at(*task, "name"): task for task in tasks}
-    master = ledger.text_at("spec", "plugins", "mpi", "master")
-    wanted = [name for name in names if name == master or name.lower() in _LAUNCHER_NAMES]
+    wanted = [name for name in names if name.lower() in _LAUNCHER_NAMES]
     if len(tasks) != 2 or len(names) != 2 or len(wanted) != 1:
         problem = f"the tasks are {', '.join(names) or 'missing'}"
         expected = "two tasks: one called master, mpimaster or launcher, and its workers"
@@ -136,33 +153,9 @@ def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]
     return names[wanted[0]], names[workers]
 
 
-def _carry_over_scheduling(ledger: Ledger) -> None:
-    scheduler = ledger.text_at("spec", "schedulerName")
-    if scheduler in ("", "volcano"):
-        ledger.put(("gang",), "Volcano", ("spec",))
-        ledger.drop(("spec", "schedulerName"), "gang Volcano names its scheduler")
-    else:
-        ledger.carry_over(("spec", "schedulerName"), ("schedulerName",))
-    ledger.carry_over(("spec", "queue"), ("queueName",), "Volcano's queue")
-    ledger.carry_over(("spec", "priorityClassName"), ("priorityClassName",))
-    retries, ttl = ("spec", "maxRetry"), ("spec", "ttlSecondsAfterFinished")
-    ledger.carry_over(retries, ("master", "backoffLimit"), "", ledger.integer_at(*retries))
-    ledger.carry_over(ttl, ("master", ttl[1]), "", ledger.integer_at(*ttl))
-    _clean_up_for_ttl(ledger)
-    ledger.drop(("spec", "plugins"), "the chart sets up SSH, the Service and the host file")
-    for key in ("minAvailable", "minSuccess"):
-        ledger.drop(("spec", key), "the gang is the master and all workers")
-    for key in ("policies", "runningEstimate", "networkTopology"):
-        ledger.drop(("spec", key), "the master retries, and ends the run")
-    if ledger.value_at("spec", "volumes"):
-        ledger.drop(("spec", "volumes"), "volumes of Volcano's own: the chart has volumes")
-        ledger.add_check("spec.volumes is dropped: mount its claims with volumes and volumeMounts")
-    for task in ledger.items_at("spec", "tasks"):
-        ledger.drop((*task, "name"), "the chart names its pods worker and master")
-        for key in ("minAvailable", "topologyPolicy", "partitionPolicy"):
-            ledger.drop((*task, key), "the gang is the master and all workers")
-        for key in ("policies", "maxRetry", "dependsOn"):
-            ledger.drop((*task, key), "the master waits for its hosts, retries, and ends the run")
+def _drop_all(ledger: Ledger, above: KeyPath, reasons: dict[str, str]) -> None:
+    for key, reason in reasons.items():
+        ledger.drop((*above, key), reason)
 
 
 @dataclass(frozen=True)
@@ -190,23 +183,22 @@ def _find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> _Role:
     return _Role(owner, (named or containers)[0])
 
 
-def _carry_over_names(ledger: Ledger, kind: str) -> tuple[str, str]:
-    """The metadata of the manifest; returns the names of the job and of the namespace."""
+def _carry_over_names(ledger: Ledger, kind: str) -> None:
+    """The metadata of the manifest."""
     for key in ("apiVersion", "kind"):
         ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
-    name = ledger.text_at("metadata", "name") or ledger.text_at("metadata", "generateName")
-    namespace = ledger.text_at("metadata", "namespace")
-    for key in ("name", "generateName"):
+    names = [ledger.text_at("metadata", key) for key in ("name", "generateName", "namespace")]
+    ledger.release, ledger.namespace = names[0] or names[1], names[2]
+    for key, option in (
+        ("name", "helm install NAME"),
+        ("generateName", "helm install NAME"),
+        ("namespace", "helm --namespace"),
+    ):
         if ledger.has(("metadata", key)):
-            ledger.change(("metadata", key), ("helm install NAME",), "the name of the release")
-    if ledger.has(("metadata", "namespace")):
-        ledger.change(("metadata", "namespace"), ("helm --namespace",), "an option of Helm")
+            ledger.change(("metadata", key), (option,))
     ledger.carry_over(("metadata", "labels", KUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
-    for key in ("labels", "annotations"):
-        ledger.drop(("metadata", key), f"of the {kind} object, which Helm does not make")
-    ledger.drop(("metadata",), "Helm sets the metadata of the objects")
+    ledger.drop(("metadata",), f"of the {kind} object, which Helm does not make")
     ledger.drop(("status",), "the operator writes it")
-    return name, namespace
 
 
 def _carry_over_roles(
@@ -216,27 +208,33 @@ def _carry_over_roles(
     line. `exports_all` is true where the MPI gives the launcher's variables to all ranks."""
     _carry_over_images(ledger, worker.container, launcher.container)
     line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
-    pod_spec.carry_over_pod(ledger, worker.pod, "worker")
-    pod_spec.carry_over_pod(ledger, launcher.pod, "master")
-    pod_spec.carry_over_metadata(ledger, (*worker.owner, "template", "metadata"), "worker")
-    pod_spec.carry_over_metadata(ledger, (*launcher.owner, "template", "metadata"), "master")
+    for role, group in ((worker, "worker"), (launcher, "master")):
+        pod_spec.carry_over_pod(ledger, role.pod, group)
+        for key, new in (("labels", "podLabels"), ("annotations", "podAnnotations")):
+            ledger.carry_over((*role.owner, "template", "metadata", key), (group, new))
     pod_spec.carry_over_security(ledger, worker.pod, worker.container)
     for path, same in ((launcher.pod, worker.pod), (launcher.container, worker.container)):
-        own = ledger.map_at(*path, "securityContext")
-        if own and own != ledger.map_at(*same, "securityContext"):
-            ledger.add_check(
-                "the launcher's securityContext is dropped: podSecurityContext and "
-                "securityContext are those of the workers, for all pods"
-            )
-        ledger.drop((*path, "securityContext"), "the workers' security context is for all pods")
+        own = (*path, "securityContext")
+        if ledger.map_at(*own) == ledger.map_at(*same, "securityContext"):
+            ledger.drop(own, "that of the workers is for all pods")
+        else:
+            ledger.leave_out(own, "that of the workers is for all pods")
     volumes = pod_spec.Volumes(ledger)
-    volumes.add((*worker.pod, "volumes"), (*worker.container, "volumeMounts"))
-    volumes.add((*launcher.pod, "volumes"), (*launcher.container, "volumeMounts"))
+    for role in (worker, launcher):
+        volumes.add((*role.pod, "volumes"), (*role.container, "volumeMounts"))
     volumes.put(worker.owner)
-    pod_spec.carry_over_claims(ledger, launcher.pod, launcher.container, "master")
-    pod_spec.carry_over_claims(ledger, worker.pod, worker.container, "worker")
+    _carry_over_worker_command(ledger, worker)
     ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
-    _drop_without_equivalent(ledger, worker, launcher)
+    for role, group in ((worker, "worker"), (launcher, "master")):
+        ledger.carry_over((*role.container, "envFrom"), (group, "envFrom"))
+        workdir = (group, "container", "workingDir")
+        ledger.carry_over((*role.container, "workingDir"), workdir)
+        _carry_over_other_containers(ledger, role, group)
+        reason = "master.backoffLimit sets the number of retries"
+        ledger.drop((*role.owner, "restartPolicy"), reason)
+        ledger.drop((*role.container, "name"), "the chart names its containers worker and master")
+        ledger.drop((*role.container, "ports"), "the chart opens ssh.port")
+    ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
     return line
 
 
@@ -253,11 +251,9 @@ def _carry_over_workers(
     wanted = ledger.integer_at(*slots) if slots else None
     given = wanted or line.per_host or 1
     if gpus is not None and gpus != given:
-        if slots:
-            ledger.carry_over(slots, ("worker", "slots"), "one rank for each GPU", gpus)
         ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the job had {given}")
-    elif slots:
-        ledger.carry_over(slots, ("worker", "slots"), "", wanted)
+    if slots:
+        ledger.carry_over(slots, ("worker", "slots"), "", gpus or wanted)
     ledger.put(("worker", "slots"), gpus or given, slots or replicas)
     launch.check_size(ledger, line, number, gpus or given, replicas)
 
@@ -312,7 +308,7 @@ def _carry_over_command(
     return line
 
 
-def _drop_without_equivalent(ledger: Ledger, worker: _Role, launcher: _Role) -> None:
+def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
     own: list[str] = []
     for key in ("command", "args"):
         own += [ledger.text_at(*item) for item in ledger.items_at(*worker.container, key)]
@@ -322,43 +318,22 @@ def _drop_without_equivalent(ledger: Ledger, worker: _Role, launcher: _Role) -> 
             f"the workers' own command is dropped ({shorten(' '.join(own))}): the chart starts the "
             "SSH server alone; do the rest in the image, or with worker.initContainers"
         )
-    ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
-    for role, group in ((worker, "worker"), (launcher, "master")):
-        container = role.container
-        ledger.carry_over((*container, "envFrom"), (group, "envFrom"))
-        reason = "master.backoffLimit sets the number of retries"
-        ledger.drop((*role.owner, "restartPolicy"), reason)
-        _carry_over_other_containers(ledger, role, group)
-        ledger.drop((*container, "name"), "the chart names its containers worker and master")
-        ledger.drop((*container, "ports"), "the chart opens ssh.port")
-        if ledger.has((*container, "workingDir")):
-            ledger.carry_over((*container, "workingDir"), (group, "container", "workingDir"))
 
 
 def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> None:
-    """Containers before and beside the main one -> the chart's keys for them."""
-    moved: dict[str, list[Plain]] = {}
-    for key in ("initContainers", "containers"):
-        paths = [path for path in ledger.items_at(*role.pod, key) if path != role.container]
-        is_beside = key == "containers"
-        new = "extraContainers" if is_beside and group == "worker" else "initContainers"
-        reason = "unchanged"
-        for path in paths:
-            for mount in ledger.items_at(*path, "volumeMounts"):
-                if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
-                    problem = "the chart has a volume of that name, so this one gets another"
-                    raise ledger.error(mount, problem, "a volume with another name")
-            container = without_nulls(ledger.map_at(*path))
-            if is_beside and group == "master":
-                reason = "with restartPolicy Always: they run until the master ends"
-                container = {**container, "restartPolicy": "Always"}
-            moved.setdefault(new, []).append(container)
-            ledger.change(path, (group, new), reason)
-        if paths:
-            names = ", ".join(ledger.text_at(*path, "name") for path in paths)
-            ledger.add_check(
-                f"{names} of {key} are in {group}.{new}, {reason}. Under Pod Security restricted "
-                "they need a securityContext of their own"
-            )
-    for new, containers in moved.items():
-        ledger.put((group, new), containers, role.pod)
+    """Containers before the main one -> initContainers; those beside it are left out."""
+    first = (*role.pod, "initContainers")
+    for path in ledger.items_at(*first):
+        for mount in ledger.items_at(*path, "volumeMounts"):
+            if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
+                problem = "the chart has a volume of that name, so this one gets another"
+                raise ledger.error(mount, problem, "a volume with another name")
+    ledger.carry_over(first, (group, "initContainers"))
+    if ledger.list_at(*first):
+        ledger.add_check(
+            f"{group}.initContainers need a securityContext of their own under Pod Security "
+            "restricted"
+        )
+    for path in ledger.items_at(*role.pod, "containers"):
+        if path != role.container:
+            ledger.leave_out(path, "copy it into " + _BESIDE[group])

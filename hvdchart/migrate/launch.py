@@ -56,7 +56,7 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
         ledger.put(("launch", "options"), line.options, old)
     # Exports get their entries with the environment, which knows their values.
     for part in line.parts:
-        ledger.add_part(old, " ".join(part.words), part.new, part.reason)
+        ledger.add_part(old, *part)
     for check in line.checks:
         ledger.add_check(check)
     if line.discovery:
@@ -96,7 +96,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 def variables_at(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
-    """The variables in a map or a container's list; the last of a name counts, as in Kubernetes."""
+    """The variables in a map or a container's list."""
     return {str(entry["name"]): entry for _, entry in _variables(ledger, old) if entry}
 
 
@@ -107,12 +107,7 @@ def carry_over_variables(
     those of the same name."""
     entries: dict[str, Variable] = {}
     for old, reason in sources.items():
-        given = list(_variables(ledger, old))
-        last = {entry["name"]: path for path, entry in given if entry}
-        for path, entry in given:
-            if entry and last[entry["name"]] != path:
-                ledger.drop(path, "a later entry sets the same variable, which wins")
-                continue
+        for path, entry in _variables(ledger, old):
             name = str(entry.get("name"))
             if entry:
                 entries[name] = winning.get(name, entry)
@@ -137,8 +132,9 @@ def _variables(ledger: Ledger, old: KeyPath) -> Iterator[tuple[KeyPath, Variable
     for path in ledger.items_at(*old):
         entry = {key: value for key, value in ledger.map_at(*path).items() if value is not None}
         name = ledger.text_at(*path, "name")
-        if not name:
-            raise ledger.error(path, "a variable without a name", "a name and a value")
+        if not name or name in before:
+            problem = f"the variable {name} is set twice" if name else "a variable without a name"
+            raise ledger.error(path, problem, "one entry with the name and the value of each")
         if "value" in entry:
             text = ledger.text_at(*path, "value")
             entry["value"] = expand_references(ledger, (*path, "value"), text, before, keep=True)
@@ -203,11 +199,6 @@ def exported(
         ledger.add_check(
             f"the launcher gives {', '.join(unset)} to all ranks, and the file has no value: set "
             "worker.env if the image does not set it"
-        )
-    if "value" in winning.get("PATH", {}):
-        ledger.add_check(
-            f"PATH in worker.env is {winning['PATH']['value']} as it is written: it replaces the "
-            "image's own PATH, also for the chart's programs"
         )
     for name, entry in winning.items():
         unknown = [

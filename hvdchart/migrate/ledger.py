@@ -1,17 +1,15 @@
 """The ledger of a migration: the input, the values made from it, and what became of each value.
 
 No value can be lost. Each value of the input ends as an `Entry`: `close` adds the values that no
-rule has handled, refuses a file that is mostly unknown, and compares every value that is carried
-over with the one in the result. `put` overwrites nothing. Pure.
+rule has handled, and refuses a file that is mostly unknown. `put` overwrites nothing. Pure.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
-import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -25,6 +23,8 @@ from hvdchart.values.schema import schema_at
 Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
 NewPath: TypeAlias = tuple[str, ...]
 _SAME = object()
+# As YAML 1.1 has them, which Helm and kubectl read.
+_TRUE, _FALSE = ("yes", "on", "true", "y"), ("no", "off", "false", "n")
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,13 @@ class Ledger:
         self.tree: Plain = root.plain
         self.values: dict[str, Plain] = {}
         self.entries: list[Entry] = []
+        # What to check by hand.
         self.checks: list[str] = []
+        # What the input is, and the names in it; a name that is no release's is left empty.
+        self.source = "command line"
+        self.release = self.namespace = ""
         self._schema = schema
         self._handled: set[KeyPath] = set()
-        # What `close` compares: a path of the input, where it went, and whether unchanged.
-        self._moves: list[tuple[KeyPath, KeyPath, bool]] = []
         # The keys that rules asked for, by the path of their map: a key like one of them, which
         # the input lacks, is misspelt.
         self._known: dict[KeyPath, set[str]] = {}
@@ -98,12 +100,9 @@ class Ledger:
     def is_true(self, *path: str | int) -> bool:
         """Whether `path` is true in YAML 1.1, which Helm and kubectl read; raises SpecError."""
         value = self.value_at(*path)
-        if isinstance(value, str) and value.lower() in ("yes", "on", "true", "y"):
-            return True
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        if isinstance(value, str) and value.lower() in ("no", "off", "false", "n"):
-            return False
+        word = str(value).lower()
+        if value is None or (isinstance(value, bool | str) and word in (*_TRUE, *_FALSE)):
+            return word in _TRUE
         raise self.type_error(path, "true or false")
 
     def type_error(self, path: KeyPath, expected: str) -> SpecError:
@@ -134,11 +133,8 @@ class Ledger:
     ) -> None:
         """Put the value at `old` (or `value`, made from it) at `new` in the chart's values."""
         current = self.value_at(*old)
-        if current == "":
-            self.drop(old, "an empty value sets nothing")
-            return
-        if current is None or not self.chart_has(new):
-            self.drop(old, f"the chart has no {dotted(new)}" + (f": {reason}" if reason else ""))
+        if current in (None, ""):
+            self.drop(old, "")
             return
         outcome: Outcome = "carried over" if tuple(old) == new else "renamed"
         if value is _SAME:
@@ -180,9 +176,15 @@ class Ledger:
         """Record why the value at `old`, if any, is dropped; of an empty one, that it is empty."""
         if self.has(old):
             value = self.value_at(*old)
-            if value is None or value in ({}, []):
-                reason = "null sets nothing" if value is None else "an empty value sets nothing"
+            if not value:
+                reason = f"{'null' if value is None else shown(value)} sets nothing"
             self._record("dropped", old, (), reason)
+
+    def leave_out(self, old: KeyPath, what: str) -> None:
+        """Record that the value at `old` has no place in the result, and add what to do instead."""
+        if self.value_at(*old) and str(self.value_at(*old)).lower() not in _FALSE:
+            self.add_check(f"{dotted(old)} is dropped: {what}")
+        self.drop(old, what)
 
     def add_part(self, old: KeyPath, part: str, new: str, reason: str = "") -> None:
         """Add an entry about a part of a value, such as one option of a command line."""
@@ -194,73 +196,29 @@ class Ledger:
         if text not in self.checks:
             self.checks.append(text)
 
-    def chart_has(self, new: NewPath) -> bool:
-        """Whether the chart has a key at `new`."""
-        return schema_at(self._schema, new) is not None
+    def close(self, source: str, known: Collection[str] = (), *, most: bool = True) -> None:
+        """Drop every value that has no entry yet, and name them in a check.
 
-    def chart_reads(self, path: KeyPath) -> bool:
-        """Whether the chart has a key at `path` that it does not reject as an old chart's key."""
-        keys = tuple(str(step) for step in path)
-        for length, key in enumerate(keys):
-            parent = schema_at(self._schema, keys[:length])
-            if parent is None or "properties" not in parent:
-                return parent is not None
-            # The schema lists the old charts' keys without a type: a template rejects them.
-            if not parent["properties"].get(key):
-                return False
-        return True
-
-    def close_manifest(self) -> None:
-        """As `close`, for a manifest: a key that has no entry yet is one of Kubernetes."""
-        rest = [leaf for leaf in leaves(self.tree, ()) if leaf not in self._handled]
+        `source` is what the input is called, `known` its keys that have no rule. Raises SpecError
+        for a misspelt key, and unless `most` is false for a file that is mostly unknown.
+        """
+        for key in known:
+            self.value_at(key)
+        every = list(leaves(self.tree, ()))
+        rest = [leaf for leaf in every if leaf not in self._handled]
+        unknown = [dotted(leaf) for leaf in rest if leaf[0] not in known]
         for leaf in rest:
             self._refuse_misspelt(leaf)
-            self.drop(leaf, "not carried over: see podSpec and container of worker and master")
-        if rest:
-            names = join_names((dotted(leaf) for leaf in rest), 12)
-            self.add_check(
-                "these fields are not carried over; podSpec and container of worker and master "
-                f"take fields of pods and containers: {names}"
-            )
-        self._compare()
-
-    def close(self, source: str, same_key: Callable[[NewPath], NewPath] | None = None) -> None:
-        """Drop every value that has no entry yet, name them in a check, and compare the results.
-
-        `source` is what the input is called, `same_key` this chart's key for one of its paths.
-        Raises SpecError for a misspelt key and for a file that is mostly unknown.
-        """
-        unknown: list[str] = []
-        ours: list[str] = []
-        every = list(leaves(self.tree, ()))
-        for leaf in every:
-            if leaf in self._handled:
-                continue
-            # Not by self.value_at, which would remember the key as known to a rule.
-            if value_at(self.tree, leaf) in (None, {}, []):
-                self.drop(leaf, "")
-                continue
-            keys = tuple(itertools.takewhile(lambda step: isinstance(step, str), leaf))
-            names = tuple(str(step) for step in keys)
-            new = same_key(names) if same_key else names
-            if self.chart_reads(new):
-                reason = f"{source} ignored it; to use it now, set {dotted(new)} in the new values"
-                ours.append(dotted(keys))
-            else:
-                self._refuse_misspelt(keys)
-                reason = f"neither {source} nor this one has such a key"
-                unknown.append(dotted(keys))
-            self.drop(leaf, reason)
-        if len(unknown) * 2 > len(every):
+            self.drop(leaf, "not carried over")
+        if most and len(unknown) * 2 > len(every):
             problem = f"{len(unknown)} of {len(every)} values are unknown: {join_names(unknown)}"
             raise SpecError(str(self.root.place), "", problem, f"a file of {source}")
-        for listed, text in (
-            (ours, f"{source} ignored these keys, which this one has; set them again to use them"),
-            (unknown, "no chart has these keys, so they are dropped"),
-        ):
-            if listed:
-                self.add_check(f"{text}: {join_names(dict.fromkeys(listed), 12)}")
-        self._compare()
+        lost = [dotted(leaf) for leaf in rest if value_at(self.tree, leaf)]
+        if lost:
+            self.add_check(
+                f"these keys are not carried over: {join_names(lost, 12)}. Set what this chart has "
+                "for them; podSpec and container of worker and master take any field of pods"
+            )
 
     def _refuse_misspelt(self, keys: KeyPath) -> None:
         """Raise SpecError for a key that is like one which a rule asked for and the file lacks."""
@@ -274,14 +232,6 @@ class Ledger:
                 expected = f"{close[0]}, if that is meant"
                 raise self.error(keys[: length + 1], "no such key", expected)
 
-    def _compare(self) -> None:
-        """Raise SpecError when a value that an entry calls carried over is not in the result."""
-        for old, new, is_same in self._moves:
-            result, given = value_at(self.values, new), without_nulls(self.value_at(*old))
-            if (result is None and given is not None) or (is_same and result != given):
-                problem = f"migrate would lose it on the way to {dotted(new)}: a defect of migrate"
-                raise self.error(old, problem, "a report of this defect, with the file")
-
     def _record(self, outcome: Outcome, old: KeyPath, new: NewPath, reason: str) -> None:
         """One entry for a value of which nothing has one yet, else one for each rest of it."""
         if not old:
@@ -291,11 +241,6 @@ class Ledger:
         self._handled.update(fresh)
         # A changed value has no place of its own within the new one.
         is_same = outcome in ("renamed", "carried over")
-        self._moves += [
-            (leaf, (*new, *(leaf[len(old) :] if is_same else ())), is_same)
-            for leaf in fresh
-            if new and " " not in new[0]
-        ]
         for path in [old] if fresh == every else fresh:
             to = dotted((*new, *path[len(old) :])) if is_same else dotted(new)
             self.entries.append(Entry(outcome, dotted(path), to, reason))

@@ -22,6 +22,8 @@ _DEFAULTS = {
 }  # fmt: skip
 _UNUSED = {"node_selector": "its use was commented out in the template; see worker.nodeSelector",
            "memory": "its use was commented out in the template; see worker.resources"}  # fmt: skip
+_FLAGS = ("skip-crd-check", "enable-sync")
+_INIT = frozenset(("template", "registry", "namespace", "name", *_FLAGS))
 _SCRIPT = "/src/app/exec_multiworker.sh"
 # The parameters that are the script's arguments, after the ranks of a socket.
 _ARGUMENTS = ("num_inter_threads", "total_steps", "log_steps", "batch_size", "data_path",
@@ -36,7 +38,7 @@ class Mlt:
         self.parameters = dict(_DEFAULTS)
         # The lines that set parameters.
         self.lines: dict[str, KeyPath] = {}
-        self.release = self.namespace = self.registry = ""
+        self.init: dict[str, str] = {}
         self.used = False
 
     def read(self, old: KeyPath, words: Sequence[Text]) -> None:
@@ -56,46 +58,37 @@ class Mlt:
             else:
                 reason = f"{name} {value}, as in the template's deploy.sh"
                 self.ledger.change(old, ("master", "args"), reason)
-        elif texts[:1] == ["init"]:
-            self._init(old, texts[1:])
+        elif texts[:1] == ["init"] and texts[1:]:
+            rest = texts[1:]
+            while len(rest) > 1:
+                name, equals, value = rest.pop(0).lstrip("-").partition("=")
+                if not equals and name not in _FLAGS and rest:
+                    value = rest.pop(0)
+                self.init[name] = value
+            self.init["name"] = "".join(rest)
+            if self.init.get("template") != "horovod" or not _INIT.issuperset(self.init):
+                problem = f"got mlt {' '.join(texts)}"
+                raise self.ledger.error(old, problem, "mlt init --template=horovod NAME")
+            self.ledger.change(old, ("helm install NAME",), "the names of release and namespace")
         elif texts[:1] in (["build"], ["deploy"], ["logs"], ["status"], ["undeploy"], ["events"]):
             self.ledger.drop(old, "helm install does it, with an image that is built and pushed")
         else:
             problem = f"migrate does not understand mlt {' '.join(texts[:2])}"
             raise self.ledger.error(old, problem, "mlt init, template_config set, build or deploy")
 
-    def _init(self, old: KeyPath, texts: Sequence[str]) -> None:
-        options = {"template": "hello-world"}
-        rest = list(texts)
-        while rest and rest[0].startswith("--"):
-            name, equals, value = rest.pop(0).removeprefix("--").partition("=")
-            if name not in ("skip-crd-check", "enable-sync") and not equals and rest:
-                value = rest.pop(0)
-            options[name] = value
-        if options["template"] != "horovod" or len(rest) != 1:
-            problem = f"mlt init with template {options['template']}"
-            raise self.ledger.error(old, problem, "mlt init --template=horovod NAME")
-        self.release, self.namespace = rest[0], options.get("namespace", "")
-        self.registry = options.get("registry", "")
-        self.ledger.change(old, ("helm install NAME",), "the names of release and namespace")
-
-    def carry_over(self) -> tuple[str, str]:
-        """The values; returns the names of the release and of the namespace."""
+    def carry_over(self) -> None:
+        """Put the values and the names of release and namespace into the ledger."""
         ledger, lines = self.ledger, self.lines
         if not lines:
             expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
             raise ledger.error((), "no line sets a parameter of the template", expected)
         counted = ("num_nodes", "num_workers_per_node", "sockets_per_node", "physical_cores")
-        number = {key: self._integer(key) for key in (*counted, "gpus")}
-        nodes, per_node = number["num_nodes"], number["num_workers_per_node"]
-        if number["gpus"] > 1:
-            raise ledger.error(lines["gpus"], "a rank had several GPUs", "one for each rank")
-        if number["gpus"]:
-            # The template made a pod with its own GPU for each rank.
-            nodes, per_node = nodes * per_node, 1
-            ledger.put(("worker", "resources"), {"limits": {"nvidia.com/gpu": 1}}, ())
-        ledger.put(("worker", "number"), nodes, lines.get("num_nodes", ()))
-        ledger.put(("worker", "slots"), per_node, lines.get("num_workers_per_node", ()))
+        number = {key: self._integer(key) for key in counted}
+        if self.parameters["gpus"] != "0":
+            problem = f"each rank had a pod of its own with {self.parameters['gpus']} GPUs"
+            raise ledger.error(lines["gpus"], problem, "no gpus, and worker.resources set by hand")
+        for key, new in (("num_nodes", "number"), ("num_workers_per_node", "slots")):
+            ledger.put(("worker", new), number[key], lines.get(key, ()))
         options = ["--map-by", f"socket:PE={number['physical_cores']}", "--bind-to", "core",
                    "--report-bindings", "--oversubscribe"]  # fmt: skip
         ledger.put(("launch", "options"), options, ())
@@ -109,12 +102,13 @@ class Mlt:
         volumes.put(lines.get("data_path", ()))
         if not f"{output}/".startswith(f"{data}/"):
             ledger.add_check(f"output_path {output} is on no volume: mount one there")
-        if self.registry:
-            ledger.put(("image", "repository"), f"{self.registry}/{self.release}", ())
+        ledger.release, registry = self.init.get("name", ""), self.init.get("registry")
+        ledger.namespace = self.init.get("namespace", "")
+        if registry:
+            ledger.put(("image", "repository"), f"{registry}/{ledger.release}", ())
             ledger.add_check("image.tag is the one that mlt build gave the image last: set it")
         else:
             ledger.add_check("set image.repository and image.tag to the image that mlt build made")
-        return self.release, self.namespace
 
     def _integer(self, name: str) -> int:
         text = self.parameters[name]

@@ -11,16 +11,19 @@ from hvdchart.text import split_image
 from hvdchart.values.merge import without_nulls
 
 _SHM = "/dev/shm"  # noqa: S108  a mount path to recognize, no file of this process
-_SCHEDULING = (
-    "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "priorityClassName",
-    "schedulerName", "runtimeClassName", "terminationGracePeriodSeconds",
+# Fields of pods that master and workers have apart, and those that all pods share.
+_OF_EACH = (
+    "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "runtimeClassName",
+    "terminationGracePeriodSeconds",
 )  # fmt: skip
-_ALL_PODS = ("hostNetwork", "hostPID", "imagePullSecrets", "dnsConfig", "hostAliases")
+_OF_ALL = (
+    "priorityClassName", "schedulerName", "hostNetwork", "hostPID", "imagePullSecrets", "dnsConfig",
+    "hostAliases",
+)  # fmt: skip
 # Fields of a container's security context that the chart sets for the pod.
 _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
-_ALREADY_SET = "the chart has one value for all pods, which is already set"
 NOT_PRIVILEGED = (
-    "not carried over: request devices with resources, and RDMA with the capability IPC_LOCK. For "
+    "request devices with resources, and RDMA with the capability IPC_LOCK. For "
     "privileged pods set securityContext: {privileged: true, allowPrivilegeEscalation: true}"
 )
 RUN_AS_ROOT = (
@@ -37,47 +40,32 @@ def carry_over_host(ledger: Ledger) -> None:
             ledger.carry_over((key,), (new,), "", True)
             ledger.add_check(f"the Pod Security levels baseline and restricted reject {new}")
         else:
-            ledger.drop((key,), "false is the default")
+            ledger.drop((key,), "the chart's default")
 
 
 def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
     """What a pod's spec sets outside of its containers; `group` is worker or master."""
-    for key in _SCHEDULING:
-        if ledger.chart_has((group, key)):
-            ledger.carry_over((*pod, key), (group, key))
+    for key in _OF_EACH:
+        ledger.carry_over((*pod, key), (group, key))
+    for key in _OF_ALL:
+        if key in ledger.values or not ledger.value_at(*pod, key):
+            reason = "the chart has one value for all pods, which is already set"
+            ledger.drop((*pod, key), reason)
         else:
-            _carry_over_for_all(ledger, pod, key)
-    for key in _ALL_PODS:
-        if ledger.value_at(*pod, key) is False and key not in ledger.values:
-            ledger.drop((*pod, key), "false is the default")
-        else:
-            _carry_over_for_all(ledger, pod, key)
+            ledger.carry_over((*pod, key), (key,), "for master and workers")
     # kubectl sets both to the same name, of which the first one counts.
-    name = ledger.text_at(*pod, "serviceAccountName") or ledger.text_at(*pod, "serviceAccount")
-    for key in ("serviceAccountName", "serviceAccount"):
-        path = (*pod, key)
-        if group == "worker" and ledger.text_at(*path) == name:
-            ledger.carry_over(path, ("worker", "serviceAccount", "name"), "it has to exist")
-        else:
-            ledger.drop(path, "the chart makes the master's; for another one set serviceAccount")
-    if name and group == "worker":
+    account = "serviceAccountName" if ledger.has((*pod, "serviceAccountName")) else "serviceAccount"
+    if group == "master":
+        what = "the chart makes one that may do what the master needs; see serviceAccount"
+        ledger.leave_out((*pod, account), what)
+    elif name := ledger.text_at(*pod, account):
+        ledger.carry_over((*pod, account), ("worker", "serviceAccount", "name"))
         ledger.add_check(
             f"the workers have the service account {name}, which has to exist, without a "
             "token: see worker.automountServiceAccountToken"
         )
-    elif name:
-        ledger.add_check(
-            f"the launcher had the service account {name}: the chart makes one that may do what "
-            "the master needs; for another one set serviceAccount"
-        )
+    ledger.drop((*pod, "serviceAccount"), "serviceAccountName counts")
     ledger.drop((*pod, "restartPolicy"), "the chart's StatefulSet and Job set it")
-
-
-def _carry_over_for_all(ledger: Ledger, pod: KeyPath, key: str) -> None:
-    if key in ledger.values:
-        ledger.drop((*pod, key), _ALREADY_SET)
-    else:
-        ledger.carry_over((*pod, key), (key,), "for master and workers")
 
 
 def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
@@ -87,15 +75,12 @@ def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
     input sets another user, which has to be in the values before.
     """
     ledger.drop((*old, "drop"), "the chart drops all capabilities that it does not add")
-    added = [ledger.text_at(*item) for item in ledger.items_at(*old, "add")]
+    names = [ledger.text_at(*item).removeprefix("CAP_") for item in ledger.items_at(*old, "add")]
     context: dict[str, Plain] = ledger.values.get("podSecurityContext", {})
-    if not added:
-        return
-    if context.get("runAsUser", 0) != 0:
+    if not names or context.get("runAsUser", 0) != 0:
         reason = "Linux gives added capabilities to root only, and the pods run as another user"
         ledger.drop((*old, "add"), reason)
         return
-    names = [name.removeprefix("CAP_") for name in added]
     ledger.carry_over((*old, "add"), ("worker", "capabilities"), "for the workers", names)
     for key, value in {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}.items():
         ledger.put(("podSecurityContext", key), value, old)
@@ -105,31 +90,6 @@ def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
     )
 
 
-def carry_over_claims(ledger: Ledger, pod: KeyPath, container: KeyPath, group: str) -> None:
-    """The pod's claims of devices, without which no container may ask for them."""
-    claims = (*pod, "resourceClaims")
-    ledger.carry_over(claims, (group, "podSpec", "resourceClaims"))
-    known = {ledger.text_at(*claim, "name") for claim in ledger.items_at(*claims)}
-    for asked in ledger.items_at(*container, "resources", "claims"):
-        if (name := ledger.text_at(*asked, "name")) not in known:
-            problem = f"no resourceClaims of the pod is called {name}"
-            raise ledger.error(asked, problem, "a claim of the pod with this name")
-
-
-def drop_privileged(ledger: Ledger, path: KeyPath) -> None:
-    """Pods of the chart are not privileged."""
-    if ledger.is_true(*path):
-        ledger.drop(path, NOT_PRIVILEGED)
-        ledger.add_check(f"{path[-1]} is {NOT_PRIVILEGED}")
-    ledger.drop(path, "false is the default")
-
-
-def carry_over_metadata(ledger: Ledger, metadata: KeyPath, group: str) -> None:
-    """Labels and annotations of a pod template."""
-    for key, new in (("labels", "podLabels"), ("annotations", "podAnnotations")):
-        ledger.carry_over((*metadata, key), (group, new))
-
-
 def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> None:
     """The workers' security contexts -> the chart's, which hold for all of its pods."""
     ledger.carry_over((*pod, "securityContext"), ("podSecurityContext",))
@@ -137,7 +97,7 @@ def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> Non
     for key in ledger.map_at(*old):
         path = (*old, key)
         if key == "privileged":
-            drop_privileged(ledger, path)
+            ledger.leave_out(path, NOT_PRIVILEGED)
         elif key in _IDENTITY:
             ledger.carry_over(path, ("podSecurityContext", key), "set for the pod")
         elif key != "capabilities":
@@ -185,16 +145,14 @@ class Volumes:
     def add(self, volumes: KeyPath, mounts: KeyPath) -> None:
         """Add the lists of volumes and of mounts at two paths of the input."""
         ledger = self.ledger
-        places: dict[str, set[bool]] = {}
-        for path in ledger.items_at(*mounts):
-            mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
-            places.setdefault(ledger.text_at(*path, "name"), set()).add(mount_path == _SHM)
+        at_shm = {
+            ledger.text_at(*path, "name")
+            for path in ledger.items_at(*mounts)
+            if ledger.text_at(*path, "mountPath").rstrip("/") == _SHM
+        }
         for path in ledger.items_at(*volumes):
             name, entry = ledger.text_at(*path, "name"), ledger.map_at(*path)
-            if places.get(name) == {True, False}:
-                problem = f"the volume is mounted at {_SHM} and elsewhere"
-                raise ledger.error(path, problem, f"a volume of its own for {_SHM}")
-            if places.get(name) == {True}:
+            if name in at_shm:
                 size = ("emptyDir", "sizeLimit")
                 if text := ledger.text_at(*path, *size):
                     ledger.carry_over((*path, *size), ("shm", "sizeLimit"), "", text)
@@ -214,6 +172,8 @@ class Volumes:
     def _add_mount(self, path: KeyPath) -> None:
         ledger, entry = self.ledger, self.ledger.map_at(*path)
         mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
+        # A name that is no text is refused here.
+        ledger.text_at(*path, "name")
         if not mount_path.startswith("/"):
             raise ledger.error(path, f"the mount path is {mount_path!r}", "an absolute path")
         if _is_charts(mount_path):

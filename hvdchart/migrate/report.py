@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from hvd_pods.common.hostile import printable
-from hvdchart.migrate.convert import Migration
-from hvdchart.migrate.ledger import Outcome
+from hvdchart.migrate.ledger import Ledger, Outcome
 from hvdchart.values.render import dump
 
 # Dropped values first: they are what a reader looks for.
 _ORDER: tuple[Outcome, ...] = ("dropped", "changed", "renamed", "carried over")
 
 
-def values_text(migration: Migration, origin: str) -> str:
+def values_text(migration: Ledger, origin: str) -> str:
     """The values file; `origin` names the file that it was made from."""
     release = migration.release or "NAME"
     namespace = f" --namespace {migration.namespace}" if migration.namespace else ""
@@ -27,7 +26,7 @@ def values_text(migration: Migration, origin: str) -> str:
     return comments + dump(dict(migration.values), {})
 
 
-def report_text(migration: Migration) -> str:
+def report_text(migration: Ledger) -> str:
     """What to check by hand, then what became of the values: dropped ones first."""
     counts = Counter(entry.outcome for entry in migration.entries)
     totals = ", ".join(f"{counts[outcome]} {outcome}" for outcome in _ORDER if counts[outcome])

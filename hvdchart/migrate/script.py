@@ -31,9 +31,21 @@ from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
 EXPECTED = "one line with mpirun, mpiexec, horovodrun, docker run or mlt"
 # Programs before a launcher that change nothing which a pod keeps.
 _WRAPPERS = frozenset(("time", "nohup", "exec", "command", "sudo", "env"))
-_NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf"))
+_NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf",
+                        "tee"))  # fmt: skip
 _OTHER_LAUNCHERS = frozenset(("srun", "jsrun", "aprun", "torchrun", "deepspeed", "mpirun_rsh",
                               "ddlrun", "ibrun", "prun", "numactl", "taskset"))  # fmt: skip
+# Builtins after which only a shell knows the variables that they name.
+_SETS = ("declare", "typeset", "local", "readonly", "read", "let", "unset", "mapfile", "readarray")
+# What to do instead of a line that is dropped, by its program.
+_TO_DO = {
+    **dict.fromkeys(_SETS, "write NAME=VALUE or export NAME=VALUE, and migrate it again"),
+    **dict.fromkeys(("source", ".", "eval"), "if it sets variables, write them into the script, "
+                    "and migrate it again"),
+    **dict.fromkeys(("cd", "pushd"), "make paths in master.args absolute"),
+}  # fmt: skip
+# Commands before && that no script expects to fail.
+_SUCCEEDS = frozenset(("cd", "pushd", "mkdir", "export", "set", "echo", "true", ":", "module"))
 _STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker run)\b")
 # A line for Slurm, PBS, LSF or Grid Engine, and what Slurm's say of nodes and tasks.
 _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]+(.*)$", re.MULTILINE)
@@ -98,30 +110,31 @@ class Script:
             if option in self.slurm
         }
         self.exported: set[str] = set()
-        # Variables whose unknown value a check names already.
-        self.unknown: set[str] = set()
         self.mlt = Mlt(ledger)
-        self.launch: tuple[KeyPath, list[shell.Text]] | None = None
+        self.launch: tuple[KeyPath, shell.Statement, list[shell.Text]] | None = None
 
-    def migrate(self) -> tuple[str, str]:
-        """Fill in the values and entries; returns the names of release and namespace."""
-        doubts = shell.find_conditional([statement for _, statement in self.statements])
-        for (path, statement), is_doubtful in zip(self.statements, doubts, strict=True):
-            known, has_launched = dict(self.variables), self.launch is not None
-            given = set(self.exported)
-            self._read(path, statement)
+    def migrate(self) -> None:
+        """Fill in the values and entries."""
+        before, is_doubtful = shell.Statement(0), False
+        for path, statement in self.statements:
+            # Whether it runs only if one before it, joined by && or ||, ends in some way.
+            first = "".join(before.words[:1])
+            succeeds = first in _SUCCEEDS or shell.ASSIGNMENT.match(first)
+            is_doubtful = before.end in ("&&", "||") and (
+                is_doubtful or before.end == "||" or not succeeds
+            )
+            before = statement
+            known, given = dict(self.variables), set(self.exported)
+            has_launched = self.launch is not None
+            self._read(path, statement, is_doubtful)
             if has_launched:
                 # The ranks have the variables of before.
                 self.variables, self.exported = known, given
-            elif is_doubtful and not self.launch:
-                changed = {n for n, v in self.variables.items() if known.get(n, "") != v}
-                self.variables.update(dict.fromkeys(changed | known.keys() - self.variables))
         if self.mlt.used and self.launch:
             problem = "the script has both mlt and another launcher"
             raise self.ledger.error(self.launch[0], problem, EXPECTED)
-        names = ("", "")
         if self.mlt.used:
-            names = self.mlt.carry_over()
+            self.mlt.carry_over()
         elif self.launch:
             self._carry_over(*self.launch)
         else:
@@ -131,43 +144,37 @@ class Script:
         if "image" not in self.ledger.values:
             self.ledger.add_check("the line names no image: set image.repository and image.tag to "
                                   "one that has the program and its data")  # fmt: skip
-        if "podSecurityContext" not in self.ledger.values:
-            self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")
+        self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")
         self.ledger.close("the script")
-        return names
 
-    def _read(self, path: KeyPath, statement: shell.Statement) -> None:
+    def _read(self, path: KeyPath, statement: shell.Statement, is_doubtful: bool) -> None:
         ledger = self.ledger
         if statement.compound:
             problem = f"{statement.compound} begins more than a simple command"
             raise ledger.error(path, problem, "assignments and one launcher's line, without loops")
-        if shell.assign(statement, self.variables):
-            names = set(map(shell.assigned_name, statement.words))
-            used = any(names & shell.names_in(other.words) for _, other in self.statements)
-            reason = "its value is in the options and arguments that name it"
-            ledger.drop(path, reason if used else "no line uses it")
-            return
         words = list(statement.words)
         # Assignments before a program are for it alone: its words have the values of before.
-        own: list[shell.Word] = []
-        while words and shell.ASSIGNMENT.match(words[0].raw):
-            own.append(words.pop(0))
+        own: list[str] = []
+        wrappers: list[str] = []
+        while words and (
+            shell.ASSIGNMENT.match(words[0])
+            or PurePosixPath(words[0]).name in _WRAPPERS
+            or (wrappers and words[0].startswith("-"))
+        ):
+            (own if shell.ASSIGNMENT.match(words[0]) else wrappers).append(words.pop(0))
         texts = shell.expand(words, self.variables)
-        while texts and PurePosixPath(texts[0].text).name in _WRAPPERS:
-            texts = self._unwrap(path, texts)
         program = (PurePosixPath(texts[0].text).name or texts[0].text) if texts else ""
-        if shell.is_export(program, statement):
-            for name in shell.declare(statement, self.variables):
-                self.exported.add(name)
-                if self.variables.get(name, "") is None:
-                    self.unknown.add(name)
-                    ledger.add_check(f"only a shell knows the value of {name} ({path[0]}): set it "
-                                     "in worker.env if the ranks need it")  # fmt: skip
-            ledger.drop(path, "a variable for the launcher, which has a line of its own")
+        if program == "export" or not words:
+            names = shell.assign(own or words[1:], self.variables)
+            if is_doubtful:
+                self.variables.update(dict.fromkeys(names))
+            reason = "its value is in the options and arguments that name it"
+            if words:
+                self.exported.update(names)
+                reason = "a variable for the launcher, which has a line of its own"
+            ledger.drop(path, reason)
         elif program == "mlt":
             self.mlt.read(path, texts[1:])
-        elif shell.follow_builtin(program, statement, self.variables):
-            ledger.drop(path, "its value is in the options and arguments that name it")
         elif program in _OTHER_LAUNCHERS:
             raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
         elif (
@@ -181,74 +188,57 @@ class Script:
             if self.launch:
                 problem = f"a second line that starts a training, after {self.launch[0][0]}"
                 raise ledger.error(path, problem, "one such line")
-            self.launch = (path, texts)
-            shell.assign(shell.Statement(statement.line, own), self.variables)
-            self.exported.update(map(shell.assigned_name, own))
+            self.launch = (path, statement, texts)
+            self.exported.update(shell.assign(own, self.variables))
             # Recorded first: what follows adds an entry for each of its parts.
             ledger.change(path, ("master", "args"), "each part has a line of its own")
-            for redirect in statement.redirects:
-                reason = "kubectl logs shows what the ranks print"
-                if redirect.lstrip("0123456789").startswith("<"):
-                    reason = "ranks have no standard input"
-                    ledger.add_check(f"the program read {redirect}: let it open the file itself")
-                ledger.add_part(path, redirect, "", reason)
-        else:
-            self._leave_out(path, statement, program)
-
-    def _unwrap(self, path: KeyPath, texts: list[shell.Text]) -> list[shell.Text]:
-        wrapper, *rest = texts
-        while rest and (rest[0].text.startswith("-") or shell.ASSIGNMENT.match(rest[0].text)):
-            name, equals, value = rest[0].text.partition("=")
-            if equals and not name.startswith("-"):
-                self.variables[name] = None if rest[0].unknown else value
-                self.exported.add(name)
-            rest = rest[1:]
-        self.ledger.add_part(path, wrapper.text, "", "the master starts the launcher itself")
-        return rest
-
-    def _leave_out(self, path: KeyPath, statement: shell.Statement, program: str) -> None:
-        ledger = self.ledger
-        if program in _NO_EFFECT or (program != "." and re.fullmatch(r"[-#!=.*]*", program)):
+            if wrappers:
+                reason = "the master starts the launcher itself"
+                ledger.add_part(path, " ".join(wrappers), "", reason)
+        elif program in _NO_EFFECT or (program != "." and re.fullmatch(r"[-#!=.*]*", program)):
             ledger.drop(path, "it changes nothing that the run keeps")
-        elif program in ("cd", "pushd"):
-            ledger.drop(path, "commands start in the image's directory")
-            directory = shorten(statement.raw)
-            ledger.add_check(
-                f"the script ran {directory} first: make paths in master.args absolute"
-            )
         else:
+            what = _TO_DO.get(program, "do it in the image, or with staging.command")
+            shown = statement.raw
+            if program in _SETS:
+                found = [shell.NAME.match(word.lstrip("\"'")) for word in words[1:]]
+                names = [match[0] for match in found if match]
+                self.variables.update(dict.fromkeys(names))
+                # A value may be a secret.
+                shown = " ".join([program, *names])
             ledger.drop(path, "the chart runs the launcher alone")
-            what = "do it in the image, or with staging.command"
-            if program in ("source", ".", "eval"):
-                what = "if it sets variables, write them into the script, and migrate it again"
-            ledger.add_check(f"{path[0]} is dropped ({shorten(statement.raw)}): {what}")
+            ledger.add_check(f"{path[0]} is dropped ({shorten(shown)}): {what}")
 
-    def _carry_over(self, path: KeyPath, texts: list[shell.Text]) -> None:
+    def _carry_over(
+        self, path: KeyPath, statement: shell.Statement, texts: list[shell.Text]
+    ) -> None:
         ledger = self.ledger
+        for redirect in statement.redirects:
+            reason = "kubectl logs shows what the ranks print"
+            if redirect.lstrip("0123456789").startswith("<"):
+                reason = "ranks have no standard input"
+                ledger.add_check(f"the program read {redirect}: let it open the file itself")
+            ledger.add_part(path, redirect, "", reason)
         docker = None
         if PurePosixPath(texts[0].text).name in PROGRAMS:
             docker = DockerRun(ledger, path)
             texts = docker.read(texts[2:])
-        for name, default in self._defaults(path):
+        for name, default in shell.defaults_in(statement.words, self.variables):
             ledger.add_check(f"nothing in the script sets {name}: its default {default} is used")
         line = parse_command_line(texts)
         if line.mode == "custom":
             unknown = next((text.unknown for text in texts if text.unknown), "")
-            problem = f"only a shell knows {unknown}" if unknown else line.custom_reason
-            expected = EXPECTED
-            if unknown:
-                named = re.match(r"\$\{?([A-Za-z_]\w*)", unknown)
-                expected = (
-                    f"{named[1]}=VALUE in a line above" if named else "its value in its place"
-                )
-            raise ledger.error(path, problem, expected)
+            if not unknown:
+                raise ledger.error(path, line.custom_reason, EXPECTED)
+            named = re.match(r"\$\{?([A-Za-z_]\w*)", unknown)
+            expected = f"{named[1]}=VALUE in a line above" if named else "its value in its place"
+            raise ledger.error(path, f"only a shell knows {unknown}", expected)
         carry_over_line(ledger, path, line)
         self._take_batch_size(path, line)
         try:
             number, slots, check = workers_and_slots(line)
         except ValueError as error:
-            problem, expected = error.args
-            raise ledger.error(path, problem, expected) from None
+            raise ledger.error(path, *error.args) from None
         if check:
             ledger.add_check(check)
         ledger.put(("worker", "number"), number, path)
@@ -256,7 +246,15 @@ class Script:
         ledger.add_part(path, "the number of ranks", "worker.number and worker.slots",
                         f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}")  # fmt: skip
         check_size(ledger, line, number, slots, path)
-        self._carry_over_resources(path, docker, slots)
+        if docker and docker.gpus:
+            limits = {"nvidia.com/gpu": slots}
+            ledger.put(("worker", "resources"), {"limits": limits}, path)
+            if docker.gpus not in ("all", str(slots)):
+                ledger.add_check(f"the container had {docker.gpus} GPUs and {slots} ranks: "
+                                 "here each rank has one GPU")  # fmt: skip
+        else:
+            ledger.add_check("the line does not say what a worker needs: set worker.resources "
+                             "(GPUs, CPUs, memory)")  # fmt: skip
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 
     def _take_batch_size(self, path: KeyPath, line: CommandLine) -> None:
@@ -269,13 +267,11 @@ class Script:
             line.ranks = line.ranks or (nodes and nodes * line.per_host) or tasks
             return
         ranks = line.ranks = line.ranks or tasks or (nodes or 1) * (each or 1)
-        if nodes and tasks and tasks % nodes == 0:
-            # Slurm takes --ntasks-per-node for the maximum then.
-            each = tasks // nodes
-        per_host = min(ranks, each or ranks)
-        if nodes and (not each or ranks % per_host or ranks > nodes * per_host):
-            per_host = 0 if ranks % nodes else ranks // nodes
-        if not per_host or ranks % per_host:
+        if nodes and (tasks or not each):
+            # Slurm takes --ntasks-per-node for the maximum beside --ntasks.
+            each = (tasks or ranks) // nodes
+        per_host = ranks if each is None else min(ranks, each)
+        if not per_host or ranks % per_host or ranks > (nodes or ranks) * per_host:
             where = f"the {nodes} nodes" if nodes else f"nodes of {each} tasks"
             problem = f"{ranks} ranks on {where} of #SBATCH"
             raise self.ledger.error(path, problem, "as many ranks on each node")
@@ -286,38 +282,17 @@ class Script:
                 f"{pluralize(ranks, 'rank')}: correct worker.number and worker.slots if not so"
             )
 
-    def _defaults(self, path: KeyPath) -> list[tuple[str, str]]:
-        """The variables of a line whose default counts, as in ${NAME:-default}."""
-        words = dict(self.statements)[path].words
-        pieces = [piece for word in words for piece in word.pieces if piece.kind == "variable"]
-        unset = [piece for piece in pieces if not self.variables.get(piece.text)]
-        return [(piece.text, piece.default) for piece in unset if piece.default is not None]
-
-    def _carry_over_resources(self, path: KeyPath, docker: DockerRun | None, slots: int) -> None:
-        limits: dict[str, str | int] = dict(docker.limits) if docker else {}
-        if docker and docker.gpus:
-            limits["nvidia.com/gpu"] = slots
-            if docker.gpus not in ("all", str(slots)):
-                self.ledger.add_check(f"the container had {docker.gpus} GPUs and {slots} ranks: "
-                                      "here each rank has one GPU")  # fmt: skip
-        else:
-            self.ledger.add_check("the line does not say what a worker needs: set "
-                                  "worker.resources (GPUs, CPUs, memory)")  # fmt: skip
-        if limits:
-            self.ledger.put(("worker", "resources"), {"limits": limits}, path)
-
     def _carry_over_environment(
         self, path: KeyPath, line: CommandLine, given: Mapping[str, Variable], number: int
     ) -> None:
         """A container's variables for all ranks, the script's exported ones as the launcher did."""
         ledger = self.ledger
-        own: dict[str, Variable] = {
-            name: {"name": name, "value": str(self.variables[name])}
-            for name in sorted(self.exported)
-            if self.variables.get(name) is not None
-        }
-        for name in sorted(self.exported - self.unknown):
-            if self.variables.get(name, "") is None:
+        own: dict[str, Variable] = {}
+        for name in sorted(self.exported):
+            value = self.variables.get(name)
+            if value is not None:
+                own[name] = {"name": name, "value": value}
+            else:
                 ledger.add_check(f"only a shell knows the value of {name}: set it in worker.env if "
                                  "the ranks need it")  # fmt: skip
         won = exported(ledger, path, line, own, told=self.exported)

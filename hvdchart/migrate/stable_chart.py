@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.ledger import Ledger, NewPath
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.paths import KeyPath
-from hvdchart.text import join_names, split_image
 
 NAME = "the old chart"
 # One of these keys is enough: no other chart has them.
@@ -27,18 +26,13 @@ DEFAULT_WORKERS = 3
 _NODE_PORTS = (range(2379, 2383), range(6443, 6444), range(10248, 10261), range(30000, 32768))
 
 
-def migrate_chart(ledger: Ledger) -> tuple[str, str]:
+def migrate_chart(ledger: Ledger) -> None:
     """Fill in the values and entries of an old values file; as `convert.Reader`."""
     head = "driver" if ledger.has(("driver",)) else "master"
     for path in (("worker",), (head,), ("ssh",), ("worker", "image"), (head, "image")):
         ledger.map_at(*path)
     _carry_over_images(ledger, head)
-    resources: KeyPath = ("resources",)
-    if not ledger.value_at(*resources) and ledger.value_at("worker", "resources"):
-        ledger.drop(resources, "")
-        resources = ("worker", "resources")
-        ledger.add_check(f"worker.resources takes effect now; {NAME} ignored it")
-    gpus = pod_spec.carry_over_resources(ledger, resources)
+    gpus = pod_spec.carry_over_resources(ledger, ("resources",))
     line = _carry_over_arguments(ledger, head)
     # The old chart gave the master's variables to the workers too.
     mine = launch.variables_at(ledger, (head, "env"))
@@ -55,29 +49,27 @@ def migrate_chart(ledger: Ledger) -> tuple[str, str]:
     volumes.add(("volumes",), ("volumeMounts",))
     volumes.put(("volumes",))
     _carry_over_pods(ledger, head)
-    # What the old chart called `driver` or `master` is this chart's `master`.
-    ledger.close(NAME, lambda keys: ("master", *keys[1:]) if keys[:1] == (head,) else keys)
+    ledger.close(NAME)
     if "podSecurityContext" not in ledger.values:
         ledger.add_check(f"the pods ran as root; {pod_spec.RUN_AS_ROOT}")
     if gpus is not None and gpus > 1:
         ledger.add_check(
             f"the old chart ran one rank on each worker, whatever its GPUs; now it runs {gpus}"
         )
-    return "", ""
 
 
 def _carry_over_images(ledger: Ledger, head: str) -> None:
     worker, master = ("worker", "image"), (head, "image")
-    _carry_over_image(ledger, worker, ("image",))
-    if any(
-        ledger.value_at(*master, part) != ledger.value_at(*worker, part)
-        for part in ("repository", "tag")
-    ):
-        _carry_over_image(ledger, master, ("master", "image"))
+    parts = ("repository", "tag")
+    is_other = any(ledger.value_at(*master, p) != ledger.value_at(*worker, p) for p in parts)
+    for part in parts:
+        ledger.carry_over((*worker, part), ("image", part))
+        if is_other:
+            ledger.carry_over((*master, part), ("master", "image", part))
     ledger.carry_over((*worker, "pullPolicy"), ("image", "pullPolicy"), "for master and workers")
     if ledger.value_at(*worker, "pullPolicy") != ledger.value_at(*master, "pullPolicy"):
         ledger.carry_over((*master, "pullPolicy"), ("master", "image", "pullPolicy"))
-    for part in ("repository", "tag", "pullPolicy"):
+    for part in (*parts, "pullPolicy"):
         ledger.drop((*master, part), "the same as worker.image")
     image = ledger.values.get("image", {})
     if "repository" not in image and "tag" in image:
@@ -88,19 +80,6 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
             f"the file names no worker image: the old chart ran {DEFAULT_REPOSITORY}, this one "
             "has no default; set image.repository and image.tag"
         )
-
-
-def _carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
-    """An image; the old chart joined repository and tag, which may be a@sha256 and 0123..."""
-    repository, tag = (ledger.text_at(*old, part) for part in ("repository", "tag"))
-    parts = split_image(f"{repository}:{tag}") if "@" in repository + tag else {}
-    for key, value in parts.items():
-        ledger.put((*new, key), value, old)
-    for part in ("repository", "tag"):
-        if parts and ledger.has((*old, part)):
-            ledger.change((*old, part), new, f"together they are {join_names(parts)}")
-        elif not parts:
-            ledger.carry_over((*old, part), (*new, part))
 
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
@@ -168,15 +147,5 @@ def _carry_over_pods(ledger: Ledger, head: str) -> None:
     for key in ("nodeSelector", "affinity", "tolerations"):
         reason = "for the workers; the old chart ignored it"
         ledger.carry_over((key,), ("worker", key), reason)
-    # Keys that only copies of the old chart had: they count where nothing else sets the same.
-    for part, new in (("worker", "worker"), (head, "master")):
-        for key in ("resources", "nodeSelector", "affinity", "tolerations"):
-            if not ledger.value_at(part, key):
-                continue
-            if ledger.values.get(new, {}).get(key):
-                ledger.drop((part, key), f"{key} wins, which the old chart used")
-                continue
-            ledger.carry_over((part, key), (new, key), f"{NAME} ignored it")
-            ledger.add_check(f"{part}.{key} takes effect now; {NAME} ignored it")
     for part in (head, "worker"):
-        pod_spec.drop_privileged(ledger, (part, "privileged"))
+        ledger.leave_out((part, "privileged"), pod_spec.NOT_PRIVILEGED)

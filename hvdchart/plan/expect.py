@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Trainable weights. The networks of examples/benchmark.py, and ResNet-101, of which figures were
-# published.
+# Trainable weights. The networks of examples/benchmark.py, and ResNet-101.
 PARAMETERS = {
     "resnet50": 25.6e6, "resnet101": 44.7e6, "inception3": 23.9e6, "vgg16": 138.4e6,
     "mobilenet2": 3.5e6, "bert": 109e6, "lstm": 49e6,
@@ -58,63 +57,16 @@ class Network:
         return (self.gbit if self.rdma else min(self.gbit, TCP_LIMIT)) * 1e9 / 8
 
 
-def exposed_seconds(work: Work, network: Network, hosts: int, ranks: int) -> float:
-    """How much longer a step of all ranks takes than that of one, because of the network."""
-    if hosts < 2:
-        return 0.0
-    parts = math.ceil(work.gradients / _FUSED)
-    hops = 2 * (ranks - 1)
-    sending = hops / ranks * work.gradients / network.bytes_per_second
-    latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
-    return (1 - HIDDEN) * (sending + hops * parts * latency)
-
-
 def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> float:
     """The speed of all ranks together, as a share of the ideal."""
-    exposed = exposed_seconds(work, network, hosts, hosts * ranks_per_host)
+    if hosts < 2:
+        return 1.0
+    parts = math.ceil(work.gradients / _FUSED)
+    hops = 2 * (hosts * ranks_per_host - 1)
+    sending = hops / (hosts * ranks_per_host) * work.gradients / network.bytes_per_second
+    latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
+    exposed = (1 - HIDDEN) * (sending + hops * parts * latency)
     return work.seconds / (work.seconds + exposed)
-
-
-@dataclass(frozen=True)
-class Published:
-    """A figure that others have published: on what, and the efficiency that they reached."""
-
-    where: str
-    work: Work
-    network: Network
-    hosts: int
-    ranks_per_host: int
-    efficiency: float
-
-    def expected(self) -> float:
-        """The efficiency that the model expects there."""
-        return expect(self.work, self.network, self.hosts, self.ranks_per_host)
-
-
-_XEON, _PASCAL = "Xeon, 10 Gbit/s", "4 Pascal GPUs a host, 25 Gbit/s"
-_TCP_10, _TCP_25, _ROCE_25 = Network(10), Network(25), Network(25, rdma=True)
-# The speeds of one GPU were published with the figures; the speeds of a Xeon socket are assumed.
-_INCEPTION, _RESNET101, _VGG = (
-    Work("inception3", 64, 134.4), Work("resnet101", 64, 119.4), Work("vgg16", 64, 130.9),
-)  # fmt: skip
-PUBLISHED = (
-    Published(_XEON, Work("resnet50", 64, 45), _TCP_10, 16, 2, 0.92),
-    Published(_XEON, Work("inception3", 64, 25), _TCP_10, 16, 2, 0.95),
-    Published(f"{_PASCAL} TCP", _INCEPTION, _TCP_25, 32, 4, 0.88),
-    Published(f"{_PASCAL} TCP", _RESNET101, _TCP_25, 32, 4, 0.88),
-    Published(f"{_PASCAL} RoCE", _INCEPTION, _ROCE_25, 128, 4, 0.90),
-    Published(f"{_PASCAL} RoCE", _RESNET101, _ROCE_25, 128, 4, 0.90),
-    Published(f"{_PASCAL} RoCE", _VGG, _ROCE_25, 128, 4, 0.68),
-    Published(f"{_PASCAL} RoCE", _INCEPTION, _ROCE_25, 32, 4, 0.90),
-    Published(f"{_PASCAL} RoCE", _RESNET101, _ROCE_25, 32, 4, 0.90),
-    Published(f"{_PASCAL} RoCE", _VGG, _ROCE_25, 32, 4, 0.79),
-    Published(f"{_PASCAL} RoCE", _INCEPTION, _ROCE_25, 4, 4, 0.94),
-    Published(f"{_PASCAL} RoCE", _RESNET101, _ROCE_25, 4, 4, 0.91),
-    Published(f"{_PASCAL} RoCE", _VGG, _ROCE_25, 4, 4, 0.85),
-    Published(f"{_PASCAL} TCP", _INCEPTION, _TCP_25, 4, 4, 0.93),
-    Published(f"{_PASCAL} TCP", _RESNET101, _TCP_25, 4, 4, 0.88),
-    Published(f"{_PASCAL} TCP", _VGG, _TCP_25, 4, 4, 0.63),
-)
 
 
 def assumptions(work: Work, network: Network) -> list[str]:

@@ -30,17 +30,17 @@ MIG = "MIG slices: NCCL does not connect slices of one GPU"
 
 
 def without_spot(group: NodeGroup) -> NodeGroup:
-    """A group without what selects or tolerates nodes that the provider takes away."""
-    selector, tolerations = group.node_selector.items(), group.tolerations
+    """A group without what selects or tolerates nodes that the provider takes away.
+
+    A nodeAffinity that asks for such nodes is left out as a whole.
+    """
     affinity = dict(group.affinity)
-    if affinity.get("nodeAffinity"):
-        affinity["nodeAffinity"] = _without_spot_terms(affinity["nodeAffinity"])
-        if not affinity["nodeAffinity"]:
-            del affinity["nodeAffinity"]
+    if _asks_for_spot(affinity.get("nodeAffinity")):
+        del affinity["nodeAffinity"]
     return dataclasses.replace(
         group,
-        node_selector={k: v for k, v in selector if not _is_spot(k, v)},
-        tolerations=tuple(t for t in tolerations if not _is_spot(t.taint, t.value)),
+        node_selector={k: v for k, v in group.node_selector.items() if not _is_spot(k, v)},
+        tolerations=tuple(t for t in group.tolerations if not _is_spot(t.taint, t.value)),
         affinity=affinity,
     )
 
@@ -50,26 +50,15 @@ def _is_spot(key: Plain, value: Plain) -> bool:
     return str(value).lower() not in ("false", "no") and bool(_SPOT.search(f"{key}={value}"))
 
 
-def _without_spot_terms(part: Plain) -> Plain:
-    """A part of a nodeAffinity without what asks for such nodes, or what only that was in."""
+def _asks_for_spot(part: Plain) -> bool:
+    """Whether some expression in a part of a nodeAffinity names such nodes to be wanted."""
     if isinstance(part, list):
-        terms = [(_without_spot_terms(term), term) for term in part]
-        return [rest for rest, term in terms if rest or not term]
+        return any(map(_asks_for_spot, part))
     if not isinstance(part, dict):
-        return part
-    key, operator, values = part.get("key"), part.get("operator"), part.get("values")
-    if operator == "Exists" and _is_spot(key, ""):
-        return {}
-    if operator == "In" and isinstance(values, list):
-        steady = [value for value in values if not _is_spot(key, value)]
-        return {**part, "values": steady} if steady or not values else {}
-    if isinstance(key, str):
-        return part
-    rests = {name: _without_spot_terms(value) for name, value in part.items()}
-    # A preference has a weight beside it, which means nothing alone.
-    if part.get("preference") and not rests["preference"]:
-        return {}
-    return {name: rest for name, rest in rests.items() if rest or not part[name]}
+        return False
+    if part.get("operator") in ("In", "Exists"):
+        return any(_is_spot(part.get("key"), value) for value in part.get("values") or [""])
+    return any(map(_asks_for_spot, part.values()))
 
 
 def slots(group: NodeGroup, spec: Spec) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvd_pods.common import fusion
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import memory_text, pluralize
 from hvdchart.spec.model import mount_path
@@ -66,24 +65,7 @@ def reasons(plan: Plan) -> list[tuple[str, Plain, str, str]]:
         if value is not None:
             name = ".".join(str(step) for step in path)
             rows.append((name, value, reason.because, reason.source))
-    return rows + _chosen_in_pods(plan, values)
-
-
-def _chosen_in_pods(plan: Plan, values: dict[str, Plain]) -> list[tuple[str, Plain, str, str]]:
-    """What ranks choose themselves, as the template `horovod.fusesByRanks` lets them."""
-    given: list[object] = [plan.spec.train.env.get(fusion.THRESHOLD)]
-    given += [value_in(values, ("horovod", key)) for key in ("autotune", "fusionThresholdMiB")]
-    has_devices = any("/" in name for group in plan.groups for name in group.limits)
-    is_used = plan.framework.mode == "mpirun" and plan.framework.name in (None, "horovod")
-    if (
-        not is_used
-        or has_devices
-        or any(value is not None and value is not False for value in given)
-    ):
-        return []
-    size = fusion.plan_threshold(plan.ranks)
-    because = f"over MPI on CPUs: {plan.ranks} ranks x 512Ki, at most 128Mi"
-    return [(fusion.THRESHOLD, size, because, "hvdchart")]
+    return rows
 
 
 def tables(plan: Plan) -> list[Any]:

@@ -121,7 +121,7 @@ def pods(namespace: Namespace, layout: Layout) -> Chart:
         "cleanup": "Never",
         "podSecurityContext": {"seccompProfile": UNFILTERED},
     }
-    return Chart(PODS, namespace, values)
+    return Chart(PODS, namespace, values=values)
 
 
 @contextmanager

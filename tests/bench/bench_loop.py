@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from devtools.toolchain.tools import tool
-from tests.bench.contestants import NAME, Chart, contestants
+from tests.bench.contestants import NAME, Chart, bench_namespace
 from tests.bench.report import as_markdown
 from tests.e2e.cluster import Namespace
 
@@ -61,7 +61,7 @@ def command(namespace: Namespace, verb: str, *arguments: str) -> list[str]:
 
 @contextmanager
 def developing(namespace: Namespace, spec: Path, script: Path) -> Iterator[subprocess.Popen[str]]:
-    """`hvdchart dev`; two interrupts end it and remove the release."""
+    """`hvdchart dev`; an interrupt ends it and removes the release."""
     process = subprocess.Popen(
         command(namespace, "dev", str(spec), "--code", str(script)),
         env=namespace.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -70,11 +70,7 @@ def developing(namespace: Namespace, spec: Path, script: Path) -> Iterator[subpr
         yield process
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.stdout
-        for line in process.stdout:
-            if "Ctrl-C uninstalls" in line:
-                process.send_signal(signal.SIGINT)
-        process.wait(120)
+        process.communicate(timeout=120)
 
 
 def save(script: Path, turn: int) -> float:
@@ -123,10 +119,9 @@ def measure_deploys(namespace: Namespace, spec: Path, script: Path, turns: int) 
 def main() -> None:
     """Measure and print."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    with contestants() as everyone, tempfile.TemporaryDirectory(prefix="hvd-loop-") as name:
-        chart = everyone["chart"]
-        assert isinstance(chart, Chart)
-        namespace, script = chart.namespace, Path(name) / "train.py"
+    folder = tempfile.TemporaryDirectory(prefix="hvd-loop-")
+    with bench_namespace() as namespace, folder as name:
+        script = Path(name) / "train.py"
         spec = write_spec(Path(name), namespace.image)
         rows = {
             "saved to the last rank's first allreduce, s": measure_saves(
@@ -134,7 +129,7 @@ def main() -> None:
             ),
             "deploy --detach of unchanged code, s": measure_deploys(namespace, spec, script, turns),
         }
-        chart.remove()
+        Chart("", namespace).remove()
     print(as_markdown(f"hvdchart on two warm workers, {turns} turns", rows))
 
 

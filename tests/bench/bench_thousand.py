@@ -1,11 +1,12 @@
-"""Measures a launch on up to 1,024 hosts: the chart's master, a real API server and real sshd.
+"""Measures a run of up to 4,000 workers: a real control plane, the chart's master and real sshd.
 
-python -m tests.bench.bench_thousand [--hosts 65,129,257,1000] [--mpi openmpi5]
+python -m tests.bench.bench_thousand [--hosts 64,256,512,1000,4000] [--mpi openmpi5]
 
-The EndpointSlices are made by hand, and 64 sshd have the addresses of all hosts; see farm.py. All
-hosts share this machine's cores, so that the seconds of a launch say little. Memory, processes and
-open files are those of a real master. The aims, which nothing checks: hosts known in 2 s, and
-256 MiB for the master at 1,000 hosts. Needs root.
+The API server, the scheduler and the controllers are real. kwok plays the nodes and their kubelets.
+64 sshd have the addresses of the first 1,024 pods (farm.py). All of it shares this machine's cores,
+so that the seconds of a launch say little; memory, processes and open files are those of a real
+master. The aims, which nothing checks: hosts known in 2 s, and 256 MiB for the master at 1,000
+hosts. Needs root.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import json
 import re
 import secrets
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,39 +31,61 @@ from rich.console import Console
 from rich.table import Table
 
 from devtools.localkube import cluster
-from tests.bench.farm import PORT, Farm, address, start_farm
+from devtools.toolchain.tools import KWOK, module_folder, tool
+from tests.bench.farm import ADDRESSES_PER_SERVER, NETWORK, PORT, SERVERS, Farm, start_farm
 from tests.bench.process_tree import Peak, watch
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
 from tests.unit.hvd_pods.worker.ssh.pods import PYTHON
 
-# How many endpoints Kubernetes puts into one EndpointSlice.
-SLICE = 100
-# The longest that one launch may take, in seconds, on a busy machine.
+# Pods for each node that kwok plays, as kubelets allow.
+PODS_PER_NODE = 110
+# The longest that one phase or launch may take, in seconds, on a busy machine.
 TIMEOUT = 1200
+# More daemons and sessions do not fit into 24 GiB.
+MOST_LAUNCHED = 512
+# What a controller manager sends with Kubernetes' own settings: requests a second, and at once.
+# That of the local cluster may send more.
+STOCK_RATE, STOCK_BURST = 20, 30
 MASTER_PROGRAM = "/run/horovod/bin/hvd_pods/master/main.py"
 MPIS = ("openmpi5", "intel", "mpich")
+PLAYED = {"hvd-bench": "played"}
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hosts", default="65,129,257,1000", help="numbers of hosts")
-    parser.add_argument("--mpi", default=",".join(MPIS[:1]), help=f"some of {','.join(MPIS)}")
+    parser.add_argument("--hosts", default="64,256,512,1000,4000", help="numbers of hosts")
+    parser.add_argument("--mpi", default=MPIS[0], choices=MPIS)
     options = parser.parse_args()
     sizes = [int(number) for number in options.hosts.split(",")]
     manifests = rendered(max(sizes))
-    table = Table(
-        "MPI", "hosts", "hosts known, s", "launch, s", "master, MiB", "of that ssh", "ssh", "files",
-        title="A launch; files: open in the launcher",
+    phases = Table(
+        "workers", "pods made, s", "with a node, s", "ready, s", "in slices, s", "removed, s",
+        f"least with {STOCK_RATE} requests/s, s", title="Pods: seconds since the StatefulSet",
+    )  # fmt: skip
+    launches = Table(
+        "hosts", "known, s", "launch, s", "master, MiB", "of that ssh", "ssh", "files", "CPU, s",
+        title=f"A launch with {options.mpi}; files: open in the launcher",
     )  # fmt: skip
     revision = run_settings(manifests)["groups"][0]["revision"]
-    with start_farm(revision) as farm, release(manifests) as namespace:
-        for mpi in options.mpi.split(","):
-            for hosts in sizes:
-                table.add_row(mpi, str(hosts), *launch(farm, namespace, manifests, mpi, hosts))
-    Console(width=120).print(table)
+    with (
+        start_farm(revision) as farm,
+        release(manifests) as namespace,
+        played_nodes(namespace, max(sizes)),
+    ):
+        for size in sizes:
+            made = make_pods(namespace, manifests, size)
+            if size <= SERVERS * ADDRESSES_PER_SERVER:
+                row = launch(farm, namespace, manifests, options.mpi, made)
+                launches.add_row(str(size), *row)
+            removed = remove_pods(namespace, manifests)
+            least = max(0, size - STOCK_BURST) / STOCK_RATE
+            phases.add_row(str(size), *made.seconds, f"{removed:.1f}", f"{least:.0f}")
+    console = Console(width=120)
+    console.print(phases)
+    console.print(launches)
 
 
 IMAGE = {"image": {"repository": "bench", "tag": "1"}}
@@ -77,60 +103,129 @@ def rendered(hosts: int) -> list[Manifest]:
 
 @contextmanager
 def release(manifests: Sequence[Manifest]) -> Iterator[Namespace]:
-    """A namespace of the real API server with what the master reads there, but no pods."""
+    """A namespace with the chart's objects, but for the Job: the master runs on this machine."""
     name = f"bench-{secrets.token_hex(4)}"
     namespace = Namespace(name, cluster.up(), "")
     namespace.kubectl("create", "namespace", name)
     try:
-        for kind in ("ServiceAccount", "Role", "RoleBinding", "Service", "ConfigMap"):
+        for kind in ("ServiceAccount", "Role", "RoleBinding", "Service", "ConfigMap", "Secret"):
             for manifest in of_kind(list(manifests), kind):
                 manifest["metadata"].pop("namespace", None)
                 for subject in manifest.get("subjects", []):
                     subject["namespace"] = name
-                # The Service has no selector: its EndpointSlices are those of the benchmark.
-                manifest.get("spec", {}).pop("selector", None)
                 namespace.kubectl("create", "--filename", "-", input=json.dumps(manifest))
         yield namespace
     finally:
         namespace.kubectl("delete", "namespace", name, "--wait=false")
 
 
-def make_slices(namespace: Namespace, service: str, pods: Sequence[str]) -> None:
-    """Replace the EndpointSlices of the Service by some with these pods."""
-    label = f"kubernetes.io/service-name={service}"
-    namespace.kubectl("delete", "endpointslices", "--selector", label)
-    for start in range(0, len(pods), SLICE):
-        endpoints = [
-            {
-                "addresses": [address(number)],
-                "targetRef": {"kind": "Pod", "name": pods[number], "namespace": namespace.name},
-            }
-            for number in range(start, min(start + SLICE, len(pods)))
-        ]
-        manifest = {
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {
-                "name": f"{service}-{start}", "labels": dict([label.split("=")]),
-            },
-            "ports": [{"name": "ssh", "port": PORT}], "endpoints": endpoints,
-        }  # fmt: skip
-        namespace.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+@contextmanager
+def played_nodes(namespace: Namespace, pods: int) -> Iterator[None]:
+    """Nodes for so many pods, and kwok, which plays their kubelets until the end of the block."""
+    names = [f"played-{number}" for number in range(-(-pods // PODS_PER_NODE))]
+    room = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS_PER_NODE)}
+    nodes = [
+        {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": PLAYED},
+            "spec": {"taints": [{"key": "hvd-bench", "effect": "NoSchedule"}]},
+            "status": {"allocatable": room, "capacity": room},
+        }
+        for name in names
+    ]  # fmt: skip
+    stages = module_folder("kwok", KWOK) / "kustomize" / "stage"
+    files = [*stages.glob("node/fast/node-*.yaml"), *stages.glob("pod/fast/pod-*.yaml")]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [
+                str(tool("kwok")),
+                f"--kubeconfig={namespace.kubeconfig}", "--manage-all-nodes=false",
+                "--manage-nodes-with-label-selector=hvd-bench=played", f"--cidr={NETWORK[1]}/20",
+                *(f"--config={file}" for file in files),
+            ],
+            stdout=log, stderr=log,
+        )  # fmt: skip
+        try:
+            namespace.apply({"apiVersion": "v1", "kind": "List", "items": nodes})
+            namespace.kubectl("wait", "node", *names, "--for=condition=Ready", "--timeout=120s")
+            yield
+        finally:
+            namespace.kubectl("delete", "node", *names)
+            process.terminate()
+            process.wait(30)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The workers of a run: the address of each pod, and the seconds until all were there."""
+
+    addresses: dict[str, str]
+    seconds: tuple[str, ...]
+
+
+def make_pods(namespace: Namespace, manifests: list[Manifest], size: int) -> Made:
+    """Let the control plane make the workers, and wait until all are in EndpointSlices."""
+    workers = one(manifests, "StatefulSet")
+    pod = workers["spec"]["template"]["spec"]
+    pod["nodeSelector"], pod["tolerations"] = PLAYED, [{"operator": "Exists"}]
+    workers["spec"]["replicas"] = size
+    began = time.monotonic()
+    namespace.kubectl("create", "--filename", "-", input=json.dumps(workers))
+    arrived: dict[str, float] = {}
+    while len(arrived) < 4:
+        seconds = time.monotonic() - began
+        assert seconds < TIMEOUT, f"{size} workers: {arrived}"
+        for phase, count in count_pods(namespace, workers["metadata"]["name"]).items():
+            if count >= size:
+                arrived.setdefault(phase, seconds)
+    columns = tuple(f"{arrived[phase]:.1f}" for phase in ("made", "placed", "ready", "listed"))
+    return Made(endpoints(namespace), columns)
+
+
+def count_pods(namespace: Namespace, workers: str) -> dict[str, int]:
+    """How many pods have come how far. Each is read in its shortest form."""
+    status = namespace.get("statefulset", workers).get("status", {})
+    made, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
+    # Only ready pods need no look at their nodes.
+    listed = len(endpoints(namespace)) if made else 0
+    waiting = 0
+    if made > ready:
+        pending = ("--field-selector=spec.nodeName=", "--output=name")
+        waiting = len(namespace.kubectl("get", "pods", *pending).split())
+    return {"made": made, "ready": ready, "listed": listed, "placed": made - waiting}
+
+
+def endpoints(namespace: Namespace) -> dict[str, str]:
+    """The addresses of the pods that the EndpointSlices have, by the pods' names."""
+    each = '{range .items[*].endpoints[*]}{.targetRef.name}={.addresses[0]}{"\\n"}{end}'
+    text = namespace.kubectl("get", "endpointslices", f"--output=jsonpath={each}")
+    return dict(line.split("=") for line in text.split())
+
+
+def remove_pods(namespace: Namespace, manifests: list[Manifest]) -> float:
+    """Scale the workers to zero, as the master does at the end; the seconds until all are gone."""
+    name = one(manifests, "StatefulSet")["metadata"]["name"]
+    began = time.monotonic()
+    namespace.kubectl("scale", "statefulset", name, "--replicas=0")
+    namespace.kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={TIMEOUT}s")
+    seconds = time.monotonic() - began
+    namespace.kubectl("delete", "statefulset", name)
+    return seconds
 
 
 def launch(
-    farm: Farm, namespace: Namespace, manifests: list[Manifest], mpi: str, hosts: int
+    farm: Farm, namespace: Namespace, manifests: list[Manifest], mpi: str, made: Made
 ) -> tuple[str, ...]:
-    """Run the master; the columns of its row."""
+    """Run the master; the columns of its row. With too many hosts, it ends when it knows them."""
     run = run_settings(manifests)
     (group,) = run["groups"]
+    hosts = len(made.addresses)
     group.update(number=hosts, maximum=hosts)
-    pods = [f"{group['statefulSet']}-{number}" for number in range(hosts)]
-    make_slices(namespace, run["service"], pods)
+    if hosts > MOST_LAUNCHED:
+        run.update(mode="custom", args=["true"])
     variables = mpi_variables(mpi)
     farm.set_environment({**variables, "HVD_SLOTS": "1"})
-    master = farm.add_master(
-        f"{mpi}-{hosts}-{secrets.token_hex(2)}", [f"{pod}.{run['service']}" for pod in pods]
-    )
+    names = {f"{pod}.{run['service']}": where for pod, where in made.addresses.items()}
+    master = farm.add_master(f"{mpi}-{hosts}-{secrets.token_hex(2)}", names)
     server = account(namespace, master.root / "account", one(manifests, "ServiceAccount"))
     log = master.root / "log"
     with log.open("wb") as output:
@@ -144,7 +239,7 @@ def launch(
         with watch(process.pid) as peak:
             code = process.wait(TIMEOUT)
     text = log.read_text(errors="replace")
-    if code or text.count("[hvd] rank ") != hosts:
+    if code or (hosts <= MOST_LAUNCHED and text.count("[hvd] rank ") != hosts):
         raise SystemExit(f"{mpi}, {hosts} hosts: exit code {code}\n{text[-3000:]}")
     return (*seconds(text), *columns(peak))
 
@@ -186,7 +281,8 @@ def seconds(log: str) -> tuple[str, str]:
 def columns(peak: Peak) -> tuple[str, ...]:
     """The most memory, its clients of SSH, and the most files that one process had open."""
     ssh, files = peak.processes["ssh"], max(peak.open_files.values())
-    return f"{peak.memory:.0f}", f"{peak.memory_by_name.get('ssh', 0):.0f}", str(ssh), str(files)
+    held = f"{peak.memory_by_name.get('ssh', 0):.0f}"
+    return f"{peak.memory:.0f}", held, str(ssh), str(files), f"{peak.cpu_seconds:.1f}"
 
 
 if __name__ == "__main__":

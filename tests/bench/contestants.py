@@ -1,63 +1,126 @@
-"""The contestants of the benchmarks: this chart, and Kubeflow's MPI Operator in its two modes. Each
-starts a run of two ranks on the local cluster, on two workers of the same image.
+"""What starts the same training on two ranks in pods of the local cluster: this chart, and others.
+
+Each other one has an adapter in a module of its own.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
+import hvdchart
+from devtools.common.errors import DevtoolsError
 from devtools.images.build import build
 from devtools.localkube import cluster
 from devtools.localkube.images import load
-from tests.bench import mpi_operator
 from tests.e2e.cluster import CHART, Namespace, Values
+from tests.faults.node import Pod
+from tests.faults.storm import LAUNCH, MOST_FAULTS
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 NAME = "bench"
-# More failures than a benchmark causes.
-RETRIES = 1000
+# For the script of a contestant with the chart: it tells its progress.
+REPORTS = ("--report",)
+# As docs/faults.md has it; the default is an hour.
+STALLS = {"stallTimeoutSeconds": 8}
 One = TypeVar("One")
+
+
+def read_stamp(text: str) -> float:
+    """An RFC 3339 time as seconds; the kubelet writes nanoseconds, Python reads microseconds."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z", r"\1+00:00", text)).timestamp()
 
 
 @dataclass(frozen=True)
 class Contestant(ABC):
-    """Starts runs in a namespace, one after the other. `name` is for tables."""
+    """Starts runs in a namespace, one after the other.
+
+    name: for tables. options: what the script of the training gets. kinds: of the objects whose
+    events and conditions tell a person about a run; the first one is the run.
+    """
 
     name: str
     namespace: Namespace
+    options: Sequence[str] = ()
+    version: ClassVar[str]
+    kinds: ClassVar[Sequence[str]]
+    launcher_label: ClassVar[str] = f"batch.kubernetes.io/job-name={NAME}"
+
+    def prepare(self, output: Path | None = None) -> None:  # noqa: B027
+        """Do what an administrator does once, before runs are started."""
 
     @abstractmethod
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
         """Start a run of two ranks; `output` of this machine is /output in the workers."""
 
-    @abstractmethod
     def wait_for_end(self) -> None:
-        """Wait until the run has finished."""
+        """Wait until a launcher has succeeded."""
+        pods = ["pods", "--selector", self.launcher_label]
+        self.namespace.client.watch(pods, "{.status.phase}", "Succeeded".__eq__, 240)
 
-    @abstractmethod
-    def log(self) -> str:
-        """The log of the launcher, each line after the time at which it was written."""
-
-    @abstractmethod
     def remove(self) -> None:
         """Remove the run; its pods are gone then."""
+        self.namespace.kubectl("delete", self.kinds[0], NAME, "--timeout=120s")
+        self._remove_pods()
 
-    def delete_worker(self, pod: str) -> None:
-        """Delete a worker's pod without grace."""
-        at_once = ("--grace-period=0", "--force", "--wait=false")
-        self.namespace.kubectl("delete", "pod", pod, *at_once)
+    def launcher(self) -> Pod:
+        """The newest pod that starts the ranks."""
+        return max(
+            self.namespace.get("pods", "--selector", self.launcher_label)["items"],
+            key=lambda pod: str(pod["metadata"]["creationTimestamp"]),
+        )
 
-    def _wait_for_no_pods(self) -> None:
+    def log(self) -> str:
+        """The launcher's log, each line after the time at which it was written; before it, that of
+        the container which has been started again.
+        """
+        pod = self.launcher()
+        command = ("logs", pod["metadata"]["name"], "--container")
+        container = pod["spec"]["containers"][0]["name"]
+        texts = []
+        for options in (("--previous",), ()):
+            with suppress(DevtoolsError):
+                texts.append(self.namespace.kubectl(*command, container, "--timestamps", *options))
+        return "".join(texts)
+
+    def told(self, since: float) -> str:
+        """What a person can read about the run: the launcher's log, events and conditions."""
+        lines = []
+        for line in self.log().splitlines():
+            stamp, _, text = line.partition(" ")
+            if re.match(r"\d{4}-", stamp) and read_stamp(stamp) >= since:
+                lines.append(text)
+        for event in self.namespace.get("events")["items"]:
+            at = event.get("lastTimestamp") or event.get("eventTime")
+            if event["involvedObject"]["kind"] in self.kinds and at:
+                # Events may have whole seconds alone.
+                lines += [event["message"]] * (read_stamp(at) >= int(since))
+        for kind in self.kinds:
+            for item in self.namespace.get(kind)["items"]:
+                for condition in item.get("status", {}).get("conditions", []):
+                    changed = read_stamp(condition["lastTransitionTime"])
+                    lines += [condition.get("message", "")] * (changed >= int(since))
+        return "\n".join(lines)
+
+    def _remove_pods(self) -> None:
         """The pods of one run must not use the machine while the next one is measured."""
-        if json.loads(self.namespace.kubectl("get", "pods", "--output=json"))["items"]:
-            self.namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=120s")
+
+        def none_is_left() -> bool:
+            pods = [pod["metadata"]["name"] for pod in self.namespace.get("pods")["items"]]
+            if pods:
+                # How soon they end is not what is measured.
+                at_once = ("--ignore-not-found", "--grace-period=1")
+                self.namespace.kubectl("delete", "pod", *pods, *at_once)
+            return not pods
+
+        wait_until(none_is_left, 120, "no pod is left", PROGRAM_PAUSE)
 
 
 @dataclass(frozen=True)
@@ -65,63 +128,40 @@ class Chart(Contestant):
     """A release of this chart with some values."""
 
     values: Values = field(default_factory=dict)
+    version: ClassVar[str] = f"hvdchart {hvdchart.__version__}"
+    kinds: ClassVar[Sequence[str]] = ("Job",)
+    launcher_label: ClassVar[str] = (
+        f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component=master"
+    )
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        self._helm("install", command, output)
-
-    def change(self, command: Sequence[str]) -> None:
-        """Give the run another command: the workers stay."""
-        self._helm("upgrade", command, None)
+        master = {"args": [*command], "backoffLimit": MOST_FAULTS}
+        values: Values = {**self.values, "master": master}
+        if output:
+            values["volumes"] = [{"name": "output", "hostPath": {"path": str(output)}}]
+            values["volumeMounts"] = [{"name": "output", "mountPath": "/output"}]
+        done = self.namespace.helm("install", NAME, str(CHART), values=values, preload=True)
+        assert done.returncode == 0, done.stderr
 
     def wait_for_end(self) -> None:
         end = self.namespace.wait_for_end(NAME)
         assert end == "Complete", self.namespace.describe(NAME)
 
-    def log(self) -> str:
-        return self.namespace.kubectl(
-            "logs", f"job/{self.namespace.job(NAME)}", "--container=master", "--timestamps"
-        )
-
     def remove(self) -> None:
         self.namespace.helm("uninstall", NAME, "--wait")
-        self._wait_for_no_pods()
-
-    def _helm(self, verb: str, command: Sequence[str], output: Path | None) -> None:
-        values: Values = {**self.values, "master": {"args": [*command], "backoffLimit": RETRIES}}
-        if output:
-            values["volumes"] = [{"name": "output", "hostPath": {"path": str(output)}}]
-            values["volumeMounts"] = [{"name": "output", "mountPath": "/output"}]
-        done = self.namespace.helm(verb, NAME, str(CHART), values=values, preload=True)
-        assert done.returncode == 0, done.stderr
+        self._remove_pods()
 
 
-@dataclass(frozen=True)
-class MpiOperator(Contestant):
-    """The MPI Operator with one of its policies for creating the launcher."""
-
-    policy: str
-
-    def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        job = mpi_operator.mpi_job(NAME, self.namespace.image, command, self.policy, output)
-        self.namespace.kubectl("apply", "--filename", "-", input=json.dumps(job))
-
-    def wait_for_end(self) -> None:
-        succeeded = "--for=condition=Succeeded"
-        self.namespace.kubectl("wait", succeeded, f"mpijob/{NAME}", "--timeout=240s")
-
-    def log(self) -> str:
-        launcher = "--selector=training.kubeflow.org/job-role=launcher"
-        return self.namespace.kubectl("logs", launcher, "--timestamps", "--tail=-1")
-
-    def remove(self) -> None:
-        self.namespace.kubectl("delete", "mpijob", NAME, "--cascade=foreground", "--timeout=120s")
-        self._wait_for_no_pods()
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that benchmarks of contestants share."""
-    parser.add_argument("--turns", type=int, default=5, help="how often each is measured")
-    parser.add_argument("--only", default="", metavar="NAMES", help="chart,cold,waiting,...")
+def charts(namespace: Namespace) -> dict[str, Contestant]:
+    """This chart: with its defaults, with a spare, and with the state in the workers' memory."""
+    cleanup = {"cleanup": "Never"}
+    spare = {**cleanup, "worker": {"spares": 1}, "launch": STALLS}
+    kept = {**spare, "launch": {**STALLS, **LAUNCH}}
+    return {
+        "chart": Chart("this chart", namespace, REPORTS, cleanup),
+        "spare": Chart("this chart, a spare", namespace, REPORTS, spare),
+        "keep": Chart("this chart, a spare and `keep`", namespace, (*REPORTS, "--keep"), kept),
+    }
 
 
 def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
@@ -152,22 +192,3 @@ def bench_namespace() -> Iterator[Namespace]:
         yield namespace
     finally:
         namespace.kubectl("delete", "namespace", namespace.name, "--timeout=120s")
-
-
-@contextmanager
-def contestants(values: Values | None = None) -> Iterator[dict[str, Contestant]]:
-    """All contestants by a short name; `values` are the chart's, in addition to each one's own."""
-    with bench_namespace() as namespace, mpi_operator.running_operator(namespace):
-        values = values or {}
-        spare = {**values, "worker": {"spares": 1}}
-        cold = {**values, "launch": {"preload": []}}
-        everyone: dict[str, Contestant] = {
-            "chart": Chart("this chart", namespace, values),
-            "cold": Chart("this chart, preload: []", namespace, cold),
-            "spare": Chart("this chart, one spare", namespace, spare),
-            "default": MpiOperator("MPI Operator, AtStartup", namespace, "AtStartup"),
-            "waiting": MpiOperator(
-                "MPI Operator, WaitForWorkersReady", namespace, "WaitForWorkersReady"
-            ),
-        }
-        yield everyone

@@ -10,12 +10,13 @@ import os
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.unit.hvd_pods.copies import replace_in
 from tests.unit.hvd_pods.worker.ssh.pods import (
@@ -115,17 +116,17 @@ class Farm:
         self.workers.append(worker)
         return worker
 
-    def add_master(self, name: str, hosts: Sequence[str]) -> Master:
-        """A master that resolves the names of its hosts, as the cluster's DNS does."""
+    def add_master(self, name: str, hosts: Mapping[str, str]) -> Master:
+        """A master that resolves the names of its hosts to these addresses, as the DNS does."""
         root = self.folder / name
         master = Master(root, _user(root, self._hosts(hosts)), self.keys)
         _move_to_run(master)
         return master
 
-    def _hosts(self, hosts: Sequence[str] = ()) -> Path:
-        """An /etc/hosts with these names, the first of which is the first host."""
+    def _hosts(self, hosts: Mapping[str, str] = MappingProxyType({})) -> Path:
+        """An /etc/hosts with these names and their addresses."""
         file = self.folder / f"{len(hosts)}.hosts"
-        lines = (f"{address(number)} {host}\n" for number, host in enumerate(hosts))
+        lines = (f"{where} {host}\n" for host, where in hosts.items())
         if not file.exists():  # As the file of users.
             file.write_text(f"127.0.0.1 localhost {os.uname().nodename}\n{''.join(lines)}")
         return file

@@ -18,6 +18,7 @@ class Peak:
     """The most that was seen at one moment, in MiB, and the numbers of processes and files."""
 
     memory: float = 0.0
+    cpu_seconds: float = 0.0
     memory_by_name: dict[str, float] = field(default_factory=dict)
     processes: Counter[str] = field(default_factory=Counter)
     open_files: Counter[str] = field(default_factory=Counter)
@@ -26,6 +27,9 @@ class Peak:
         """Look once. The memory that several processes share is divided among them."""
         counts: Counter[str] = Counter()
         memory: Counter[str] = Counter()
+        # Those of the children that have ended count with those of the root.
+        used = root.cpu_times()
+        self.cpu_seconds = used.user + used.system + used.children_user + used.children_system
         for process in [root, *root.children(recursive=True)]:
             # A process may end meanwhile.
             with suppress(psutil.NoSuchProcess):

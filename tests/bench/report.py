@@ -17,8 +17,6 @@ from hvdchart.bench.scaling import mean_and_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 Rows = Mapping[str, Sequence[float]]
-# The seconds to each stage, of each turn, by the name of what was measured.
-Measured = dict[str, list[Mapping[str, float]]]
 
 
 def machine() -> str:
@@ -29,22 +27,40 @@ def machine() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
 
 
+def commit() -> str:
+    """The commit that is measured. Pages of docs/, which benchmarks write, do not make it dirty."""
+    told = []
+    for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", ".", ":!docs")):
+        done = subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        told.append(done.stdout.strip())
+    return told[0] + ("-dirty" if told[1] else "")
+
+
 def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> None:
     """Print a text after a line of where its figures come from, write both to the section of a page
     of docs/, and the figures to build/NAME.json.
     """
-    describe = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=False)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"machine": machine(), "commit": commit.stdout.strip(), "time": now, "turns": turns}
-    file = ROOT / "build" / f"{name}.json"
+    about = {"machine": machine(), "commit": commit(), "time": now, "turns": turns}
+    file = figures_file(name)
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps({**about, **figures}, indent=1) + "\n")
     where = f"{about['machine']}; {turns} turns; {about['commit']}, {now[:10]}."
     print(f"{where}\n\n{text}")
+    write_section(name, page, f"{where}\n\n{text}")
+
+
+def figures_file(name: str) -> Path:
+    """Where the figures of a benchmark are."""
+    return ROOT / "build" / f"{name}.json"
+
+
+def write_section(name: str, page: str, text: str) -> None:
+    """Write a benchmark's section of a page of docs/."""
     path = ROOT / "docs" / page
-    sections = {name: f"\n{where}\n\n{text}\n"}
-    path.write_text(replace_sections(path, sections, f"make {name}"))
+    path.write_text(replace_sections(path, {name: f"\n{text}\n"}, f"make {name}"))
 
 
 def as_share(figures: Sequence[float]) -> str:
@@ -61,26 +77,6 @@ def verdict(figures: Sequence[float], goal: float) -> str:
     return "missed" if mean + half < goal else "within the interval"
 
 
-def add_turn(measured: Measured, name: str, seconds: Mapping[str, float]) -> None:
-    """Print the seconds to each stage, and add them to those of earlier turns."""
-    print(name, {stage: round(value, 2) for stage, value in seconds.items()}, flush=True)
-    measured.setdefault(name, []).append(seconds)
-
-
-def write_report(name: str, titles: Mapping[str, Rows], measured: Measured, turns: int) -> None:
-    """Publish tables of seconds in docs/performance.md: totals by title, and to each stage."""
-    stages = {
-        row: {
-            stage: [seconds[stage] for seconds in each if stage in seconds]
-            for stage in dict.fromkeys(stage for seconds in each for stage in seconds)
-        }
-        for row, each in measured.items()
-    }
-    tables = [*(as_markdown(*item) for item in titles.items()), stage_table(stages)]
-    figures = {"seconds": titles, "stages": stages}
-    publish(name, "performance.md", turns, figures, "\n\n".join(tables))
-
-
 def as_markdown(title: str, rows: Rows) -> str:
     """A table with the median and the range of each row."""
     cells = (
@@ -90,19 +86,7 @@ def as_markdown(title: str, rows: Rows) -> str:
     return table((title, "median", "range"), cells)
 
 
-def stage_table(stages: Mapping[str, Rows]) -> str:
-    """A table with the median time of each stage, in the order of the first time of any."""
-    medians = {
-        name: {stage: statistics.median(times) for stage, times in rows.items()}
-        for name, rows in stages.items()
-    }
-    first: dict[str, float] = {}
-    for times in medians.values():
-        for stage, median in times.items():
-            first[stage] = min(median, first.get(stage, median))
-    order = sorted(first, key=lambda stage: first[stage])
-    cells = (
-        (name, *(f"{times[stage]:.2f}" if stage in times else "" for stage in order))
-        for name, times in medians.items()
-    )
-    return table(("Seconds to each stage, median", *order), cells)
+def as_range(figures: Sequence[float]) -> str:
+    """The median, and the range if there are several figures."""
+    median = f"{statistics.median(figures):.2f}"
+    return median if len(figures) == 1 else f"{median} ({min(figures):.2f} to {max(figures):.2f})"

@@ -65,16 +65,3 @@ def test_the_chart_accepts_the_values_of_the_page() -> None:
     for values in (application["source"]["helm"]["valuesObject"], release["values"]):
         (group,) = of_kind(render(values, release="resnet50"), "StatefulSet")
         assert group["metadata"]["name"] == "resnet50-worker"
-
-
-def test_what_the_page_ignores_is_in_the_manifests() -> None:
-    """A pointer to a field that the chart does not set would ignore nothing."""
-    application = documented("Application")["spec"]
-    (argo,) = application["ignoreDifferences"]
-    (flux,) = documented("HelmRelease")["spec"]["driftDetection"]["ignore"]
-    assert argo["jsonPointers"] == flux["paths"] == ["/spec/replicas"]
-    workers = one(render(), argo["kind"])
-    assert argo["kind"] == flux["target"]["kind"]
-    assert workers["apiVersion"].partition("/")[0] == argo["group"]
-    assert workers["spec"]["replicas"] == 2
-    assert "RespectIgnoreDifferences=true" in application["syncPolicy"]["syncOptions"]

@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from hvdchart.values.merge import merge_values
 from tests.chart.render import (
-    IMAGE,
     Manifest,
     Values,
     main_container,
@@ -54,13 +52,6 @@ def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
         assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
         assert mounts["/data-of-others"]["readOnly"] is True
         assert DATA["volumeMounts"][0] in pod_spec(workers)["containers"][0]["volumeMounts"]
-
-
-def test_staging_takes_any_command() -> None:
-    container = staging()
-    script = "/horovod/bin/hvd_pods/worker/stage.sh"
-    assert container["command"] == ["sh", script, *STAGING["command"]]
-    assert container["image"] == f"{IMAGE}:0.28.1-tf2.21.0"
 
 
 def test_staging_key_changes_with_its_source() -> None:
@@ -125,29 +116,6 @@ OUTPUT: Values = {
     "volumeMounts": [{"name": "out", "mountPath": "/output"}],
     "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
 }
-COMMAND: Values = {"results": {"command": ["rclone", "copy", ".", "bucket:run"]}}
-
-
-def sidecar(values: Values) -> Manifest:
-    """The container of the master that stores the results."""
-    manifests = render(merge_values(OUTPUT, values))
-    (container,) = init_containers(one(manifests, "Job"))
-    assert init_containers(one(manifests, "StatefulSet")) == []
-    assert one(manifests, "Pod")["spec"]["initContainers"] == [], "helm test stores nothing"
-    return container
-
-
-def test_results_are_stored_by_a_sidecar_of_the_master() -> None:
-    container = sidecar(COMMAND)
-    script = "/horovod/bin/hvd_pods/master/results.sh"
-    assert container["command"] == ["sh", script, *COMMAND["results"]["command"]]
-    # Its end, and how it ends, do not concern the Job.
-    assert container["restartPolicy"] == "Always"
-    assert container["image"].startswith(f"{IMAGE}:")
-    assert {"name": "RESULTS_PATH", "value": "/output/run"} in container["env"]
-    assert OUTPUT["volumeMounts"][0] in container["volumeMounts"]
-    stored = run_settings(render(merge_values(OUTPUT, COMMAND)))["results"]
-    assert stored == {"timeoutSeconds": 3600, "onFailure": False}
 
 
 def test_master_without_results_to_store_knows_of_none() -> None:
@@ -192,10 +160,3 @@ def test_requirements_are_installed_unless_they_are_ignored() -> None:
     assert run_settings(render(values))["requirements"] is True
     values["code"] = {**code, "requirements": "Ignore"}
     assert run_settings(render(values))["requirements"] is False
-
-
-def test_archive_is_binary_data() -> None:
-    # base64 of coreutils wraps its lines.
-    values: Values = {"code": {"archive": "H4sIAA\nAA\n"}, "master": {"args": ["python", "a.py"]}}
-    (config_map,) = code_config_maps(render(values))
-    assert config_map["binaryData"] == {"archive.tgz": "H4sIAAAA"}

@@ -1,35 +1,37 @@
-"""The published chart: its package, registries, chart-testing, and the files of a release."""
+"""The chart as others have it: packaged, and as a dependency of another chart; chart-testing."""
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ruamel.yaml import YAML
 
+from devtools.common.commands import read_output
 from devtools.release import artifacts
 from devtools.toolchain.tools import tool
-from tests.chart.registry import registry
-from tests.chart.render import CHART
+from tests.chart.render import (
+    CHART,
+    Manifest,
+    Values,
+    of_kind,
+    one,
+    parse_manifests,
+    pod_spec,
+    render,
+)
+from tests.go_programs import run_program
 
 ROOT = CHART.parents[1]
-HELMS = ("helm3", "helm4")
 REPOSITORY = "https://example.com/me/it"
-VALUES = {"image": {"repository": "registry.example/team/app"}, "worker": {"number": 3}}
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the HOST:PORT of an empty registry."""
-    with registry(tmp_path_factory.mktemp("registry")) as host_and_port:
-        yield host_and_port
 
 
 @pytest.fixture(scope="module")
@@ -41,46 +43,13 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return folders
 
 
-def chart_yaml() -> dict[str, Any]:
-    """Return the content of Chart.yaml."""
-    content: dict[str, Any] = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())
-    return content
-
-
-def helm(version: str, home: Path, *arguments: str, values: object = None) -> str:
-    """Run Helm with an empty cache and return its output."""
-    folders = {f"HELM_{name}_HOME": str(home / name) for name in ("CACHE", "CONFIG", "DATA")}
-    done = subprocess.run(
-        [str(tool(version)), *arguments],
-        env={**os.environ, **folders},
-        input=json.dumps(values),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("pushing", HELMS)
-def test_chart_pushed_by_one_helm_installs_with_both(
-    pushing: str, address: str, tmp_path: Path
-) -> None:
-    version = chart_yaml()["version"]
-    helm(pushing, tmp_path, "package", str(CHART), "--destination", str(tmp_path))
-    repository = f"oci://{address}/{pushing}"
-    package = tmp_path / f"horovod-{version}.tgz"
-    helm(pushing, tmp_path, "push", str(package), repository, "--plain-http")
-    for installing in HELMS:
-        template = ["template", "hvd", "--values", "-"]
-        there = [f"{repository}/horovod", "--version", version, "--plain-http"]
-        pushed = helm(installing, tmp_path, *template, *there, values=VALUES)
-        assert pushed == helm(installing, tmp_path, *template, str(CHART), values=VALUES)
-        assert "kind: StatefulSet" in pushed
+def helm(*arguments: str) -> str:
+    """Run Helm and return its output."""
+    return read_output([str(tool("helm4")), *arguments], remedy="")
 
 
 def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
-    helm("helm4", tmp_path, "package", str(CHART), "--destination", str(tmp_path))
+    helm("package", str(CHART), "--destination", str(tmp_path))
     with tarfile.open(next(tmp_path.glob("*.tgz"))) as package:
         names = {name.removeprefix("horovod/") for name in package.getnames()}
     here = {
@@ -99,18 +68,15 @@ def test_same_tree_gives_the_same_release(releases: list[Path]) -> None:
     subprocess.run(["sha256sum", "--check", artifacts.SUMS], cwd=releases[0], check=True)
 
 
-@pytest.mark.parametrize("version", HELMS)
-def test_packaged_chart_says_where_it_is_from(
-    releases: list[Path], version: str, tmp_path: Path
-) -> None:
+def test_packaged_chart_says_where_it_is_from(releases: list[Path]) -> None:
     (package,) = releases[0].glob("*.tgz")
-    chart = YAML(typ="safe").load(helm(version, tmp_path, "show", "chart", str(package)))
+    chart = YAML(typ="safe").load(helm("show", "chart", str(package)))
     assert chart["home"] == REPOSITORY
     assert chart["maintainers"] == [{"name": "me", "url": "https://example.com/me"}]
     images = YAML(typ="safe").load(chart["annotations"]["artifacthub.io/images"])
     assert all(image["image"].startswith("registry.example/team/horovod-") for image in images)
     options = ("--strict", "--set", "image.repository=x")
-    assert "icon is recommended" not in helm(version, tmp_path, "lint", str(package), *options)
+    assert "icon is recommended" not in helm("lint", str(package), *options)
 
 
 def ct(*arguments: str, **environment: str) -> str:
@@ -142,3 +108,69 @@ def test_chart_testing_installs_every_ci_case(kubeconfig: Path, examples_image: 
     for case in cases:
         assert case.name in printed
     assert "All charts installed successfully" in printed
+
+
+IMAGE = {"repository": "registry.example/team/app"}
+TWICE: Values = {
+    "dependencies": [{"name": "horovod", "alias": alias} for alias in ("train", "evaluate")]
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a parent chart that depends on the chart twice."""
+    parent = tmp_path_factory.mktemp("parent")
+    shutil.copytree(CHART, parent / "charts" / "horovod")
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    for dependency in TWICE["dependencies"]:
+        dependency["version"] = version
+    head: dict[str, Any] = {"apiVersion": "v2", "name": "parent", "version": "1.0.0"}
+    (parent / "Chart.yaml").write_text(yaml.safe_dump({**head, **TWICE}))
+    return parent
+
+
+def render_parent(folder: Path, values: Values, helm: str) -> list[Manifest]:
+    """Return the manifests of the parent chart as release `lab`."""
+    command = [str(tool(helm)), "template", "lab", str(folder), "--namespace", "team"]
+    done = run_program([*command, "--values", "-"], yaml.safe_dump(values))
+    assert done.returncode == 0, done.stderr
+    return parse_manifests(done.stdout)
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_two_aliases_make_different_objects(folder: Path, helm: str) -> None:
+    values = {"global": {"a": 1}, "train": {"image": IMAGE}, "evaluate": {"image": IMAGE}}
+    manifests = render_parent(folder, values, helm)
+    names = Counter((item["kind"], item["metadata"]["name"]) for item in manifests)
+    assert [name for name, count in names.items() if count > 1] == []
+    sets = of_kind(manifests, "StatefulSet")
+    assert {("StatefulSet", f"lab-{alias}-worker") for alias in ("train", "evaluate")} <= set(names)
+    first, second = (item["spec"] for item in sets)
+    assert {first["serviceName"], second["serviceName"]} == {"lab-train", "lab-evaluate"}
+    # Neither selects the pods of the other, although both have the same instance.
+    labels = first["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/instance"] == "lab"
+    assert not second["selector"]["matchLabels"].items() <= labels.items()
+    policies = of_kind(manifests, "NetworkPolicy")
+    selected = [item["spec"]["podSelector"]["matchLabels"] for item in policies]
+    assert sum(chosen.items() <= labels.items() for chosen in selected) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "release", "name"),
+    [
+        ({}, "hvd", "hvd"),
+        ({"nameOverride": "unet"}, "hvd", "hvd-unet"),
+        ({"nameOverride": "unet"}, "my-unet-2", "my-unet-2"),
+        ({"fullnameOverride": "unet"}, "hvd", "unet"),
+        ({"fullnameOverride": "unet", "nameOverride": "x"}, "hvd", "unet"),
+    ],
+)
+def test_prefix_of_object_names(values: Values, release: str, name: str) -> None:
+    manifests = render(values, release)
+    workers = one(manifests, "StatefulSet")
+    assert workers["metadata"]["name"] == f"{name}-worker"
+    labels = workers["spec"]["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/instance"] == release
+    assert labels["app.kubernetes.io/name"] == values.get("nameOverride", "horovod")
+    assert pod_spec(one(manifests, "Job"))["serviceAccountName"] == f"{name}-master"

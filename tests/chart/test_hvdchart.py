@@ -1,8 +1,12 @@
-"""hvdchart merges values, renders and installs as real Helms and a real API server do."""
+"""hvdchart merges values, renders and installs as real Helms and a real API server do.
+
+The chart judges launch.options as the planner does, by launcher_options.json.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,27 +17,22 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
-from hvd_pods.common.fusion import BY_RANKS, THRESHOLD
+from hvd_pods.common.launcher_options import given_options
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import load_spec, parse_spec
+from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
-from hvdchart.values.report import reasons
-from tests.chart.render import Manifest, parse_manifests, render, variables
+from tests.chart.render import CHART, Manifest, helm_template, parse_manifests, render, variables
 from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.unit import launch_cases
 from tests.unit.hvdchart.strategies import specs
+from tests.unit.hvdchart.values.test_values import HEAD, NODE
+from tests.unit.launch_cases import Case
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
 Values = dict[str, Any]
-
-SMALL = {
-    "apiVersion": "hvdchart/v1",
-    "name": "small",
-    "image": {"repository": "registry.example/app"},
-    "nodes": [{"name": "n", "count": 4, "coresPerSocket": 2, "memory": "4Gi"}],
-    "train": {"command": ["a"]},
-}
 
 # With few keys and nested maps, generated trees have common keys at every level.
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -112,28 +111,6 @@ def is_test(manifest: Manifest) -> bool:
     return "test" in annotations.get("helm.sh/hook", "").split(",")
 
 
-@pytest.mark.parametrize(
-    ("more", "is_shown"),
-    [
-        ({}, True),
-        ({"launch": {"mode": "horovodrun"}}, False),
-        ({"horovod": {"autotune": True}}, False),
-        ({"horovod": {"fusionThreshold": 0}}, False),
-        ({"train": {"command": ["a"], "env": {"HOROVOD_FUSION_THRESHOLD": "0"}}}, False),
-        ({"nodes": [{"name": "n", "count": 1, "gpus": 1}]}, False),
-    ],
-)
-def test_explanation_shows_the_fusion_threshold_where_ranks_choose_it(
-    more: dict[str, Any], is_shown: bool
-) -> None:
-    spec = {**SMALL, **more}
-    plan = make_plan(parse_spec(json.dumps(spec).encode()))
-    shown = [row[:2] for row in reasons(plan) if row[0] == THRESHOLD]
-    assert shown == ([(THRESHOLD, 2 << 20)] if is_shown else [])
-    rendered = parse_manifests(manifests(plan, "team", str(tool("helm4"))))
-    assert (BY_RANKS in variables(rendered)) is is_shown
-
-
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
 def test_manifests_equal_helm_template_of_the_values(spec: Path) -> None:
     values = YAML(typ="safe").load(spec.with_name(spec.name.replace(".spec", "")).read_text())
@@ -153,3 +130,96 @@ def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
     spec.setdefault("image", {"repository": "registry.example/team/app"})
     plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
     assert manifests(plan, "team", str(tool("helm4")))
+
+
+# A template that checks all cases in one run of Helm.
+VERDICTS = """problems:
+{{- range .Values.cases }}
+- {{ include "horovod.optionProblem" (dict "Values" . "Files" $.Files) | quote }}
+{{- end }}
+"""
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a chart with the checks and data files of charts/horovod, and the template above."""
+    chart = tmp_path_factory.mktemp("judge")
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: judge\nversion: 1.0.0\n")
+    for name in ("templates/checks/_launch.tpl", "files/hvd_pods/common/launcher_options.json"):
+        (chart / name).parent.mkdir(parents=True)
+        shutil.copy(CHART / name, chart / name)
+    (chart / "templates" / "verdicts.yaml").write_text(VERDICTS)
+    return chart
+
+
+def no_launcher_has_all_options(case: Case) -> bool:
+    """Whether only the master can say so: by the MPI of its image, options of another are wrong."""
+    launchers = set(launch_cases.modes()[case.mode])
+    for _, option in given_options(case.options):
+        launchers &= set(option.get("readBy", launchers))
+    return not launchers
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Path) -> None:
+    cases = list(launch_cases.cases())
+    done = helm_template({"cases": [case.values() for case in cases]}, helm=helm, chart=judge)
+    assert done.returncode == 0, done.stderr
+    problems = YAML(typ="safe").load(done.stdout)["problems"]
+    for case, problem in zip(cases, problems, strict=True):
+        assert not problem or problem.startswith('launch.options has "')
+        if bool(problem) != case.is_refused_by_planner():
+            assert not problem, f"{case}: {problem!r}"
+            assert no_launcher_has_all_options(case), case
+
+
+@pytest.mark.parametrize("option", ["--npersocket", "--map-by"])
+def test_planned_run_with_an_option_that_binds_renders(option: str) -> None:
+    """The planner plans no binding with such an option, because the chart would refuse both."""
+    values = checked_values(Case("mpirun", (option, "1")).plan())
+    assert values["launch"] == {"binding": {"to": "none"}, "options": [option, "1"]}
+    render(values)
+
+
+@pytest.mark.parametrize(
+    ("launch", "memory"),
+    [
+        ("{}", "256Mi"),
+        ("{mode: horovodrun}", "528Mi"),
+        ("{mode: elastic, elastic: {maxRanks: 2000}}", "4128Mi"),
+    ],
+)
+def test_plan_gives_the_master_the_memory_that_the_chart_demands(launch: str, memory: str) -> None:
+    nodes = NODE.replace("count: 1", "count: 200").replace("coresPerSocket: 4", "coresPerSocket: 1")
+    values = checked_values(make_plan(parse_spec(f"{HEAD}{nodes}launch: {launch}\n".encode())))
+    assert values["master"]["resources"]["requests"]["memory"] == memory
+    render(values)
+
+
+@pytest.mark.parametrize(
+    ("memory", "is_refused"),
+    [
+        *((text, False) for text in ("64Gi", "65536Mi", "67108864Ki", "0.0625Ti", "68719476736")),
+        *((text, False) for text in ("68.8G", "68800M", "68800000k", "0.0688T", "7e10")),
+        *((text, True) for text in ("65535Mi", "68.7G", "67108863Ki", "68719476735")),
+    ],
+)
+def test_chart_reads_every_unit_of_memory(memory: str, is_refused: bool) -> None:
+    """32,704 ranks of horovodrun need 64 GiB."""
+    values = {
+        "worker": {"number": 8176, "slots": 4},
+        "launch": {"mode": "horovodrun"},
+        "master": {"resources": {"requests": {"memory": memory}}},
+    }
+    done = helm_template(values)
+    assert ("SSH client" in done.stderr, done.returncode != 0) == (is_refused, is_refused)
+
+
+def test_workers_and_planned_groups_name_the_interface_to_the_same_libraries() -> None:
+    workers = variables(render({"network": {"interface": "eth1"}}))
+    rendered = {name for name, value in workers.items() if value == "eth1"}
+    two = json.loads(Case("mpirun", (), interface="eth1").spec())
+    two["nodes"].append({**two["nodes"][0], "name": "y", "interface": "eth2"})
+    planned = make_plan(parse_spec(json.dumps(two).encode())).launching.group_env["x"]
+    # The master passes a common interface to the daemons; otherwise each group sets its own.
+    assert set(planned) == rendered | {"OMPI_MCA_oob_tcp_if_include"}

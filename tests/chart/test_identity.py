@@ -44,14 +44,6 @@ def job_name(manifests: list[Manifest]) -> str:
     return name
 
 
-def test_end_of_a_run_can_be_changed_while_it_goes_on() -> None:
-    """Kubernetes allows it, and the Job keeps its name."""
-    base = {**BASE, "cleanup": "Always"}
-    times = {"activeDeadlineSeconds": 7, "backoffLimit": 7, "ttlSecondsAfterFinished": 7}
-    after = render(merge_values(base, {"master": {**times, "suspend": True}}))
-    assert job_name(after) == job_name(render(base))
-
-
 def revision(values: Values) -> str:
     """The workers' revision, which the master waits for."""
     manifests = render(values)

@@ -1,17 +1,21 @@
-"""Every Kubernetes release that Chart.yaml allows accepts each field of each object."""
+"""Every Kubernetes release that Chart.yaml allows accepts each field of each object, and
+charts/kube-score.yaml explains the findings of kube-score.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
+from functools import cache
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import module_version, tool
-from tests.chart.render import CHART, Manifest, helm_template, render
+from tests.chart.render import CHART, VALUES, Manifest, helm_template, ready_cases, render
 from tests.chart.test_real_api import CASES
 from tests.go_programs import run_program
 
@@ -106,3 +110,50 @@ def test_oldest_and_newest_kubernetes_render_the_same(helm: str) -> None:
     assert refused.returncode != 0
     assert "kubeVersion: >=1.29.0-0" in refused.stderr
     assert too_old in refused.stderr
+
+
+# The best grade of kube-score: there is nothing to say.
+ALL_RIGHT = 10
+EXPLAINED = CHART.parent / "kube-score.yaml"
+# The ready cases, and those of the API tests with further objects and settings.
+SCANNED = [*ready_cases(), "network", "staging", "watching"]
+PLANNED = {file.name for file in VALUES.glob("*.yaml")}
+# The name of a rule, what it says, and the kind of the object.
+Finding = tuple[str, str, str]
+
+
+@cache
+def findings_of(case: str) -> set[Finding]:
+    """Return what kube-score says of the objects of a case, warnings included."""
+    # Some rules compare objects with each other, so kube-score needs all objects of a release.
+    text = "\n---\n".join(json.dumps(manifest) for manifest in render(CASES[case]))
+    done = run_program([str(tool("kube-score")), "score", "--output-format", "json", "-"], text)
+    # The exit status is 1 when there are findings.
+    assert done.returncode in (0, 1), done.stderr
+    return {
+        (score["check"]["id"], comment["summary"], judged["type_meta"]["kind"])
+        for judged in json.loads(done.stdout)
+        for score in judged["checks"] or []
+        if not score["skipped"] and score["grade"] < ALL_RIGHT
+        for comment in score["comments"] or [{"summary": ""}]
+    }
+
+
+@cache
+def explained() -> dict[Finding, str]:
+    """Return each accepted finding, and for which values it is accepted: "all" or "unplanned"."""
+    entries: list[dict[str, Any]] = YAML(typ="safe").load(EXPLAINED.read_text())["explained"]
+    assert all(entry["reason"] for entry in entries)
+    return {
+        (entry["check"], entry["finding"], kind): entry.get("only", "all")
+        for entry in entries
+        for kind in entry["kinds"]
+    }
+
+
+@pytest.mark.parametrize("case", SCANNED)
+def test_every_scanner_finding_has_an_explanation(case: str) -> None:
+    accepted = {
+        finding for finding, cases in explained().items() if cases == "all" or case not in PLANNED
+    }
+    assert findings_of(case) - accepted == set(), f"fix it, or explain it in {EXPLAINED}"

@@ -2,83 +2,43 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
-
-import pytest
-from hypothesis import given, settings
 
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import chart_dir
-from hvdchart.errors import SpecError
-from hvdchart.migrate.convert import Migration
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.report import values_text
 from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
 from tests.go_programs import NO_GARBAGE_COLLECTION
-from tests.unit.hvdchart.migrate.old_files import (
-    JOBS,
-    LINES,
-    NAMES,
-    SCRIPTS,
-    damaged_trees,
-    migrate_file,
-    migrate_job,
-    migrate_line,
-    migrate_tree,
-)
+from tests.unit.hvdchart.migrate.old_files import FILES, migrate_path
 
 # Objects of schedulers that the test's cluster does not have.
 FOREIGN = ("PodGroup", "PodMonitor")
 
 
-def helm_template(migration: Migration) -> str:
+def helm_template(migration: Ledger) -> str:
     # The chart has no default image; `migrate` then says that it must be set.
     named = "repository" in migration.values.get("image", {})
-    image = () if named else ("--set", "image.repository=registry.example/team/app")
-    return _helm_template(migration.release or "run", image, values_text(migration, "old"))
-
-
-@functools.cache
-def _helm_template(release: str, options: tuple[str, ...], values: str) -> str:
+    image = [] if named else ["--set", "image.repository=registry.example/team/app"]
+    words = ["template", migration.release or "run", str(chart_dir()), *image, "--values", "-"]
     done = subprocess.run(
-        [str(tool("helm4")), "template", release, str(chart_dir()), *options, "--values", "-"],
+        [str(tool("helm4")), *words],
         env={**os.environ, **NO_GARBAGE_COLLECTION},
-        input=values, capture_output=True, text=True, check=False,
+        input=values_text(migration, "old"), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.mark.fuzz
-@given(damaged_trees())
-@settings(max_examples=40, deadline=None)
-def test_helm_accepts_the_values_of_any_change_of_a_file(tree: Any) -> None:
-    try:
-        migration = migrate_tree(tree)
-    except SpecError:
-        return
-    helm_template(migration)
-
-
-def migrations() -> dict[str, Migration]:
-    """Every kind of result: each file, each line, and each pod setting of a job."""
-    return {
-        **{name: migrate_file(name) for name in [*NAMES, *SCRIPTS]},
-        **{line: migrate_line(line) for line in LINES},
-        **{str(fields): migrate_job(**fields) for fields in JOBS},
-    }
 
 
 def test_api_server_accepts_every_result(kubeconfig: Path) -> None:
     """With server-side apply, as Helm 4 does it."""
     server = Namespace("default", kubeconfig, "")
     manifests = []
-    for number, migration in enumerate(migrations().values()):
+    for number, migration in enumerate(map(migrate_path, FILES)):
         for manifest in parse_manifests(helm_template(migration)):
             if manifest["kind"] in FOREIGN:
                 continue

@@ -1,11 +1,20 @@
-"""Horovod's settings, TensorBoard and metrics."""
+"""Horovod's settings, TensorBoard and metrics; alerts and dashboard, by Prometheus' promtool."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from devtools.common.apt import unpacked_program
+from hvd_pods.common.metrics import PROGRESS
+from hvd_pods.master import serve_metrics as master
+from hvd_pods.worker import serve_metrics as worker
 from tests.chart.render import (
     Manifest,
     Values,
@@ -16,6 +25,7 @@ from tests.chart.render import (
     render,
     variables,
 )
+from tests.unit.hvd_pods.rules.world import World, one_group
 
 OUTPUT: Values = {
     "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
@@ -107,29 +117,20 @@ def test_metrics_are_served_on_the_same_named_port_by_all_pods() -> None:
     assert without["HVD_METRICS_DIR"] == folder, "the master reads the progress there"
 
 
-@pytest.mark.parametrize(
-    ("asked", "labels", "interval"),
-    [
-        (True, {}, None),
-        ({"labels": {"release": "prometheus"}}, {"release": "prometheus"}, None),
-        ({"interval": "15s"}, {}, "15s"),
-    ],
-)
-def test_pod_monitor_scrapes_the_release_with_labels_and_interval(
-    asked: bool | Values, labels: dict[str, str], interval: str | None
-) -> None:
+def test_pod_monitor_scrapes_the_release_with_labels_and_interval() -> None:
+    asked = {"labels": {"release": "prometheus"}, "interval": "15s"}
     manifests = render({"metrics": {"enabled": True, "podMonitor": asked}})
     monitor = one(manifests, "PodMonitor")
+    labels = {"release": "prometheus", "app.kubernetes.io/instance": "hvd"}
     assert labels.items() <= monitor["metadata"]["labels"].items()
-    assert monitor["metadata"]["labels"]["app.kubernetes.io/instance"] == "hvd"
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    assert (endpoint["port"], endpoint.get("interval")) == ("metrics", interval)
+    assert (endpoint["port"], endpoint["interval"]) == ("metrics", "15s")
     assert monitor["spec"]["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]
     targets = {rule["targetLabel"]: rule.get("replacement") for rule in endpoint["relabelings"]}
     assert targets == {"release": "hvd", "pod": "hvd-master", "instance": None}
-    for nothing in (None, False):
-        without = render({"metrics": {"enabled": True, "podMonitor": nothing}})
-        assert of_kind(without, "PodMonitor") == []
+    for other, number in ((True, 1), (None, 0), (False, 0)):
+        rendered = render({"metrics": {"enabled": True, "podMonitor": other}})
+        assert len(of_kind(rendered, "PodMonitor")) == number
 
 
 BOARD: Values = {**OUTPUT, "tensorboard": {"enabled": True}}
@@ -154,3 +155,126 @@ def test_tensorboard_is_reached_by_nobody_unless_allowed() -> None:
     assert board_policy({**BOARD, "hostNetwork": True})["ingress"] == []
     off = render({**BOARD, "networkPolicy": {"enabled": False}})
     assert of_kind(off, "NetworkPolicy") == []
+
+
+MINUTES = 90
+ENABLED = {"enabled": True, "rules": True, "dashboard": True}
+VARIABLES = {"$namespace": "team", "$release": "hvd", "$__rate_interval": "2m"}
+OVER = {'stage="Training"': "0"}
+SLOW = 'per_second{rank="1"'
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> str:
+    """What the master of a run that trains serves, and a worker whose ranks report everything."""
+    world = World(one_group())
+    world.train()
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    for rank in range(4):
+        (ranks / str(rank)).write_text("".join(f"{name} 5\n" for name in PROGRESS))
+    return master.make_page(world.state, "") + worker.make_page("4", ranks)
+
+
+def make_series(pages: str, changes: dict[str, str]) -> list[dict[str, str]]:
+    """Each series that Prometheus has of the pages, with a sample each minute.
+
+    `changes`: by a part of the name, other values than those of the pages, in promtool's notation.
+    """
+    found, left = [], set(changes)
+    for line in (line for line in pages.splitlines() if not line.startswith("#")):
+        name, value = line.rsplit(" ", 1)
+        for part in (part for part in changes if part in name):
+            value = changes[part]
+            left.discard(part)
+        labels = 'namespace="team", release="hvd", pod="p"'
+        name = name.replace("{", f"{{{labels}, ") if "{" in name else f"{name}{{{labels}}}"
+        values = value if "x" in value else f"{value}+0x{MINUTES}"
+        found.append({"series": name, "values": values})
+    assert not left, "no pod serves these"
+    return found
+
+
+def find_problems(folder: Path, input_series: list[dict[str, str]], checks: dict[str, Any]) -> str:
+    """What promtool says of a test in which expressions have these samples at the end."""
+    promtool = shutil.which("promtool") or unpacked_program("prometheus", "usr/bin/promtool")
+    rules = one(render({"metrics": ENABLED}), "PrometheusRule")["spec"]
+    (folder / "rules.json").write_text(json.dumps(rules))
+    expected = [
+        {"expr": expression, "eval_time": f"{MINUTES - 1}m", "exp_samples": samples}
+        for expression, samples in checks.items()
+    ]
+    test = {"interval": "1m", "input_series": input_series, "promql_expr_test": expected}
+    document = {"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": [test]}
+    (folder / "test.json").write_text(json.dumps(document))
+    command = [str(promtool), "test", "rules", "test.json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "fires"),
+    [
+        ({}, ""),
+        (OVER, "RunNotTraining"),
+        ({**OVER, 'stage="Finished"': "1"}, ""),
+        ({'stage="Training"': "1+0x80 0+0x9"}, ""),
+        ({"script_age": "0+60x90"}, "RunWithoutSteps"),
+        ({"script_age": "0+60x90", 'age_seconds{rank="0"': "0"}, ""),
+        ({"script_age": "0+60x90", **OVER}, "RunNotTraining"),
+        ({"ranks_stalled": "0+0x20 1+0x69"}, "RunStalled"),
+        ({"ranks_stalled": "1+0x87 0+0x2"}, ""),
+        ({"launches": "1+0x60 2 3 4 5 6+0x25"}, "RunRestarts"),
+        ({"launches": "1+0x60 2 3+0x28"}, ""),
+        ({"lost": "0+0x60 400+0x29"}, "RunLosesTime"),
+        ({"lost": "0+0x60 300+0x29"}, ""),
+        ({SLOW: "3"}, "RankSlow"),
+        ({SLOW: "4"}, ""),
+        ({SLOW: "5+0x85 3+0x4"}, ""),
+        ({"loss": "NaN"}, "LossNotFinite"),
+        ({"loss": "-Inf"}, "LossNotFinite"),
+    ],
+)
+def test_each_alert_fires_for_its_reason_only(
+    tmp_path: Path, pages: str, changes: dict[str, str], fires: str
+) -> None:
+    alerts = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    expected = [{"labels": f'{{alertname="Horovod{fires}"}}', "value": 1}] if fires else []
+    assert find_problems(tmp_path, make_series(pages, changes), {alerts: expected}) == ""
+
+
+def board(**dashboard: Any) -> tuple[Manifest, dict[str, Any]]:
+    """The metadata of the ConfigMap with the dashboard, and the dashboard."""
+    metrics = {**ENABLED, "dashboard": dashboard or True}
+    manifests = render({"metrics": metrics})
+    names = {item["metadata"]["name"]: item for item in manifests if item["kind"] == "ConfigMap"}
+    found = names["hvd-dashboard"]
+    return found["metadata"], json.loads(found["data"]["team-hvd.json"])
+
+
+def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> None:
+    _, shown = board()
+    queries = [target["expr"] for panel in shown["panels"] for target in panel["targets"]]
+    choices = [each["query"] for each in shown["templating"]["list"] if each["type"] == "query"]
+    for choice in choices:
+        found = re.fullmatch(r"label_values\((.*), (\w+)\)", choice["query"])
+        assert found
+        queries.append(f"group by ({found[2]}) ({found[1]})")
+    for name, value in VARIABLES.items():
+        queries = [query.replace(name, value) for query in queries]
+    checks = {f"count({query}) > bool 0": [{"labels": "{}", "value": 1}] for query in queries}
+    assert find_problems(tmp_path, make_series(pages, {}), checks) == ""
+
+
+def test_the_dashboard_of_each_run_shows_it_first_and_is_found_by_labels() -> None:
+    found, shown = board()
+    variables = shown["templating"]["list"]
+    first = {v["name"]: v["current"]["value"] for v in variables if "current" in v}
+    assert first == {"namespace": "team", "release": "hvd"}
+    assert found["labels"]["grafana_dashboard"] == "1"
+    labels, annotations = {"mine": "yes"}, {"grafana_folder": "Training"}
+    other, _ = board(labels=labels, annotations=annotations)
+    assert labels.items() <= other["labels"].items()
+    assert "grafana_dashboard" not in other["labels"]
+    assert other["annotations"] == annotations
+    assert "hvd-dashboard" not in {item["metadata"]["name"] for item in render()}

@@ -96,18 +96,10 @@ def test_any_file_may_be_rendered_first() -> None:
         assert '{{- include "horovod.prepare" . -}}' in file.read_text(), file
 
 
-def test_service_publishes_addresses_of_pods_that_are_not_ready() -> None:
-    service, workers = one(render(), "Service"), one(render(), "StatefulSet")
-    assert service["spec"]["publishNotReadyAddresses"] is True
-    assert service["spec"]["clusterIP"] == "None"
-    assert workers["spec"]["serviceName"] == service["metadata"]["name"]
-    assert workers["spec"]["podManagementPolicy"] == "Parallel"
-
-
 def test_suspended_run_has_no_pods() -> None:
     held, running = render({"master": {"suspend": True}}), render()
     assert one(held, "Job")["spec"]["suspend"] is True
-    assert "suspend" not in one(running, "Job")["spec"], "Kueue decides"
+    assert "suspend" not in one(running, "Job")["spec"]
     assert one(held, "StatefulSet")["spec"]["replicas"] == 0
 
 

@@ -81,11 +81,30 @@ def test_master_has_a_runtime_class_and_spreads_among_masters() -> None:
         assert pod_spec(one(replaced, kind))["topologySpreadConstraints"] == [own]
 
 
-def test_queue_name_labels_workloads_and_not_pods() -> None:
-    manifests = render({**GPU_GROUPS, "queueName": "team"})
-    for workload in [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]:
-        assert workload["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-        assert "kueue" not in str(workload["spec"]["template"]["metadata"]["labels"])
+def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
+    first, other = (
+        render({**GPU_GROUPS, "queueName": "team", "master": {"args": [args]}})
+        for args in ("true", "false")
+    )
+    groups = []
+    for manifests in (first, other):
+        workloads = [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]
+        # Kueue would take an object with the label for a job of its own.
+        assert all("kueue" not in str(each["metadata"].get("labels")) for each in workloads)
+        pods = [each["spec"]["template"]["metadata"] for each in workloads]
+        assert {pod["labels"]["kueue.x-k8s.io/queue-name"] for pod in pods} == {"team"}
+        (total,) = {pod["annotations"]["kueue.x-k8s.io/pod-group-total-count"] for pod in pods}
+        workers = sum(each["spec"]["replicas"] for each in of_kind(manifests, "StatefulSet"))
+        assert int(total) == workers + 1
+        (group,) = {pod["labels"]["kueue.x-k8s.io/pod-group-name"] for pod in pods}
+        groups.append(group)
+    # Another run is another entry of the queue, with pods of its own.
+    names = [
+        {each["metadata"]["name"] for each in of_kind(made, "StatefulSet")}
+        for made in (first, other)
+    ]
+    assert groups[0] != groups[1]
+    assert not names[0] & names[1]
 
 
 @pytest.mark.parametrize(

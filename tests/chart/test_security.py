@@ -128,7 +128,7 @@ def test_role_grants_only_the_verbs_in_use_as_the_page_says() -> None:
         ("pods", "list"): None,
         ("pods", "delete"): [*(f"hvd-cpu-{n}" for n in range(3)), "hvd-gpu-0", "hvd-gpu-1"],
         ("events", "create, list"): None,
-        ("jobs", "get, watch"): [one(manifests, "Job")["metadata"]["name"]],
+        ("jobs", "get"): [one(manifests, "Job")["metadata"]["name"]],
         ("statefulsets/scale", "get, patch"): ["hvd-cpu", "hvd-gpu"],
         ("configmaps", "get, patch"): ["hvd-run"],
         ("secrets", "get, patch"): ["hvd-ssh"],

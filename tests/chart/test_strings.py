@@ -6,7 +6,6 @@ import functools
 import json
 import operator
 import re
-import shutil
 import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -171,19 +170,6 @@ def read_values(package: Path, name: str) -> bytes:
         member = archive.extractfile(f"horovod/{name}")
         assert member is not None
         return member.read()
-
-
-@pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)
-def test_values_of_an_earlier_version_render(package: Path, tmp_path: Path) -> None:
-    """As `helm upgrade --reuse-values` does: the values of the release replace values.yaml."""
-    chart = tmp_path / "horovod"
-    shutil.copytree(CHART, chart)
-    (chart / "values.yaml").write_bytes(read_values(package, "values.yaml"))
-    changed: Values = {"metrics": {"enabled": True}, "networkPolicy": {"enabled": True}}
-    old, new = helm_template(changed, chart=chart), helm_template(changed)
-    assert old.returncode == 0, old.stderr
-    kinds = [sorted(item["kind"] for item in parse_manifests(done.stdout)) for done in (old, new)]
-    assert kinds[0] == kinds[1]
 
 
 @pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)

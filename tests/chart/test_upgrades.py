@@ -222,16 +222,6 @@ def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namesp
     upgrade(place, "helm4", CHART, values)
 
 
-def test_account_that_the_workers_name_must_exist(place: Namespace) -> None:
-    """The other objects: tests/e2e/test_training.py."""
-    wait_for_default_account(place)
-    values = {**RUN, "worker": {"serviceAccount": {"name": "reader"}}}
-    done = place.helm("install", "hvd", str(CHART), values=values, version="helm4")
-    assert done.returncode != 0
-    assert 'worker.serviceAccount.name is "reader"' in done.stderr
-    assert "serviceAccount.create" in done.stderr
-
-
 STAGED: Values = {
     "staging": {"path": "/data/set", "command": ["fetch"]},
     "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],

@@ -180,6 +180,12 @@ class Namespace:
         )
 
 
+def conditions(item: Mapping[str, Any]) -> set[str]:
+    """The conditions of an object that are true."""
+    listed = item.get("status", {}).get("conditions", [])
+    return {each["type"] for each in listed if each["status"] == "True"}
+
+
 @contextmanager
 def node_without_kubelet(
     namespace: Namespace, name: str, labels: Mapping[str, str], capacity: Values, pods: Values

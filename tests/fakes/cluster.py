@@ -25,7 +25,6 @@ class FakeCluster(FakeApi):
         super().__init__()
         # What to answer instead: status and message by resource and verb, such as "pods list".
         self.refusals: dict[str, tuple[int, str]] = {}
-        self._held: set[str] = set()
         self._logs: dict[str, _Log] = {}
 
     def names(self, resource: str) -> list[str]:
@@ -53,8 +52,6 @@ class FakeCluster(FakeApi):
         kind = f"{request.resource} {request.verb}"
         if kind in self.refusals:
             return faults.status(*self.refusals[kind])
-        if kind in self._held:
-            return faults.silence
         if request.resource == "log" and request.name in self._logs:
             return lambda handler: self._send_log(handler, self._logs[request.name], request)
         return super()._own_answer(request)

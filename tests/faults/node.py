@@ -14,6 +14,7 @@ import psutil
 
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.link import inside
+from devtools.localkube.record import Record
 from tests.localkube.conftest import Cluster, number_inside
 
 Pod = dict[str, Any]
@@ -79,6 +80,13 @@ def cut_off(pod: Pod, instance: Instance | None = None) -> Iterator[None]:
 def run_inside(instance: Instance, *command: str, input: str | None = None) -> None:
     """Run a program in a node's network."""
     subprocess.run([*inside(instance), *command], check=True, input=input, text=True)
+
+
+def cut_power(node: Instance) -> None:
+    """End all processes of a node at once."""
+    record = Record.read(node)
+    assert record is not None
+    record.init.kill_and_wait()
 
 
 def restart_runtime() -> None:

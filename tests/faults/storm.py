@@ -1,16 +1,23 @@
-"""Faults of each kind, one after another, in a training whose state is in its workers' memory."""
+"""Faults of each kind, one after another, in a training whose state is in its workers' memory.
+
+Each fault is a context manager: what it takes away is back at the end of the block, if anything can
+bring it back. Tests and benchmarks make them, also in trainings that others have started.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import pairwise
+
+import psutil
 
 from tests.faults.node import cut_off, pod_processes
 from tests.faults.training import Training
 from tests.waiting import wait_until
 
+Fault = Callable[[Training], AbstractContextManager[None]]
 # Steps that an attempt makes before the next fault.
 BETWEEN = 20
 KEPT = ["python3", "train.py", "--keep", "--steps"]
@@ -18,62 +25,60 @@ KEPT = ["python3", "train.py", "--keep", "--steps"]
 LAUNCH = {"mode": "direct", "lostAfterSeconds": 2}
 # More faults than a storm has: a rank that is killed counts as a failure.
 MOST_FAULTS = 1000
-# Each master records its events in a file of its own.
-RECORDED = [{"name": "HOROVOD_EVENTS_FILE", "value": "/output/events-$(HVD_POD_IP).jsonl"}]
-# The stages of a recovery, and the events of the master that may be the first to show each of them.
-STAGES = {
-    "seen": (
-        *("HostGone", "HostProblem", "LauncherEnded", "NoticeTaken", "Terminated"),
-        *("RecordChanged", "Started"),
-    ),
-    "launcher ended": ("LauncherEnded",),
-    "launched": ("Delivered",),
-}
 
 
 def begin(training: Training, steps: int, **changes: object) -> None:
     """Start a run on two workers with a spare; it trains."""
-    master = {"args": [*KEPT, str(steps)], "env": RECORDED, "backoffLimit": MOST_FAULTS}
+    master = {"args": [*KEPT, str(steps)], "backoffLimit": MOST_FAULTS}
     training.unwritten = 1
     training.install(steps, worker={"spares": 1}, master=master, launch=LAUNCH, **changes)
     training.wait_for_step(BETWEEN)
 
 
-@contextmanager
-def recovering(training: Training) -> Iterator[None]:
-    """Make a fault inside; returns when another attempt has trained for a while."""
+def survive(training: Training, fault: Fault) -> None:
+    """Make a fault; returns when another attempt has trained for a while."""
     before = training.starts()
-    yield
+    with fault(training):
+        wait_until(
+            lambda: (
+                fault is kill_warm_process or training.lines("result") or training.starts() > before
+            ),
+            600,
+            "another attempt trains",
+        )
     reached = training.steps()[-1].step
-    wait_until(
-        lambda: training.lines("result") or training.starts() > before,
-        600,
-        "another attempt trains",
-    )
     training.wait_for_step(min(training.target, reached + BETWEEN))
 
 
-def kill_rank(training: Training) -> None:
+@contextmanager
+def kill_rank(training: Training) -> Iterator[None]:
     """A rank is killed."""
-    with recovering(training):
-        training.rank(1).kill()
+    training.rank(1).kill()
+    yield
 
 
-def delete_worker(training: Training) -> None:
+def delete_pod_of(training: Training, rank: int, *options: str) -> None:
+    """Delete the pod that a rank trains in."""
+    name = training.host(rank)["metadata"]["name"]
+    training.namespace.kubectl("delete", "pod", name, "--wait=false", *options)
+
+
+@contextmanager
+def delete_worker(training: Training) -> Iterator[None]:
     """A worker is deleted without grace."""
-    with recovering(training):
-        name = training.newest(1)["host"]
-        training.namespace.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+    delete_pod_of(training, 1, "--grace-period=0", "--force")
+    yield
 
 
-def drain_worker(training: Training) -> None:
+@contextmanager
+def drain_worker(training: Training, rank: int = 0) -> Iterator[None]:
     """A worker is asked to end."""
-    with recovering(training):
-        name = training.newest(0)["host"]
-        training.namespace.kubectl("delete", "pod", name, "--wait=false")
+    delete_pod_of(training, rank)
+    yield
 
 
-def kill_warm_process(training: Training) -> None:
+@contextmanager
+def kill_warm_process(training: Training) -> Iterator[None]:
     """The process is killed that the ranks are forks of, which go on."""
     number = int(training.newest(1)["host"].rpartition("-")[2])
 
@@ -87,22 +92,36 @@ def kill_warm_process(training: Training) -> None:
     warm = training.process(number, command="warm/server.py")
     for importing in warm.children():
         importing.kill()
+    yield
 
 
-def cut_network(training: Training) -> None:
-    """The network of a worker is cut until another one has taken its place."""
-    with recovering(training), cut_off(training.host(1)):
-        before = training.starts()
-        wait_until(lambda: training.starts() > before, 180, "a spare takes its place")
+@contextmanager
+def cut_network(training: Training) -> Iterator[None]:
+    """The network of a worker is cut."""
+    with cut_off(training.host(1)):
+        yield
 
 
-def delete_master(training: Training) -> None:
+@contextmanager
+def stop_rank(training: Training) -> Iterator[None]:
+    """A rank is stopped."""
+    rank = training.rank(1)
+    rank.suspend()
+    try:
+        yield
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            rank.resume()
+
+
+@contextmanager
+def delete_master(training: Training) -> Iterator[None]:
     """The master is deleted."""
-    with recovering(training):
-        training.namespace.kubectl("delete", "pod", training.master(), "--wait=false")
+    training.namespace.kubectl("delete", "pod", training.master(), "--wait=false")
+    yield
 
 
-FAULTS: tuple[Callable[[Training], None], ...] = (
+FAULTS: tuple[Fault, ...] = (
     kill_rank, delete_worker, drain_worker, kill_warm_process, cut_network, delete_master,
 )  # fmt: skip
 
@@ -129,22 +148,3 @@ def finish(training: Training, since: float) -> dict[str, float]:
         "effective": round(1 - sum(pauses.values()) / elapsed, 4),
         "until": round(time.time() - since, 1),
     }
-
-
-def stages(training: Training, fault: float) -> dict[str, float]:
-    """Seconds from the last fault to each stage of the recovery; none if the ranks went on."""
-    steps = training.steps()
-    before = [step for step in steps if step.at <= fault][-1]
-    after = next((step for step in steps if step.at > fault and step.start != before.start), None)
-    if after is None:
-        return {}
-    found = {"last step": max(step.at for step in steps if step.start == before.start)}
-    recordings = [path.stem for path in training.folder.glob("events-*.jsonl")]
-    lines = [line for name in recordings for line in training.lines(name) if "event" in line]
-    for at, event in sorted((line["at"][1], line["event"]) for line in lines):
-        for stage, shown_by in STAGES.items():
-            if event in shown_by and fault < at < after.at:
-                found.setdefault(stage, at)
-    joined = [line["at"] for line in training.lines("ranks") if fault < line["at"] < after.at]
-    found |= {"ranks joined": max(joined), "next step": after.at}
-    return {stage: max(0.0, at - fault) for stage, at in found.items()}

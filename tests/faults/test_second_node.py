@@ -7,7 +7,7 @@ import time
 import pytest
 
 from devtools.localkube.instance import Instance
-from devtools.localkube.record import Record
+from tests.faults.node import cut_power
 from tests.faults.training import Training
 from tests.waiting import wait_until
 
@@ -43,13 +43,6 @@ def test_drained_node(training: Training, second_node: Instance) -> None:
         training.finish(fault)
     finally:
         training.namespace.kubectl("uncordon", second_node.node_name)
-
-
-def cut_power(node: Instance) -> None:
-    """End all processes of a node at once."""
-    record = Record.read(node)
-    assert record is not None
-    record.init.kill_and_wait()
 
 
 @pytest.mark.rare

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.faults.storm import BETWEEN, FAULTS, begin, finish
+from tests.faults.storm import BETWEEN, FAULTS, begin, finish, survive
 from tests.faults.training import Training
 
 # More than the training makes until all faults are over.
@@ -19,7 +19,7 @@ def test_no_step_is_lost_in_a_storm(training: Training) -> None:
     began = time.time()
     begin(training, STEPS)
     for fault in FAULTS:
-        fault(training)
+        survive(training, fault)
     reached = training.steps()[-1].step
     assert reached < STEPS, "the faults came too late"
     measured = finish(training, began)

@@ -10,7 +10,8 @@ import pytest
 
 from devtools.localkube.instance import Instance
 from tests.faults.conftest import Place
-from tests.faults.test_second_node import begin, cut_power
+from tests.faults.node import cut_power
+from tests.faults.test_second_node import begin
 from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Training
 
 STEPS = 120

@@ -8,9 +8,12 @@ weights at the end depend neither on the number of ranks nor on what happened on
 compares them with those that it then trains alone, and writes the result to result.jsonl.
 
 With --keep, keep.py keeps the state after each step instead, and there are no checkpoints. With
---fail, the rank of --rank fails at step --at: in every attempt, but it hangs in the first one only.
-With --notice, each rank that is asked to end saves a checkpoint first, as docs/life.md
-tells scripts to.
+--report, each rank tells its progress. With --fail, the rank of --rank fails at step --at: in every
+attempt, but it hangs in the first one only. With --notice, each rank that is asked to end saves a
+checkpoint first, as docs/life.md tells scripts to.
+
+A benchmark may end a training sooner: at a step whose number it writes to OUTPUT_PATH/end, which
+has to be some steps ahead, so that all ranks read it in time.
 """
 
 from __future__ import annotations
@@ -24,12 +27,11 @@ import time
 from pathlib import Path
 
 import horovod.tensorflow as hvd
-import keep
 import numpy as np
 import tensorflow as tf
 
 DATA = Path("/examples/digits.csv.gz")
-OUTPUT = Path(os.environ["OUTPUT_PATH"])
+OUTPUT = Path(os.environ.get("OUTPUT_PATH", "/output"))
 CHECKPOINT = OUTPUT / "checkpoint.npz"
 # 1440 images: 1, 2, 3, 4, 5 or 6 ranks have equal shares.
 TRAINING = 1440
@@ -87,6 +89,12 @@ def restore() -> tuple[int, np.ndarray]:
     return step, hvd.broadcast(tf.constant(state), 0, name="state").numpy()
 
 
+def last_step(planned: int) -> int:
+    """The step at which the training ends."""
+    end = OUTPUT / "end"
+    return min(planned, int(end.read_text())) if end.exists() else planned
+
+
 def fail(how: str) -> None:
     """Fail as scripts do."""
     if how == "raise":
@@ -122,6 +130,7 @@ def main() -> int:
     parser.add_argument("--fail", choices=("raise", "memory", "hang"))
     parser.add_argument("--rank", type=int, default=1)
     parser.add_argument("--at", type=int, default=30)
+    parser.add_argument("--report", action="store_true", help="tell the chart the progress")
     parser.add_argument("--keep", action="store_true", help="in the workers' memory")
     parser.add_argument("--notice", action="store_true", help="save when asked to end")
     options = parser.parse_args()
@@ -133,14 +142,19 @@ def main() -> int:
 
     images, labels = load()
     mine = slice(rank, TRAINING, hvd.size())
-    kept = keep.State(weights=np.zeros((2, 65, CLASSES)))
     if options.keep:
+        # In the chart's workers alone, as hvd_progress.
+        import keep
+
+        kept = keep.State(weights=np.zeros((2, 65, CLASSES)))
         done, state = kept.restore(), kept.weights
     else:
         done, state = restore()
-    for step in range(done + 1, options.steps + 1):
+    if options.report:
+        from hvd_progress import report
+    while (step := done + 1) <= (last := last_step(options.steps)):
         began = time.monotonic()
-        while rank == 0 and step == options.steps and (OUTPUT / "stay").exists():
+        while rank == 0 and step == last and (OUTPUT / "stay").exists():
             # The fault that a test makes has no effect yet.
             time.sleep(0.05)
         if options.fail and rank == options.rank and step >= options.at:
@@ -149,11 +163,14 @@ def main() -> int:
         state = advance(state, hvd.allreduce(tf.constant(slope), name="gradient").numpy())
         if rank == 0:
             write_line("steps.jsonl", step=step, start=start)
-            if not options.keep and (step % CHECKPOINT_EVERY == 0 or step == options.steps):
+            if not options.keep and (step % CHECKPOINT_EVERY == 0 or step == last):
                 save(step, state)
         if options.keep:
             kept.weights = state
             kept.commit()
+        if options.report:
+            report(step)
+        done = step
         time.sleep(max(0.0, began + options.seconds - time.monotonic()))
         if leaving:
             save(step, state)
@@ -162,12 +179,12 @@ def main() -> int:
     if rank == 0:
         alone = calm = np.zeros_like(state)
         shares = [slice(number, TRAINING, hvd.size()) for number in range(hvd.size())]
-        for _ in range(options.steps):
+        for _ in range(done):
             alone = advance(alone, gradient(alone[0], images[:TRAINING], labels[:TRAINING]))
             slopes = [gradient(calm[0], images[share], labels[share]) for share in shares]
             calm = advance(calm, sum(slopes) / len(slopes))
         result = {
-            "step": options.steps,
+            "step": done,
             "ranks": hvd.size(),
             "accuracy": accuracy(state[0], images[TRAINING:], labels[TRAINING:]),
             "undisturbed": accuracy(alone[0], images[TRAINING:], labels[TRAINING:]),

@@ -21,8 +21,12 @@ Sandboxes = Callable[[str], Sandbox]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option that `python -m images prove` uses."""
+    """The options that `python -m images prove` and `make try-tensorflow` use."""
     parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image only")
+    parser.addoption(
+        "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE",
+        help="test the image cpu with other versions, also with new ones",
+    )  # fmt: skip
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -46,14 +50,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandboxes]:
+def sandboxes(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Sandboxes]:
     """Returns the sandbox of an image by name; each is built and mounted once."""
+    settings = dict(item.split("=", 1) for item in request.config.getoption("settings", default=[]))
     with ExitStack() as opened:
 
         @cache
         def open_sandbox(name: str) -> Sandbox:
             folder = tmp_path_factory.mktemp(name) / "output"
-            return opened.enter_context(sandbox(build(name), folder))
+            others = settings if name == "cpu" else {}
+            built = build(name, overrides=others, untested=bool(others))
+            return opened.enter_context(sandbox(built, folder))
 
         yield open_sandbox
 

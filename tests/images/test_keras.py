@@ -6,14 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devtools.images.catalogue import load_catalogue
-from devtools.trials.checks import (
-    COMMON,
-    OF_KERAS_3,
-    TF_KERAS,
-    WITH_TF_KERAS,
-    assert_all_pass,
-)
+from devtools.trials.checks import COMMON, OF_KERAS_3, WITH_TF_KERAS, assert_all_pass
 from devtools.trials.sandbox import (
     OWN_UID,
     TWO_RANKS,
@@ -22,9 +15,7 @@ from devtools.trials.sandbox import (
     Sandbox,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
-IMAGES = ROOT / "images"
-POD_FILES = ROOT / "charts" / "horovod" / "files"
+POD_FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
 
 
 def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
@@ -33,13 +24,6 @@ def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
 
 def test_common_checks_of_keras_3_pass_over_gloo(cpu: Sandbox) -> None:
     assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, *COMMON)
-
-
-def test_tf_keras_has_the_version_of_the_default_tensorflow() -> None:
-    tensorflow = load_catalogue()["cpu"].versions["tensorflow"]
-    wanted = f"tf-keras=={tensorflow.rpartition('.')[0]}."
-    for lock in (TF_KERAS, IMAGES / "cpu" / "requirements.txt"):
-        assert any(line.startswith(wanted) for line in lock.read_text().splitlines()), lock
 
 
 # As Horovod's examples for Keras 2 and TensorFlow 2 broadcast the state of an optimizer.

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from devtools.common.errors import ImageError
 from devtools.images import base
-from devtools.images.base import base_of, package_sources
-from devtools.images.build import refuse_machine
-from devtools.images.catalogue import Image, load_catalogue
-from devtools.images.engines import Engine
+from devtools.images.base import package_sources
 from devtools.images.machine import apt_conf, pip_conf
-
-
-def test_build_on_another_architecture_is_refused() -> None:
-    image = load_catalogue()["cpu"]
-    refuse_machine(image, "x86_64")
-    with pytest.raises(ImageError, match="cpu is built for x86_64, and this machine is aarch64"):
-        refuse_machine(image, "aarch64")
-
 
 BOOKWORM = "Types: deb\nURIs: http://d\nSuites: bookworm-security\nComponents: main"
 TRIXIE = BOOKWORM.replace("bookworm", "trixie")
@@ -74,24 +60,6 @@ def test_disabled_sources_are_used_only_without_enabled_ones(debian: Path) -> No
     assert package_sources("noble", "ubuntu") == [NOBLE]
     assert package_sources("bookworm", "debian") == [BOOKWORM]
     assert package_sources("trixie", "debian") == [TRIXIE]
-
-
-def store(*registry: str) -> Engine:
-    """An engine without images, whose registry has some."""
-    found = SimpleNamespace(key=lambda _: None, pull=registry.__contains__)
-    return cast(Engine, found)
-
-
-@pytest.fixture
-def on_ubuntu(debian: Path) -> Image:
-    return load_catalogue({"python": "3.12"}, target="cpu")["cpu"]
-
-
-def test_base_is_the_public_image_when_a_registry_has_it(on_ubuntu: Image) -> None:
-    public = "docker.io/library/ubuntu:noble"
-    assert base_of(on_ubuntu, store(public)) == (public, "ubuntu:noble")
-    with pytest.raises(ImageError, match=r"neither an image registry nor .* of ubuntu's noble"):
-        base_of(on_ubuntu, store())
 
 
 def test_build_gets_the_mirrors_of_the_machine_and_none_of_its_paths() -> None:

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from devtools.common.errors import ImageError
-from devtools.docs_gen import image_docs
+from devtools.common.errors import DevtoolsError
 from devtools.images import proof as proving
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import content_of
@@ -57,49 +56,10 @@ def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image])
     (image.folder / "slim.txt").write_text("remove y")
     assert state(image, images) == "proved on 2026-01-31, before the last change of its content"
     file.unlink()
-    with pytest.raises(ImageError, match=r"pytorch is tested separately and has no .*proof\.yaml"):
+    with pytest.raises(
+        DevtoolsError, match=r"pytorch is tested separately and has no .*proof\.yaml"
+    ):
         state(image, images)
-
-
-def test_page_of_images_has_the_results_of_a_proof(images: dict[str, Image]) -> None:
-    write(images["pytorch"], GOOD)
-    row = "| `pytorch` | separately, on 2026-01-31 | 27 | none; 2 tests left out | 4.50 GB |"
-    assert row in image_docs.proof_table(images)
-
-
-def test_no_proof_is_written_after_a_change_or_a_failure(
-    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = images["pytorch"].folder
-    monkeypatch.setattr(proving, "load_catalogue", lambda: images)
-    monkeypatch.setattr(proving, "build", lambda _: SimpleNamespace(engine=None))
-    monkeypatch.setattr(proving, "gpu_for", lambda _: None)
-
-    def change(*_: object) -> tuple[int, int]:
-        (folder / "slim.txt").write_text("remove z")
-        return 3, 0
-
-    def fail(*_: object) -> tuple[int, int]:
-        raise ImageError("the tests exited with status 1", "correct them")
-
-    for tests, message in ((change, "was changed while"), (fail, "status 1")):
-        monkeypatch.setattr(proving, "run_tests", tests)
-        with pytest.raises(ImageError, match=message):
-            proving.prove("pytorch")
-        assert not (folder / FILE).exists()
-
-
-def test_image_tested_in_every_run_needs_no_proof() -> None:
-    with pytest.raises(ImageError, match="cpu needs no proof: every run tests it"):
-        proving.prove("cpu")
-
-
-def test_tests_of_a_proof_are_run_and_counted() -> None:
-    passed, needed_gpu = proving.run_tests("cpu", [ROOT / "tests/images/test_inspection.py"])
-    assert passed >= 5
-    assert needed_gpu == 0
-    with pytest.raises(ImageError, match="the tests of cpu exited with status 4"):
-        proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
 
 
 def test_tests_of_separate_images_run_only_in_a_proof() -> None:
@@ -124,5 +84,5 @@ def test_gpu_needs_an_engine_that_passes_it_on(
     (tmp_path / "0000:01:00.0").mkdir()
     (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t NVIDIA H100\nIRQ: 3\n")
     assert proving.gpu_for(docker) == "NVIDIA H100"  # type: ignore[arg-type]
-    with pytest.raises(ImageError, match=r"GPU \(NVIDIA H100\), and Buildah cannot give it"):
+    with pytest.raises(DevtoolsError, match=r"GPU \(NVIDIA H100\), and Buildah cannot give it"):
         proving.gpu_for(buildah)  # type: ignore[arg-type]

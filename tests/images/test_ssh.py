@@ -16,7 +16,6 @@ from tests.unit.hvd_pods.worker.ssh.pods import SshPods, start_ssh_pods
 
 # With the fixture `ssh_pods` of this file.
 from tests.unit.hvd_pods.worker.ssh.test_login import (
-    session_environment,  # noqa: F401
     test_session_has_the_containers_environment,  # noqa: F401
 )
 from tests.unit.hvd_pods.worker.ssh.test_refusals import *  # noqa: F403
@@ -36,10 +35,11 @@ def openssh() -> Iterator[Path]:
         yield Path(name) / "openssh"
 
 
-@pytest.fixture(scope="session", params=[0, 4321], ids=["root", "unprivileged"])
+@pytest.fixture(scope="session")
 def ssh_pods(request: pytest.FixtureRequest, openssh: Path) -> Iterator[SshPods]:
     """A worker and its master whose image has no OpenSSH."""
-    if request.param == 0 and os.geteuid() != 0:
+    user = getattr(request, "param", 4321)
+    if user == 0 and os.geteuid() != 0:
         pytest.skip("only root can run a worker as root")
-    with start_ssh_pods(request.param, openssh) as pods:
+    with start_ssh_pods(user, openssh) as pods:
         yield pods

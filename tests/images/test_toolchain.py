@@ -49,16 +49,6 @@ def test_compute_capability_unknown_to_nvcc_is_refused(
         toolchain.prepare(brought, brought / "cuda")
 
 
-@pytest.mark.parametrize("names", [["libnccl.so.2", "libnccl.so.2.1"], []])
-def test_build_needs_exactly_one_nccl(brought: Path, names: list[str]) -> None:
-    folder = brought / "site" / "nvidia" / "nccl" / "lib"
-    (folder / "libnccl.so.2").unlink()
-    for name in names:
-        (folder / name).touch()
-    with pytest.raises(SystemExit, match=r"expected one nvidia/nccl/lib/libnccl\.so\.\*"):
-        toolchain.prepare(brought, brought / "cuda")
-
-
 def test_package_with_another_hash_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,18 +58,6 @@ def test_package_with_another_hash_is_refused(
     monkeypatch.setattr(toolchain, "download", lambda *_: deb)
     with pytest.raises(SystemExit, match=r"a\.deb has SHA-256 .*, and .*toolkit\.debs says 0000"):
         toolchain.debs(listed, tmp_path, tmp_path / "cuda")
-
-
-def test_mirror_is_that_of_the_package_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(toolchain, "SOURCES", (tmp_path / "sources.list", tmp_path / "parts"))
-    with pytest.raises(SystemExit, match="no address of a Debian mirror"):
-        toolchain.mirror()
-    (tmp_path / "parts").mkdir()
-    text = "Types: deb\n# https://old\nURIs: https://mirror/debian\nSuites: bookworm\n"
-    (tmp_path / "parts" / "debian.sources").write_text(text)
-    assert toolchain.mirror() == "https://mirror/debian"
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda-next"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -30,11 +29,6 @@ REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 90.0
 PROBE_IMAGE = "docker.io/localkube/probe:1"
 SHARED_SETTINGS = ("net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic")
-NETWORK = Path("/sys/class/net")
-# What rules and routes of the network have in which podman and buildah run build steps.
-BUILDERS = ("cni-podman", "CNI-", "10.88.", "224.0.0.0/4")
-# The interfaces of the cluster of other tests.
-OTHERS = "lk-hvd"
 
 
 @dataclass(frozen=True)
@@ -117,53 +111,27 @@ def wait_until(expected: str, condition: Callable[[], bool]) -> None:
 
 
 def machine_state() -> dict[str, Any]:
-    """Everything that a cluster could leave on the machine, except what other clusters own."""
+    """What the cluster could leave on the machine. Builds of images, beside these tests, have
+    interfaces and rules of their own.
+    """
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    groups = [
-        str(path)
-        for root in cgroups.hierarchies()
-        for path in root.glob("*localkube*")
-        if NAME in path.name
-    ]
-    processes = _output("ps", "-e", "-o", "pid=,args=").splitlines()
-    return {
-        "mounts": [mount for mount in mounts if "localkube" in mount or "cni" in mount],
-        "interfaces": [name for name in _interfaces() if OTHERS not in name],
-        "routes": _not_of_others(_output("ip", "route").splitlines(), OTHERS, *BUILDERS),
-        "namespaces": sorted(_list(Path("/run/netns"))),
-        "cgroups": groups,
-        "rules": _rules(),
-        "processes": [line for line in processes if f"localkube/{NAME}" in line],
-        "state": [p for p in _list(Path("/var/lib/localkube")) if NAME in p],
-        "settings": [Path("/proc/sys", name).read_text() for name in SHARED_SETTINGS],
+    listed = {
+        "interfaces": _list(Path("/sys/class/net")),
+        "routes": _output("ip", "route").splitlines(),
+        "cgroups": [str(path) for root in cgroups.hierarchies() for path in root.iterdir()],
+        "mounts": mounts,
+        "processes": _output("ps", "-e", "-o", "pid=,args=").splitlines(),
+        "state": _list(Path("/var/lib/localkube")),
     }
-
-
-def _interfaces() -> list[str]:
-    """The network interfaces, without those of containers that build images beside these tests."""
-    # An interface that goes away meanwhile has no bridge any more, and is none of the machine's.
-    bridges = {folder: (folder / "master").resolve().name for folder in NETWORK.iterdir()}
-    return [
-        folder.name
-        for folder, bridge in bridges.items()
-        if folder.exists() and "cni-podman" not in f"{folder.name} {bridge}"
-    ]
-
-
-def _rules() -> list[str]:
-    """The firewall's rules without their counters, and without those of containers that build."""
-    lines = _output("nft", "list", "ruleset").splitlines()
-    lines = [re.sub(r"counter packets \d+ bytes \d+", "counter", line) for line in lines]
-    return sorted(set(_not_of_others(lines, *BUILDERS)))
-
-
-def _not_of_others(lines: list[str], *marks: str) -> list[str]:
-    """The lines that have none of these marks."""
-    return [line for line in lines if not any(mark in line for mark in marks)]
+    own = {kind: [word for word in words if NAME in word] for kind, words in listed.items()}
+    # kube-proxy belongs into the network namespace of a node.
+    rules = [line for line in _output("nft", "list", "tables").splitlines() if "kube" in line]
+    settings = [Path("/proc/sys", name).read_text() for name in SHARED_SETTINGS]
+    return {**own, "namespaces": _list(Path("/run/netns")), "rules": rules, "settings": settings}
 
 
 def _list(directory: Path) -> list[str]:
-    return [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    return sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
 
 
 def _output(*command: str) -> str:

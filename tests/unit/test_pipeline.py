@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.pipeline import Shards, threads_of_rank
+from examples.pipeline import Shards
 
 
 def write(file: Path, *lengths: int) -> Path:
@@ -55,29 +55,12 @@ def test_more_ranks_than_shards_are_refused_on_each_rank(folder: Path) -> None:
         refuse(f"{folder}: 7 shards for 8 ranks, each of which needs one", folder, rank, 8)
 
 
-@pytest.mark.parametrize("cut", [1, 20, 23, 30], ids=lambda cut: f"{cut} bytes less")
-def test_half_written_shard_is_refused_with_its_name(folder: Path, cut: int) -> None:
+def test_half_written_shard_and_another_format_are_refused(folder: Path) -> None:
     shard = write(folder / "train-3.tfrecord", 20, 8)
-    shard.write_bytes(shard.read_bytes()[:-cut])
-    record = 1 if cut > 24 else 2
-    refuse(f"{shard}: {60 - cut} bytes end in record {record}: it is half written", folder)
+    shard.write_bytes(shard.read_bytes()[:-23])
+    refuse(f"{shard}: 37 bytes end in record 2: it is half written", folder)
     # The rank that has it says so; the others need not read it.
     Shards.of_rank(folder, 0, 2)
     refuse(str(shard), folder, 1, 2)
-
-
-def test_empty_shard_and_another_format_are_refused(folder: Path) -> None:
-    (folder / "train-2.tfrecord").write_bytes(b"")
-    refuse(f"{folder}/train-2.tfrecord: no records", folder)
-    (folder / "train-2.tfrecord").write_bytes(b"\x89PNG" * 100)
+    shard.write_bytes(b"\x89PNG" * 100)
     refuse("400 bytes end in record 1: it is half written, or not a TFRecord file", folder)
-
-
-def test_threads_are_those_that_the_plan_gave_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "26")
-    assert threads_of_rank() == 26
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "0")
-    assert threads_of_rank() == 3
-    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS")
-    assert threads_of_rank() == 3

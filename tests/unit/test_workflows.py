@@ -12,8 +12,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from devtools.docs_gen.bake_file import target_name
-from devtools.docs_gen.version_docs import minors
+from devtools.docs_gen.image_docs import target_name
+from devtools.docs_gen.reference_docs import minors
 from devtools.images.catalogue import When, load_catalogue
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 

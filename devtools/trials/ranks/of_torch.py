@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -148,12 +147,6 @@ def operations_work_on_every_type_they_take() -> None:
     hvd.barrier()
 
 
-def gradients_flow_through_an_allreduce() -> None:
-    value = torch.full((2,), float(hvd.rank() + 1), requires_grad=True)
-    hvd.allreduce(value * value, op=hvd.Sum).backward(torch.ones(2))
-    assert_close([value.grad], [[2.0 * (hvd.rank() + 1) * hvd.size()] * 2])
-
-
 def gradients_of_several_passes_are_sent_at_once() -> None:
     mine = net()
     optimizer = distributed(mine, sgd(mine.parameters()), backward_passes_per_step=2)
@@ -183,24 +176,6 @@ def groups_and_compression_lose_no_gradient() -> None:
         assert_trained_as_one(mine, 1, sgd, tolerance)
 
 
-def gradients_are_clipped_after_they_are_averaged() -> None:
-    def clipped(model: nn.Module) -> None:
-        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
-
-    mine, one = net(), net()
-    optimizer = distributed(mine, sgd(mine.parameters()))
-    loss_of(mine, tensors(hvd.rank())).backward()
-    optimizer.synchronize()
-    clipped(mine)
-    with optimizer.skip_synchronize():
-        optimizer.step()
-    alone = sgd(one.parameters())
-    loss_of(one, whole()).backward()
-    clipped(one)
-    alone.step()
-    assert_close(weights(mine), weights(one))
-
-
 def sparse_gradients_are_averaged() -> None:
     for as_dense in (False, True):
         mine, one = embedding(), embedding()
@@ -217,34 +192,6 @@ def sparse_gradients_are_averaged() -> None:
 def embedding() -> nn.Module:
     torch.manual_seed(1)
     return nn.Embedding(hvd.size() + 1, 2, sparse=True)
-
-
-def a_learning_rate_follows_its_schedule() -> None:
-    mine = net()
-    optimizer = distributed(mine, torch.optim.SGD(mine.parameters(), 0.1))
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
-    for _ in range(2):
-        train(mine, optimizer)
-        schedule.step()
-    one = net()
-    alone = torch.optim.SGD(one.parameters(), 0.1)
-    step(one, alone, whole())
-    alone.param_groups[0]["lr"] = 0.05
-    step(one, alone, whole())
-    assert_close(weights(mine), weights(one))
-
-
-def an_optimizer_resumes_from_its_state() -> None:
-    mine = net()
-    optimizer = distributed(mine, adam(mine.parameters()))
-    train(mine, optimizer)
-    saved = copy.deepcopy([mine.state_dict(), optimizer.state_dict()])
-    again = net(seed=2)
-    resumed = distributed(again, adam(again.parameters()))
-    again.load_state_dict(saved[0])
-    resumed.load_state_dict(saved[1])
-    train(again, resumed)
-    assert_close(weights(again), expected_after(2, adam))
 
 
 def elastic_state_is_saved_restored_and_synchronized() -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from devtools.images.inspection import python_packages, sbom
+from devtools.images.inspection import sbom
 from devtools.trials.checks import assert_all_pass
 from devtools.trials.sandbox import (
     TWO_RANKS,
@@ -47,7 +47,8 @@ def test_sbom_lists_debian_and_python_packages(pytorch: Sandbox) -> None:
     text = sbom(pytorch.image)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listed = {item.get("purl", "").partition("?")[0] for item in json.loads(text)["components"]}
-    packages = python_packages(pytorch.image)
+    found = json.loads(pytorch.succeed("python3", "-m", "pip", "list", "--format=json"))
+    packages = {item["name"]: item["version"] for item in found}
     # purls have PyPI's normalized names. Both pip and Debian installed some of these.
     assert {"horovod", "torch"} <= packages.keys()
     assert {
@@ -80,22 +81,6 @@ def test_two_ranks_learn_to_read_digits(first: tuple[str, Result]) -> None:
     assert learnt["accuracy"] >= 0.95
     assert (learnt["ranks"], learnt["ranks_agree"], len(learnt["losses"])) == (2, True, 15)
     assert "first allreduce: 2 ranks" in first[1].stdout
-
-
-def test_one_rank_has_the_losses_of_two(
-    examples_pytorch: Sandbox, first: tuple[str, Result]
-) -> None:
-    """A step is over the same 64 images in both, and so is the learning rate."""
-    same = ("--epochs", "2", "--batch-size", "64", "--learning-rate", "0.002")
-    done = digits(examples_pytorch, *same, "--target-accuracy", "1.01", ranks=1)
-    losses = result(done)["losses"]
-    # Two halves of a batch are added up in another order than the whole.
-    assert losses == pytest.approx(result(first[1])["losses"][:2], rel=1e-4)
-    assert losses[1] < 0.8 * losses[0]
-    # An accuracy below the target fails.
-    assert done.returncode == 1, output_of(done)
-    assert "an accuracy below 1.01" in done.stdout
-    assert result(done)["ok"] is False
 
 
 def test_run_resumes_from_the_checkpoint_of_another_run(

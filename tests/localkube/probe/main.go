@@ -12,7 +12,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		log.Fatal("probe: serve | get URL | lookup NAME | write FILE TEXT | size")
+		log.Fatal("probe: serve | get URL | lookup NAME | size")
 	}
 	switch os.Args[1] {
 	case "serve":
@@ -27,8 +27,6 @@ func main() {
 		info, err := os.Stat("/probe")
 		check(err)
 		fmt.Println(info.Size())
-	case "write":
-		check(os.WriteFile(os.Args[2], []byte(os.Args[3]), 0o644))
 	}
 }
 

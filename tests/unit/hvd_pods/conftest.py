@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import addresses, job_events, kube
+from hvd_pods.master import remote
 from hvd_pods.rules import gathering
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
@@ -23,7 +24,6 @@ from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
 from tests.unit.hvd_pods.rules.told import Told
-from tests.unit.hvd_pods.staging import Volume
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -87,6 +87,9 @@ def api_server(
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
         monkeypatch.setenv("HVD_JOB", "hvd-master-1")
         monkeypatch.setenv("HVD_JOB_UID", "uid-1")
+        monkeypatch.setenv("HVD_POD_IP", "127.0.0.1")
+        # The master sets it.
+        monkeypatch.setenv("HVD_NOTICES", "")
         yield server
 
 
@@ -165,12 +168,21 @@ def pod(
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> Volume:
-    """A volume that pods of a node share, for staging."""
-    return Volume(tmp_path)
-
-
-@pytest.fixture
 def told() -> Told:
     """What the sources of the master's events tell."""
     return Told()
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+
+    def install(script: str) -> None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return install

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
 from hvd_pods.common import run
 from tests.fakes.api import FakeApi
 from tests.ports import find_port
@@ -65,6 +66,19 @@ class FakeWorker:
                 return
             if self.banner == b"":
                 connection.close()
+
+
+class Addresses(DnsAddresses):
+    """Addresses that a test knows and changes, in the place of those in DNS."""
+
+    missing = "no address"
+
+    def __init__(self, **known: Endpoint) -> None:
+        super().__init__([])
+        self.known = known
+
+    def endpoints(self) -> dict[str, Endpoint]:
+        return self.known
 
 
 class Workers:

@@ -12,7 +12,6 @@ import pytest
 from hvd_pods.cluster import keys as release_keys
 from hvd_pods.common import paths, reporting, ssh
 from hvd_pods.master import effects, launch, main, mpi, remote, results, user_code
-from tests.fakes.server import Handler
 from tests.unit.hvd_pods.fake_worker import Workers
 
 JOB = "hvd-master-1"
@@ -56,16 +55,6 @@ class MasterPod:
         status = {"failed": failed, **changes.pop("status", {})}
         metadata = {"name": JOB, **changes}
         self.api.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": status})
-
-    def show_job(self) -> None:
-        """Answer the next read of the Job, at the master's start, whatever fails after it."""
-
-        def show(handler: Handler) -> None:
-            job = self.api.find("batch/jobs", JOB)
-            assert job
-            handler.send_json(200, job)
-
-        self.api.fail("GET", f"batch/jobs/{JOB}", show)
 
     def install(self, script: str, name: str = "horovodrun") -> None:
         """Put a launcher on PATH."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +54,7 @@ def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
     ("changes", "path", "says"),
     [
         ({"nodes": [NodeGroup("a", 0, cores_per_socket=1)]}, "nodes[0].count", "got 0"),
-        ({"nodes": [NodeGroup("a", 1)]}, "nodes[0]", "needs coresPerSocket or gpus"),
         ({"train": wrong(Train, command="a b")}, "train.command", "expected a list"),
-        ({"train": Train(("a",), env={"1A": "x"})}, "a key of train.env", "got '1A'"),
         ({"train": Train(("a\0",))}, "train.command[0]", "control character"),
         ({"tuning": wrong(Tuning, cpu=0.5)}, "tuning.cpu", "got '0.5m'"),
         ({"volumes": {"tmp": Volume(pvc="a", mount_path="/x")}}, "volumes.tmp", "the chart has"),
@@ -66,9 +63,8 @@ def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
 def test_a_wrong_spec_built_in_python_is_refused(
     changes: dict[str, Any], path: str, says: str
 ) -> None:
-    name = changes.pop("name", "run")
     with pytest.raises(SpecError) as caught:
-        hvdchart.make_plan(dataclasses.replace(built(**changes), name=name))
+        hvdchart.make_plan(built(**changes))
     assert (caught.value.place, caught.value.path) == ("the spec", path)
     assert says in str(caught.value)
 
@@ -88,14 +84,9 @@ def test_writing_any_spec_and_reading_it_changes_nothing(spec: dict[str, Any]) -
 def test_settings_and_more_files_are_merged_as_by_the_command(tmp_path: Path) -> None:
     over = tmp_path / "over.yaml"
     over.write_text("name: other\ntrain: {env: {A: b}}\n")
-    spec = load_spec(SPECS[0], over, settings=["nodes.0.count=8", "train.env.C=d"])
-    assert (spec.name, spec.nodes[0].count) == ("other", 8)
-    assert spec.train.env["A"] == "b"
-    assert spec.train.env["C"] == "d"
-    spec = load_spec(SPECS[0], settings=["values.a=1"], values={"a": 2, "code": "x = 1\f\n"})
-    assert spec.values == {"a": 2, "code": "x = 1\f\n"}
+    spec = load_spec(SPECS[0], over, settings=["nodes.0.count=8"], values={"code": "x = 1\f\n"})
+    assert (spec.name, spec.nodes[0].count, spec.train.env["A"]) == ("other", 8, "b")
+    assert spec.values["code"] == "x = 1\f\n"
     assert checked_spec(spec) == spec
-    text = SPECS[0].read_text()
-    assert parse_spec(text, settings=["name=other"]).name == "other"
     with pytest.raises(SpecError, match=r"--set nodes\.0\.count=0: nodes\[0\]\.count: got 0"):
-        parse_spec(text, settings=["nodes.0.count=0"])
+        parse_spec(SPECS[0].read_text(), settings=["nodes.0.count=0"])

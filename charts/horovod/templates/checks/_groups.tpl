@@ -2,10 +2,12 @@
 
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
+{{- /* With Kueue, a hash of the run follows. */ -}}
+{{- $longest := ternary 43 52 (not (empty (include "horovod.kueue" .))) -}}
 {{- range .horovod.groups -}}
-{{- if gt (len .statefulSet) 52 -}}
-{{- $subject := printf "StatefulSet name %q has %d characters: use at most 52" .statefulSet (len .statefulSet) -}}
-{{- $reason := "because a label of its pods adds a hash to it and must not exceed 63" -}}
+{{- if gt (len .statefulSet) $longest -}}
+{{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}
+{{- $reason := "because a label of its pods adds hashes to it and must not exceed 63" -}}
 {{- fail (printf "%s, %s; shorten the release's name or workerGroups[].name" $subject $reason) -}}
 {{- end -}}
 {{- if has .name $names -}}

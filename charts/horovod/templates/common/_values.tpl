@@ -29,8 +29,13 @@ It also keeps the result of horovod.findRun.
 {{- include "horovod.findRun" . -}}
 {{- range prepend .horovod.groups .Values.master -}}
 {{- include "horovod.addMetadata" (dict "root" $root "of" .) -}}
+{{- include "horovod.addToQueue" (dict "root" $root "of" .) -}}
 {{- end -}}
 {{- range .horovod.groups -}}
+{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its own. */ -}}
+{{- if include "horovod.kueue" $root -}}
+{{- $_ := set . "statefulSet" (printf "%s-%s" .statefulSet (trunc 8 $root.horovod.settings)) -}}
+{{- end -}}
 {{- include "horovod.placeGroup" (dict "root" $root "group" .) -}}
 {{- end -}}
 {{- end -}}

@@ -81,11 +81,37 @@ config.linkerd.io/proxy-await: enabled
 {{- end }}
 {{- end }}
 
-{{/* The Kueue label of the StatefulSets and the Job. */}}
-{{- define "horovod.queueLabels" -}}
-{{- if and .Values.queueName (ne .Values.gang "Volcano") -}}
-kueue.x-k8s.io/queue-name: {{ .Values.queueName | quote }}
+{{/* Kueue's LocalQueue; empty without one. With Volcano, queueName is a queue of Volcano. */}}
+{{- define "horovod.kueue" -}}
+{{- if ne .Values.gang "Volcano" -}}{{ .Values.queueName }}{{- end -}}
+{{- end }}
+
+{{/*
+Adds to a group or the master what makes Kueue admit all pods of the run together, as a group of plain pods. Kueue must not
+take the StatefulSets and the Job for jobs of their own, so that only the pods have the queue's label. Call with
+(dict "root" $ "of" $group).
+*/}}
+{{- define "horovod.addToQueue" -}}
+{{- with include "horovod.kueue" .root -}}
+{{- $pods := 1 -}}
+{{- range $.root.horovod.groups -}}{{- $pods = add $pods .number (.spares | default 0) -}}{{- end -}}
+{{- $labels := dict "kueue.x-k8s.io/queue-name" . "kueue.x-k8s.io/managed" "true" -}}
+{{- $_ := set $labels "kueue.x-k8s.io/pod-group-name" (include "horovod.queueEntry" $.root) -}}
+{{- $annotations := dict "kueue.x-k8s.io/pod-group-total-count" (toString $pods) -}}
+{{- /* Kueue shows the master and each worker group by these names, with their resources. */ -}}
+{{- $_ := set $annotations "kueue.x-k8s.io/role-hash" ($.of.name | default "master") -}}
+{{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers never do. */ -}}
+{{- $_ := set $annotations "kueue.x-k8s.io/retriable-in-group" "false" -}}
+{{- /* Kueue then leaves its finalizer out, which would keep the StatefulSet from replacing a worker under its name. */ -}}
+{{- $_ := set $annotations "kueue.x-k8s.io/pod-suspending-parent" "horovod" -}}
+{{- $_ := set $.of "podLabels" (merge $labels $.of.podLabels) -}}
+{{- $_ := set $.of "podAnnotations" (merge $annotations $.of.podAnnotations) -}}
 {{- end -}}
+{{- end }}
+
+{{/* The name of the run in Kueue's queue, which is that of its Workload. */}}
+{{- define "horovod.queueEntry" -}}
+{{ include "horovod.fullname" . }}-{{ .horovod.settings }}
 {{- end }}
 
 {{- define "horovod.schedulerName" -}}

@@ -46,12 +46,12 @@ class Follower:
         return {item.name for item in own if item.name.startswith(("look-up", "follow-"))}
 
     def follow_slices(self) -> None:
-        self.source = SliceAddresses(kube.Api(), RUN, self._note)
-        self.source.start()
+        self.source = SliceAddresses(kube.Api(), RUN)
+        self.source.start(self._note)
 
     def follow_dns(self, *hosts: Host) -> None:
-        self.source = DnsAddresses(hosts, self._note)
-        self.source.start()
+        self.source = DnsAddresses(hosts)
+        self.source.start(self._note)
 
     def find(self, host: Host) -> str | None:
         endpoint = self.source.endpoints().get(host.name)
@@ -64,10 +64,6 @@ class Follower:
     def wait_for(self, host: Host, address: str | None) -> None:
         self.wait(lambda: self.find(host) == address)
 
-    def wait_for_end(self) -> None:
-        """Wait until no thread follows any more."""
-        wait_until(lambda: not self.threads, TIMEOUT, "the threads end")
-
     def _note(self) -> None:
         with self._changed:
             self.news.append(self.find(HOST))
@@ -75,14 +71,19 @@ class Follower:
 
 
 @pytest.fixture
-def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+def follower(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
     """A follower that loses no time, and ends with the test."""
     for name in ("FIRST_RECONNECT", "LONGEST_RECONNECT", "FIRST_LOOKUP", "LONGEST_LOOKUP"):
         monkeypatch.setattr(addresses, name, 0.01)
     made = Follower()
     yield made
     made.source.close()
-    made.wait_for_end()
+
+    def has_ended() -> bool:
+        api_server.end_watches()
+        return not made.threads
+
+    wait_until(has_ended, TIMEOUT, "the threads end")
 
 
 def endpoint(name: str, address: str, **conditions: bool) -> dict[str, Any]:
@@ -124,9 +125,9 @@ def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
         endpoint("a-1", "10.0.0.2", terminating=True),
         {"addresses": ["10.0.0.3"]},
         {"addresses": ["10.0.0.4"], "targetRef": {"kind": "Node", "name": "n"}},
-        {**endpoint("a-5", "10.0.0.5"), "conditions": None},
+        endpoint("a-5", "10.0.0.5"),
     ]
-    assert addresses.pod_endpoints([{"endpoints": found}, {"endpoints": None}]) == {
+    assert addresses.pod_endpoints([{"endpoints": found}, {}]) == {
         "a-0": Endpoint("10.0.0.1", False, "uid of a-0"),
         "a-5": Endpoint("10.0.0.5", False, "uid of a-5"),
         "a-6": Endpoint("10.0.0.6", True, "uid of a-6", "n6"),
@@ -273,5 +274,5 @@ def test_dns_announces_each_change_of_an_address_and_nothing_else(
     del names[HOST.address]
     follower.wait_for(HOST, None)
     follower.source.close()
-    follower.wait_for_end()
+    wait_until(lambda: not follower.threads, TIMEOUT, "the threads end")
     assert len(follower.news) == 3 + 3

@@ -10,7 +10,7 @@ from hvd_pods.cluster import kube, staged
 from hvd_pods.common.run import Host, Pod, Run
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import read_log
 from tests.unit.hvd_pods.runs import make_run
 
 RECORD = "horovod-staged-1"
@@ -44,8 +44,9 @@ def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
     assert recorded(api_server) == ["a", "b", "c"]
     assert read_log(capsys) == [
         f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes a, b",
-        f"recorded in ConfigMap {RECORD}: the data of staging.path are on node c; "
-        "2 other nodes had them before",
+        "0 of 2 nodes had the data of staging.path before",
+        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes c",
+        "1 of 2 nodes had the data of staging.path before",
     ]
 
 
@@ -71,11 +72,3 @@ def test_nothing_is_recorded_without_data_on_nodes_or_without_their_names(
     run = staging_run(record)
     staged.record_nodes(run, kube.Api(), on_nodes(run, *nodes))
     assert api_server.requests == []
-
-
-@pytest.mark.slow
-def test_a_master_records_the_nodes_of_its_workers(pod: MasterPod) -> None:
-    group = {"statefulSet": "hvd-worker", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"}
-    pod.install("exit 0")
-    assert pod.run(groups=[{**group, "staged": RECORD}]) == 0
-    assert recorded(pod.api) == ["node-0", "node-1"]

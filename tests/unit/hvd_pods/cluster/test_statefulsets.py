@@ -8,7 +8,6 @@ import pytest
 
 from hvd_pods.cluster import kube, statefulsets
 from hvd_pods.cluster.job_events import EventRecorder
-from hvd_pods.common.run import Run
 from hvd_pods.master.effects import Effects
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
@@ -60,13 +59,7 @@ def test_statefulsets_get_the_number_that_the_run_starts_with(
     assert len(api_server.asked("PATCH", "apps/statefulsets/hvd-cpu/scale")) == (current != fitted)
 
 
-STAY = (
-    "] the API server is away: not scaled hvd-cpu to 2, hvd-gpu to 1; workers beyond these numbers "
-    "stay for this attempt\n"
-)
-
-
-def test_workers_that_stay_while_the_api_is_away_are_named(
+def test_workers_stay_while_the_api_server_is_away(
     api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """One StatefulSet is enough to wait for: there may be many."""
@@ -74,7 +67,8 @@ def test_workers_that_stay_while_the_api_is_away_are_named(
     put_number(api_server, cpu=5, gpu=5)
     api_server.fail("GET", "", faults.status(503))
     statefulsets.fit_to_run(api, make_run())
-    assert capsys.readouterr().out.endswith(STAY)
+    output = capsys.readouterr().out
+    assert output.endswith("] the API server is away: workers beyond the run's numbers stay\n")
     assert len(api_server.requests) == 1
 
 
@@ -128,10 +122,10 @@ def test_evictions_are_those_of_the_very_pods(api: kube.Api, api_server: FakeApi
 class Master:
     """What the master does about pods, of a run with hvd-cpu-0, hvd-cpu-1 and hvd-gpu-0."""
 
-    def __init__(self, run: Run, api: kube.Api, is_test: bool = False) -> None:
+    def __init__(self, api: kube.Api) -> None:
         self.told = Told()
-        facts = Facts(run, "own", "hvd-master-1", "uid-1", is_test)
-        self.effects = Effects(facts, api, EventRecorder(None), None, self.told)
+        facts = Facts(make_run(), "own", "hvd-master-1", "uid-1")
+        self.effects = Effects(facts, api, EventRecorder(None), self.told)
 
     def do(self, *effects: m.Effect) -> None:
         for effect in effects:
@@ -146,7 +140,7 @@ class Master:
 
 @pytest.fixture
 def master(api: kube.Api) -> Master:
-    return Master(make_run(), api)
+    return Master(api)
 
 
 def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> None:
@@ -220,28 +214,3 @@ def test_statefulset_is_scaled_up_unless_it_has_enough_workers(
     master.list_pods()
     assert replicas(api_server) == (2, 3)
     assert "cannot scale hvd-cpu to 3: 403" in capsys.readouterr().out
-
-
-def test_master_that_is_asked_to_end_replaces_no_worker(
-    api_server: FakeApi, master: Master
-) -> None:
-    """A suspension of its Job has taken the workers away."""
-    put_pod(api_server, "hvd-cpu-0")
-    master.do(m.Interrupt(), m.DeletePods({"hvd-cpu-0": "u1"}), m.ScaleUp("hvd-gpu", 3, below=1))
-    assert [*master.list_pods().pods] == ["hvd-cpu-0"]
-    assert replicas(api_server) == (2, 0)
-
-
-def test_workers_that_a_test_has_scaled_up_are_restored_when_others_cannot_be(
-    api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HVD_TESTED_JOB", "hvd-master-1")
-    master = Master(make_run(), api, is_test=True)
-    put_number(api_server, cpu=1)
-    api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.status(403, "no right"))
-    master.do(m.ProvideWorkers())
-    assert str(master.told.wait_for(m.WorkersScaled).problem) == "403: no right"
-    assert replicas(api_server) == (2, 0)
-    master.do(m.ScaleDown())
-    master.told.wait_for(m.WorkersScaled, 2)
-    assert replicas(api_server) == (1, 0)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from hvd_pods.common.binding import Binding, BindingError, read_topology, select_cpus
-from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import parse_spec
 
 
 def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
@@ -83,33 +80,3 @@ def test_read_topology_names_the_cpu_that_the_host_does_not_describe(tmp_path: P
     (tmp_path / "cpu0" / "topology" / "core_id").unlink()
     with pytest.raises(BindingError, match=r"launch\.binding\.to.*CPU 0 .*to none"):
         read_topology({0}, tmp_path)
-
-
-@pytest.mark.parametrize(("sockets", "cores"), [(1, 7), (2, 5), (2, 28), (4, 24)])
-@pytest.mark.parametrize("each", [1, 2, 3])
-@pytest.mark.parametrize("reserved", [1, 2, 3])
-def test_ranks_planned_for_a_static_cpu_manager_have_cores_of_one_socket(
-    sockets: int, cores: int, each: int, reserved: int
-) -> None:
-    """The kubelet's cores and those of other pods are missing in the first socket."""
-    node = {"name": "x", "count": 1, "sockets": sockets, "coresPerSocket": cores, "memory": "8Gi"}
-    node |= {"cpuManager": "static", "reserved": {"cpu": reserved}}
-    node |= {"tuning": {"slots": each * sockets}}
-    spec = {"apiVersion": "hvdchart/v1", "name": "r", "nodes": [node], "train": {"command": ["a"]}}
-    plan = make_plan(parse_spec(json.dumps(spec)))
-    chosen = plan.launching.binding
-    wanted = Binding(chosen.to, chosen.cores_per_rank or 0, chosen.ranks_per_socket or 0)
-    taken = cores * sockets - int(plan.groups[0].requests["cpu"])
-    assert taken == reserved + 1
-    topology = [[{socket * cores + core} for core in range(cores)] for socket in range(sockets)]
-    topology[0] = topology[0][taken:]
-    if len(topology[0]) < each:
-        assert (chosen.to, chosen.ranks_per_socket) in (("core", None), ("none", None))
-        return
-    seen: set[int] = set()
-    for rank in range(each * sockets):
-        cpus = select_cpus(wanted, topology, rank)
-        assert len(cpus) == int(plan.groups[0].env["OMP_NUM_THREADS"])
-        assert {cpu // cores for cpu in cpus} == {rank // each}
-        assert not cpus & seen
-        seen |= cpus

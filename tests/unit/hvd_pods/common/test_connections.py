@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import select
 import socket
 import threading
@@ -58,11 +57,6 @@ def test_both_ip_families_are_answered(address: str, hosts: list[str]) -> None:
     assert [ask(port, b"hello", host) for host in hosts] == [b"hello"] * len(hosts)
 
 
-def test_pod_without_ipv6_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
-    assert ask(start(""), b"hello") == b"hello"
-
-
 def test_request_may_come_in_parts_and_its_connection_be_kept() -> None:
     port = start()
     with connect(port) as connection:
@@ -114,24 +108,6 @@ def test_oldest_connection_makes_room_for_a_new_one() -> None:
     assert threading.active_count() == before, "no connection has a thread"
     for connection in silent:
         connection.close()
-
-
-def test_server_that_may_open_no_more_files_closes_the_oldest_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    port, accept, failures = start(), socket.socket.accept, [errno.EMFILE, errno.EMFILE]
-
-    def fail_twice(listener: socket.socket) -> object:
-        if failures:
-            raise OSError(failures.pop(), "on purpose")
-        return accept(listener)
-
-    with connect(port) as silent:
-        # The server has taken the first one when it has answered a later one.
-        assert ask(port, b"hello") == b"hello"
-        monkeypatch.setattr(socket.socket, "accept", fail_twice)
-        assert ask(port, b"hello") == b"hello"
-        assert silent.recv(1) == b""
 
 
 def test_defect_of_the_answer_ends_one_connection_and_is_logged_once(

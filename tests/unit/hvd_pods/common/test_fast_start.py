@@ -6,27 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from hvd_pods.common import fast_start
 from tests.unit.hvd_pods.copies import FILES
-
-
-def test_program_is_found_as_shells_find_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, mode in (("first", 0o644), ("second", 0o755), ("third", 0o755)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "train").touch(mode)
-    (tmp_path / "first" / "folder").mkdir()
-    folders = [str(tmp_path / name) for name in ("missing", "first", "second", "third")]
-    monkeypatch.setenv("PATH", os.pathsep.join(folders))
-    monkeypatch.chdir(tmp_path)
-    found: dict[str, str | None] = {"train": f"{folders[2]}/train", "third/train": "third/train"}
-    found |= dict.fromkeys(("first/train", "folder", "no-such-program"))
-    assert {name: fast_start.which(name) for name in found} == found
 
 
 def test_process_has_its_parent_and_session_whatever_its_name_is() -> None:

@@ -8,20 +8,8 @@ from pathlib import Path
 from unicodedata import category
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hvd_pods.common import hostile
-
-
-@pytest.mark.fuzz
-@given(st.text() | st.binary().map(os.fsdecode))
-def test_any_text_becomes_one_line_that_can_be_printed(text: str) -> None:
-    line = hostile.one_line(text)
-    assert line.encode() or not line
-    # Python does not call the joiner of emoji printable.
-    assert line.replace("\u200d", "").isprintable()
-    assert len(line) <= hostile.LONGEST_TEXT
 
 
 def test_spaces_and_joined_emoji_are_shown_and_what_turns_or_controls_text_is_escaped() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hvd_pods.common import launcher_options
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import launch, mpi
-from tests.unit import launch_cases
 from tests.unit.hvd_pods.runs import make_run
 from tests.unit.launch_cases import Case
 
@@ -44,19 +42,6 @@ def is_refused_by_pod(case: Case, launcher: str) -> bool:
     return False
 
 
-@pytest.mark.slow
-def test_planner_refuses_exactly_the_options_that_every_pod_refuses() -> None:
-    verdicts = {False: 0, True: 0}
-    for case in launch_cases.cases():
-        by_pods = [
-            is_refused_by_pod(case, launcher) for launcher in launch_cases.modes()[case.mode]
-        ]
-        by_planner = case.is_refused_by_planner()
-        assert by_planner == all(by_pods), f"{case}: planner {by_planner}, pods {by_pods}"
-        verdicts[by_planner] += 1
-    assert min(verdicts.values()) > 300, "the cases must have both verdicts"
-
-
 @pytest.mark.parametrize(
     ("options", "launcher", "refused"),
     [
@@ -75,18 +60,6 @@ def test_pod_refuses_options_of_another_mpi(
     options: list[str], launcher: str, refused: bool
 ) -> None:
     assert is_refused_by_pod(Case("mpirun", tuple(options)), launcher) == refused
-
-
-@pytest.mark.slow
-def test_options_that_bind_leave_the_planner_without_a_binding() -> None:
-    options = {name: launcher_options.find_option(f"-{name}") for name in launch_cases.names()}
-    binding = {name for name, option in options.items() if option and option.get("binding")}
-    assert {"bind-to", "map-by", "npersocket", "rankfile", "cpu-set", "binding-args"} <= binding
-    for name in launch_cases.names():
-        case = Case("horovodrun" if name == "binding-args" else "mpirun", (f"--{name}",))
-        if not case.is_refused_by_planner():
-            to = case.plan().launching.binding.to
-            assert to == ("none" if name in binding else "core"), name
 
 
 def test_binding_in_the_argument_of_an_option_is_no_binding() -> None:

@@ -169,13 +169,6 @@ def test_page_is_served_again_for_longer_than_it_took(monkeypatch: pytest.Monkey
     assert scrape(server.port) == scrape(server.port) == "page 0"
 
 
-def test_a_port_in_use_does_not_end_the_run(
-    port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = f"cannot serve metrics on port {port}"
+def test_a_port_in_use_does_not_end_the_run(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     master.start(lambda: STATE)
-    assert said in capsys.readouterr().out
-    monkeypatch.setenv("HVD_SLOTS", "1")
-    monkeypatch.setenv("HVD_METRICS_DIR", "/tmp")
-    assert worker.main() == 1
-    assert said in capsys.readouterr().out
+    assert f"cannot serve metrics on port {port}" in capsys.readouterr().out

@@ -176,18 +176,6 @@ def test_secrets_of_the_requirements_are_not_in_what_is_told(
     assert "s3cr" not in str(error.value)
 
 
-def test_variable_with_a_word_of_pip_changes_nothing_that_is_told(
-    code: Path, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STATE", "installed")
-    monkeypatch.setenv("BRANCH", "test")
-    ask(code, TEXT, "# ${STATE}")
-    assert packages.install(code, TIMEOUT) == "hvdleaf-1.0"
-    ask(code, "hvdtest==1", "# ${BRANCH}")
-    with pytest.raises(ConfigurationError, match=r"hvdtest==1"):
-        packages.install(code, TIMEOUT)
-
-
 def test_wrong_requirements_are_a_wrong_configuration(code: Path, index: Index) -> None:
     ask(code, "hvdnone==1")
     with pytest.raises(ConfigurationError, match=f"hvdnone==1.*{index.url}.*hvdchart build"):
@@ -259,11 +247,3 @@ def test_libraries_of_an_mpi_are_found_where_the_image_has_none(
 )
 def test_failure_of_pip_is_one_line(output: str, begins: str) -> None:
     assert str(packages.explain(output)).startswith(begins)
-
-
-def test_files_that_name_each_other_are_read_once(tmp_path: Path) -> None:
-    file = tmp_path / "requirements.txt"
-    file.write_text(
-        "-c requirements.txt\n-r ./../requirements.txt\n-r ./x/../requirements.txt\n${A}"
-    )
-    assert packages.secrets(file, {"A": "1"}) == {"1"}

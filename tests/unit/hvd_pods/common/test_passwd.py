@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
 
 import pytest
 
 from hvd_pods.common import errors, passwd
-from tests.unit.hvd_pods.worker.ssh.pods import PYTHON, Pod, make_user
 
 IMAGE = "root:x:0:0:root:/root:/bin/bash\n\ntrainer:x:1000:4321::/home:/bin/sh\n"
 
@@ -18,14 +16,6 @@ def test_missing_entry_is_added_once() -> None:
     added = passwd.complete_passwd(IMAGE, 4321, 7)
     assert added == [*IMAGE.split(), "horovod-4321:x:4321:7::/tmp:/bin/sh"]
     assert passwd.complete_passwd("\n".join(added), 4321, 7) == added
-
-
-@pytest.mark.slow
-def test_init_container_keeps_an_entry_that_the_image_has(tmp_path: Path) -> None:
-    pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
-    assert pod.run(PYTHON, "-I", str(pod.files / "hvd_pods/common/passwd.py")).returncode == 0
-    image = Path(tmp_path / "passwd" if os.geteuid() == 0 else "/etc/passwd")
-    assert (pod.generated / "passwd").read_text() == image.read_text()
 
 
 def test_user_without_an_entry_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

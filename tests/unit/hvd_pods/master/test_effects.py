@@ -29,7 +29,7 @@ def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
     def begin(run: Run) -> Effects:
         api = kube.Api() if run.api else None
         facts = Facts(run, "own", "hvd-master-1", "uid-1")
-        started.append(Effects(facts, api, EventRecorder(None), None, told))
+        started.append(Effects(facts, api, EventRecorder(None), told))
         started[-1].carry_out(m.WatchHosts(2))
         told.wait_for(m.HostAnswers, 2)
         return started[-1]
@@ -60,7 +60,7 @@ def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
     before = {*threading.enumerate()}
     watch(workers.run()).carry_out(effect)
     for thread in {*threading.enumerate()} - before:
-        if thread.name in ("probe-hosts", "follow-endpointslices"):
+        if thread.name == "probe-hosts":
             thread.join(TIMEOUT)
             assert not thread.is_alive()
     number = len(told.events)
@@ -112,15 +112,6 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     assert asked(pod) == expected
 
 
-@pytest.mark.parametrize(("script", "number"), [("echo 2", 4), (f"{REFUSE_SECOND}; echo 2", 2)])
-def test_ranks_that_could_be_asked_to_end_are_counted(
-    pod: MasterPod, watch: Watch, told: Told, script: str, number: int
-) -> None:
-    install(pod, script)
-    watch(pod.workers.run()).carry_out(m.AskRanks(2, ["hvd-worker-0", "hvd-worker-1"]))
-    assert told.wait_for(m.RanksAsked) == m.RanksAsked(2, number)
-
-
 def test_stacks_of_ranks_are_in_the_log_with_their_hosts(
     pod: MasterPod, watch: Watch, told: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,26 +145,20 @@ def test_progress_is_read_from_hosts_that_joined_an_elastic_run(
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:
+    """A call that fails without need is a defect, and one without news tells nothing."""
     lanes, may_end = Lanes(told), threading.Event()
 
-    def wait_for_end() -> m.Event:
+    def wait_for_end() -> None:
         may_end.wait(TIMEOUT)
-        return m.Timer("first")
 
     lanes.call("a", wait_for_end)
-    lanes.call("a", lambda: m.Timer("second"))
+    lanes.call("a", lambda: m.Timer(str(1 // 0)))
+    lanes.call("a", lambda: m.Timer("later"))
     lanes.call("b", lambda: m.Timer("other"))
     told.wait_for(m.Timer)
     may_end.set()
-    told.wait_for(m.Timer, 3)
-    assert [event.name for event in told.of(m.Timer)] == ["other", "first", "second"]
-
-
-def test_call_that_fails_without_need_is_a_defect_with_its_traceback(told: Told) -> None:
-    lanes = Lanes(told)
-    lanes.call("a", lambda: m.Timer(str(1 // 0)))
-    lanes.call("a", lambda: None)
-    lanes.call("a", lambda: m.Timer("later"))
     told.wait_for(m.Timer, name="later")
-    assert "ZeroDivisionError" in told.wait_for(m.Defect).traceback
-    assert len(told.events) == 2, "a call without news tells nothing"
+    other, defect, later = told.events
+    assert (other, later) == (m.Timer("other"), m.Timer("later"))
+    assert isinstance(defect, m.Defect)
+    assert "ZeroDivisionError" in defect.traceback

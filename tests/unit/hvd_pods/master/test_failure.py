@@ -76,12 +76,20 @@ def cause(
     raised: Sequence[Notice] = (),
     passed: str | None = None,
     failed: Sequence[Notice] = (),
+    before: str = "",
 ) -> Cause | None:
-    """What is found in a launcher's output, which is passed on, unchanged unless `passed`."""
+    """What is found in a launcher's output, which is passed on, unchanged unless `passed`.
+
+    `before` was passed on before the launcher went on.
+    """
     reader, writer = os.pipe()
     out, passed_on = os.pipe()
     with os.fdopen(reader, "rb") as source:
         output = ErrorOutput(source, passed_on)
+        os.write(writer, before.encode())
+        begun = b""
+        while len(begun) < len(before):
+            begun += os.read(out, 4096)
         os.write(writer, text.encode())
         os.close(writer)
         result = output.find_cause(HOSTS, code, raised, failed)
@@ -332,20 +340,7 @@ def test_output_without_a_cause_has_none(text: str) -> None:
 
 def test_lines_may_come_in_parts() -> None:
     """A pipe has no lines."""
-    first, second = TAGGED[:-20], TAGGED[-20:]
-    reader, writer = os.pipe()
-    out, passed_on = os.pipe()
-    with os.fdopen(reader, "rb") as source:
-        output = ErrorOutput(source, passed_on)
-        os.write(writer, first.encode())
-        passed = b""
-        while len(passed) < len(first):
-            passed += os.read(out, 4096)
-        os.write(writer, second.encode())
-        os.close(writer)
-        result = output.find_cause(HOSTS, 1)
-    os.close(passed_on)
-    os.close(out)
+    result = cause(TAGGED[-20:], before=TAGGED[:-20])
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
 

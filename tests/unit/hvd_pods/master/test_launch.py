@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,24 @@ from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import launch, mpi
 from tests.unit.hvd_pods.runs import make_run
 
-UNBOUND = {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
 CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
 SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
-OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
-HYDRAS = [mpi.INTEL_MPI, mpi.MPICH]
+# What Open MPI gets, and what the ranks get that bind themselves.
+BINDINGS: list[tuple[dict[str, Any], list[str], list[str]]] = [
+    ({**CORES, "to": "none"}, ["slot", "--bind-to", "none"], []),
+    (CORES, ["slot:PE=14", "--bind-to", "core"], ["--bind-to", "core", "--cores-per-rank", "14"]),
+    (CORES_BY_SOCKET, ["ppr:2:socket:PE=3", "--bind-to", "core"],
+     ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"]),
+    (SOCKETS, ["ppr:2:socket", "--bind-to", "socket"],
+     ["--bind-to", "socket", "--ranks-per-socket", "2"]),
+]  # fmt: skip
+HOSTS = {
+    mpi.OPEN_MPI_4: ["--hostfile", str(mpi.HOSTFILE)],
+    mpi.OPEN_MPI_5: ["--hostfile", str(mpi.HOSTFILE)],
+    mpi.INTEL_MPI: ["-machinefile", str(mpi.HOSTFILE), "-genvnone"],
+    mpi.MPICH: ["-f", str(mpi.HOSTFILE), "-localhost", "10.1.2.3", "-genvnone"],
+}
 RANK = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/rank/start.py"]
 
 
@@ -32,54 +43,21 @@ def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
 
 
-@pytest.mark.parametrize("implementation", OPEN_MPIS, ids=by_name)
-@pytest.mark.parametrize(
-    ("binding", "words"),
-    [
-        (UNBOUND, ["--map-by", "slot", "--bind-to", "none"]),
-        (CORES, ["--map-by", "slot:PE=14", "--bind-to", "core", "--report-bindings"]),
-        (CORES_BY_SOCKET,
-         ["--map-by", "ppr:2:socket:PE=3", "--bind-to", "core", "--report-bindings"]),
-        (SOCKETS, ["--map-by", "ppr:2:socket", "--bind-to", "socket", "--report-bindings"]),
-    ],
-)  # fmt: skip
-def test_open_mpi_has_hostfile_and_options_and_binds_ranks(
-    implementation: mpi.MpiImplementation, binding: dict[str, Any], words: list[str]
-) -> None:
-    run = make_run(options=["--tag-output"], binding=binding)
-    assert launch.build_command(run, implementation) == [
-        "mpirun", "-np", "8", "--hostfile", str(mpi.HOSTFILE), *words, "--tag-output",
-        *RANK, "8", "python", "train.py",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("implementation", "hosts"),
-    [
-        (mpi.INTEL_MPI, ["-machinefile", str(mpi.HOSTFILE)]),
-        (mpi.MPICH, ["-f", str(mpi.HOSTFILE), "-localhost", "10.1.2.3"]),
-    ],
-)
-@pytest.mark.parametrize(
-    ("binding", "words"),
-    [
-        (UNBOUND, []),
-        (CORES, ["--bind-to", "core", "--cores-per-rank", "14"]),
-        (CORES_BY_SOCKET,
-         ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"]),
-        (SOCKETS, ["--bind-to", "socket", "--ranks-per-socket", "2"]),
-    ],
-)  # fmt: skip
-def test_ranks_under_hydra_bind_themselves_and_get_no_environment_of_the_master(
+@pytest.mark.parametrize("implementation", HOSTS, ids=by_name)
+@pytest.mark.parametrize(("binding", "open_mpi", "own"), BINDINGS)
+def test_open_mpi_binds_ranks_and_under_hydra_they_bind_themselves(
     implementation: mpi.MpiImplementation,
-    hosts: list[str],
     binding: dict[str, Any],
-    words: list[str],
+    open_mpi: list[str],
+    own: list[str],
 ) -> None:
-    run = make_run(options=["-prepend-rank"], binding=binding)
+    option = "-prepend-rank" if implementation.hydra else "--tag-output"
+    run = make_run(options=[option], binding=binding)
+    reports = ["--report-bindings"] if own else []
+    bound = [] if implementation.hydra else ["--map-by", *open_mpi, *reports]
     assert launch.build_command(run, implementation) == [
-        "mpirun", "-np", "8", *hosts, "-genvnone", "-prepend-rank",
-        *RANK, *words, "8", "python", "train.py",
+        *("mpirun", "-np", "8", *HOSTS[implementation], *bound, option, *RANK),
+        *(own if implementation.hydra else []), "8", "python", "train.py",
     ]  # fmt: skip
 
 
@@ -121,7 +99,7 @@ def test_elastic_command_follows_the_discovery_script(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("implementation", [*OPEN_MPIS, *HYDRAS], ids=by_name)
+@pytest.mark.parametrize("implementation", HOSTS, ids=by_name)
 def test_custom_command_may_include_the_launchers_line(
     implementation: mpi.MpiImplementation,
 ) -> None:
@@ -168,41 +146,26 @@ def test_discovery_script_prints_the_live_hosts(
 @pytest.mark.parametrize(
     ("first", "mode", "line"),
     [
-        ("#!/opt/python3.11 -s", "elastic", "exec /opt/python3.11 -s {guard} elastic {program}"),
-        ("#! /usr/bin/env python3", "horovodrun", "exec /usr/bin/env python3 {guard} horovodrun"),
-        ("#!/bin/sh", "horovodrun", ""),
-        ("#!/opt/python3", "custom", ""),
+        (b"#!/opt/python3.11 -s", "elastic", "exec /opt/python3.11 -s {guard} elastic {program}"),
+        (b"#! /usr/bin/env python3", "horovodrun", "exec /usr/bin/env python3 {guard} horovodrun"),
+        (b"#!/bin/sh", "horovodrun", ""),
+        (b"#!/opt/python3", "custom", ""),
+        (b"\x7fELF", "elastic", None),
     ],
 )
-def test_horovodrun_is_found_behind_the_guard_in_its_own_python(
-    first: str, mode: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_horovodrun_is_guarded_in_its_own_python_or_elastic_is_refused(
+    first: bytes, mode: str, line: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guarded, program = tmp_path / "guarded", tmp_path / "horovodrun"
-    program.write_text(f"{first}\n")
+    program.write_bytes(first + b"\n")
     program.chmod(0o755)
     monkeypatch.setattr(launch, "GUARDED", guarded)
     monkeypatch.setenv("PATH", str(tmp_path))
+    if line is None:
+        with pytest.raises(ConfigurationError, match="horovodrun is not a Python script"):
+            launch.guard_horovodrun(make_run(mode=mode))
+        return
     launch.guard_horovodrun(make_run(mode=mode))
     written = guarded.read_text() if guarded.exists() else ""
     assert line.format(guard=launch.GUARD, program=program) in written
     assert bool(written) == bool(line)
-
-
-@pytest.mark.parametrize("readable", [True, False])
-def test_elastic_run_is_refused_when_its_launcher_cannot_be_guarded(
-    readable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program of mode 0711 can be run, but not read, here like a socket, also by root."""
-    program = tmp_path / "horovodrun"
-    monkeypatch.chdir(tmp_path)
-    if readable:
-        program.write_bytes(b"\x7fELF")
-    else:
-        with socket.socket(socket.AF_UNIX) as unreadable:
-            # A whole path may be too long.
-            unreadable.bind(program.name)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    launch.guard_horovodrun(make_run(mode="horovodrun"))
-    with pytest.raises(ConfigurationError, match="horovodrun is not a Python script"):
-        launch.guard_horovodrun(make_run(mode="elastic"))

@@ -105,7 +105,7 @@ def test_error_output_is_passed_on_and_tells_missing_ranks_and_the_cause(
     # The reader of the output may be slower than the process ends.
     missing = RankMissing(2, 3, "has not joined allreduce.gradient", 60.0)
     assert told.wait_for(RankMissing) == missing
-    cause = launcher.find_cause(make_run().hosts, 3, [], [])
+    cause = launcher.errors.find_cause(make_run().hosts, 3)
     assert cause
     assert "TypeError: no" in cause.text
     assert capfd.readouterr().err.splitlines() == lines

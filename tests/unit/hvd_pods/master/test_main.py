@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
-from hvd_pods.cluster import job_events, kube
-from hvd_pods.master import effects, main, probing, record_io, recording
+from hvd_pods.master import effects, probing, record_io, recording
 from hvd_pods.rules import holding, retries
 from hvd_pods.rules.messages import Launch
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
-from tests.fakes.server import Handler
-from tests.ports import find_port
-from tests.unit.hvd_pods.master_pod import JOB, MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 
 Background = Callable[..., Any]
 # Writes the number and the epoch of each attempt, and fails until the attempt given.
@@ -89,86 +84,10 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
         steps = list(recording.replay(lines))
     launches = [e for *_, effects in steps for e in effects if isinstance(e, Launch)]
     assert [launch.attempt for launch in launches] == [1, 2]
+    (_, before), (_, epoch) = made(pod)
+    assert before < epoch, "workers end what an earlier attempt has left"
     state = steps[-1][2]
     assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
-
-
-def test_an_image_without_the_launcher_fails_at_once(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(pod.programs))
-    for name in ("ssh", "ssh-keygen"):
-        pod.install(f'exec /usr/bin/{name} "$@"', name)
-    assert pod.run(mode="mpirun") == 78
-    assert "no mpirun on PATH" in pod.termination_log.read_text()
-
-
-@pytest.mark.slow
-def test_metrics_show_the_stage_and_the_hosts_during_the_training(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port = find_port()
-    monkeypatch.setenv("HVD_METRICS_PORT", str(port))
-    monkeypatch.setenv("HVD_METRICS_FILE", "")
-    script = (
-        "import urllib.request as r, os;"
-        f"page = r.urlopen('http://127.0.0.1:{port}/metrics').read();"
-        "open(os.environ['OUT'] + '/page', 'wb').write(page)"
-    )
-    pod.install(f'exec python3 -I -S -c "{script}"')
-    assert pod.run() == 0
-    page = (pod.generated.parent / "page").read_text().splitlines()
-    for line in (
-        'horovod_stage{stage="Training"} 1',
-        "horovod_hosts_ready 2",
-        "horovod_launches_total 1",
-        "horovod_stalls_total 0",
-        "horovod_ranks_stalled 0",
-    ):
-        assert line in page
-
-
-def test_the_meshs_proxy_is_ended_after_the_run(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, background: Background
-) -> None:
-    asked: list[str] = []
-
-    class Proxy(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(f"{self.path} after {pod.stages()[-1]}")
-            self.send_response(200)
-            self.end_headers()
-
-    monkeypatch.setenv("HVD_MESH", "Hold")
-    with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
-        for port in list(main.PROXIES):
-            monkeypatch.delitem(main.PROXIES, port)
-        # Nothing listens at port 1, which is no error.
-        for port, path in ((1, "/shutdown"), (proxy.server_port, "/quit")):
-            monkeypatch.setitem(main.PROXIES, port, path)
-        served = background(proxy.handle_request)
-        pod.install("exit 0")
-        assert pod.run() == 0
-        served.result(TIMEOUT)
-    assert asked == ["/quit after Finished"]
-
-
-@pytest.mark.slow
-def test_a_failed_attempt_is_followed_by_another_in_the_same_master(
-    pod: MasterPod, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pod.install(FAIL_UNTIL.format(3))
-    assert pod.run(cleanup="Always") == 0
-    (first, one), (second, two), (third, three) = made(pod)
-    assert (first, second, third) == (1, 2, 3)
-    assert one < two < three, "workers end what an earlier attempt has left"
-    training = ["Started", "HostsReady", "Training"]
-    assert pod.stages() == [*training, "Failed", *training, "Failed", *training, "Finished"]
-    assert (record(pod)["attempts"], record(pod)["failures"]) == ("3", "2")
-    lines = read_log(capsys)
-    assert "the next attempt begins at once; 2 of 2 retries are left" in lines
-    assert "the next attempt begins in 0 s; 1 of 2 retries are left" in lines
-    assert pod.replicas() == 0
 
 
 def test_the_first_rank_that_failed_is_told_everywhere(
@@ -202,6 +121,11 @@ def test_later_attempts_make_no_keys_again_and_do_not_ask_for_the_mpi(pod: Maste
     assert calls == ["key", "key", "version"]
 
 
+def test_an_image_without_the_launcher_fails_at_once(pod: MasterPod) -> None:
+    assert pod.run() == 78
+    assert "the image has no horovodrun on PATH" in pod.termination_log.read_text()
+
+
 @pytest.mark.parametrize(
     "where", [(effects, "build_command"), (probing, "find_banner_problem")], ids=["lane", "source"]
 )
@@ -221,24 +145,14 @@ def test_a_defect_of_the_master_is_left_to_another_master(
     assert pod.replicas() == 2
 
 
-@pytest.mark.parametrize(
-    ("job", "reason", "replicas"),
-    [
-        ({}, "its pod was deleted or evicted", 2),
-        ({"spec": {"suspend": True}}, "its Job was suspended", 0),
-        ({"uid": "uid-2"}, "an upgrade or an uninstall removed its Job", 2),
-    ],
-    ids=["evicted", "suspended", "replaced"],
-)
-def test_a_master_that_is_asked_to_end_ends_the_ranks(
-    pod: MasterPod, job: dict[str, Any], reason: str, replicas: int
-) -> None:
-    pod.put_job(**job)
+def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:
+    pod.put_job(uid="uid-2")
     pod.install(ASK_TO_END)
     assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+    reason = "an upgrade or an uninstall removed its Job"
     assert reason in pod.termination_log.read_text()
     assert pod.recorded()[0] == "Running"
-    assert pod.replicas() == replicas
+    assert pod.replicas() == 2
 
 
 BOOKKEEPING = (
@@ -262,35 +176,6 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
         pod.api.fail(method, path, failure, times=20)
     pod.install("exit 0")
     assert pod.run() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("is_drained", [False, True])
-def test_a_training_that_finished_is_a_success_although_the_api_is_away_at_the_end(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, is_drained: bool
-) -> None:
-    """The API server comes back, unless the master's node is drained meanwhile."""
-
-    def be_away(handler: Handler) -> None:
-        if is_drained:
-            os.kill(os.getpid(), signal.SIGTERM)
-        for method in ("GET", "PATCH", "POST"):
-            pod.api.fail(method, "", faults.reset, times=100_000 if is_drained else 30)
-        faults.reset(handler)
-
-    if is_drained:
-        monkeypatch.setattr(kube, "RETRY_SECONDS", 600.0)
-        monkeypatch.setattr(kube, "STOP_RETRY_SECONDS", 0.1)
-        monkeypatch.setattr(job_events, "CLOSE_WITHIN", 0.1)
-    pod.install("exit 0")
-    pod.show_job()
-    pod.api.fail("GET", f"batch/jobs/{JOB}", be_away)
-    assert pod.run() == 0
-    if not is_drained:
-        assert pod.replicas() == 0
-        assert pod.recorded() == ("Finished", "")
-        assert pod.stages()[-1] == "Finished"
 
 
 def test_without_a_service_account_the_run_has_its_retries_and_the_workers_stay(

@@ -76,19 +76,6 @@ def make_large_run(hosts: int, **changes: Any) -> Run:
     return make_run(groups=[group], **changes)
 
 
-@pytest.mark.parametrize(("hosts", "without_tree"), [(64, "1"), (65, "0")])
-def test_environment_has_the_master_start_at_most_64_hosts(hosts: int, without_tree: str) -> None:
-    environment = mpi.mpirun_environment(make_large_run(hosts), "")
-    for name in ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn"):
-        assert environment[name] == without_tree
-    for name in ("I_MPI_HYDRA_BRANCH_COUNT", "OMPI_MCA_plm_rsh_num_concurrent",
-                 "PRTE_MCA_plm_ssh_num_concurrent", "OMPI_MCA_routed_radix",
-                 "PRTE_MCA_rml_base_radix"):  # fmt: skip
-        assert environment[name] == "64"
-    for name in ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"):
-        assert environment[name] == "/horovod/generated/bin/ssh"
-
-
 @pytest.mark.parametrize(
     ("hosts", "mode", "implementation", "last"),
     [

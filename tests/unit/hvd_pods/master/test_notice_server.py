@@ -118,16 +118,11 @@ def with_secret(port: Port, **content: object) -> bytes:
 REFUSED = {
     "no JSON": "GET / HTTP/1.1",
     "no text": "\udcff\udcfe",
-    "a number": "3",
     "no secret": json.dumps({"epoch": "7", **ASKED}),
-    "a number as secret": json.dumps({"secret": 3, "epoch": "7", **ASKED}),
     "another secret": json.dumps({"secret": "0" * 32, "epoch": "7", **ASKED}),
     # Only what begins with the secret is parsed at all.
     "secret too late": json.dumps({"epoch": "7", **ASKED, "secret": "SECRET"}),
-    "another one later": '{"secret": "SECRET", "secret": "a", "epoch": "7", '
-    + json.dumps(ASKED)[1:],
     "no ASCII later": '{"secret": "SECRET", "secret": "é", "epoch": "7", ' + json.dumps(ASKED)[1:],
-    "cut": '{"secret": "SECRET", "epoch": "7", "kind": ',
     "list after the secret": '{"secret": "SECRET"}, []',
     "nested brackets": '{"secret": "SECRET", "epoch": ' + "[" * 3900,
 }
@@ -199,20 +194,3 @@ def test_ranks_that_wait_are_limited(port: Port) -> None:
         port.wait_for(NoticeTaken, number + 1)
     assert waiting[0].recv(1) == b""
     assert select.select(waiting[1:], [], [], 0)[0] == []
-
-
-def test_server_at_an_address_of_this_pod_is_optional(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = Told()
-    monkeypatch.delenv("HVD_POD_IP", raising=False)
-    assert notice_server.serve(make_run(), told) is None
-    assert capsys.readouterr().out == ""
-    # An address of documentation, which no machine has.
-    monkeypatch.setenv("HVD_POD_IP", "192.0.2.1")
-    assert notice_server.serve(make_run(), told) is None
-    assert "cannot receive notices from the workers at 192.0.2.1: " in capsys.readouterr().out
-    monkeypatch.setenv("HVD_POD_IP", "127.0.0.1")
-    assert notice_server.serve(make_run(), told)
-    notices.send(os.environ[notices.ADDRESS], "7", TIMEOUT, **ASKED)
-    assert told.events == [NoticeTaken(2, ASKED)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from hvd_pods.master import probing
 from hvd_pods.rules.messages import HostAnswers, HostGone, HostProblem
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
-from tests.unit.hvd_pods.fake_worker import FakeWorker, ssh_banner
+from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker, ssh_banner
 from tests.unit.hvd_pods.rules.told import Told
 from tests.waiting import wait_until
 
@@ -30,19 +29,17 @@ class Probing(Told):
 
     def __init__(self, hosts: list[Host], port: int, lost_after: float) -> None:
         super().__init__()
-        self.endpoints: dict[str, Endpoint] = {}
-        self.prober = probing.Prober(
-            hosts, port, lambda: self.endpoints, lambda: "no address", self, 3, lost_after
-        )
+        self.source = Addresses()
+        self.prober = probing.Prober(hosts, port, self.source, self, 3, lost_after)
         self.prober.start()
 
     def put(self, host: Host, address: str = LOCAL, serving: bool = False, uid: str = "") -> None:
         endpoint = Endpoint(address, serving, uid, "n1")
-        self.endpoints = {**self.endpoints, host.name: endpoint}
+        self.source.known = {**self.source.known, host.name: endpoint}
         self.prober.wake()
 
     def remove(self, host: Host) -> None:
-        self.endpoints = {name: e for name, e in self.endpoints.items() if name != host.name}
+        self.source.known = {n: e for n, e in self.source.known.items() if n != host.name}
         self.prober.wake()
 
     def reasons(self, host: Host) -> list[str]:
@@ -133,42 +130,6 @@ def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> Non
         current.wait(lambda: current.reasons(HOST)[-1] == "no address")
 
 
-def test_address_that_cannot_be_used_is_a_reason(probe: Probe) -> None:
-    current = probe([HOST], 1)
-    current.put(HOST, "255.255.255.255")
-    current.wait(lambda: "port 1 does not answer: " in current.reasons(HOST)[-1])
-
-
-class Sockets:
-    """The prober gets no socket while there are `refusals`, as in a pod that has none left."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.make, self.refusals = socket.socket, 0
-        monkeypatch.setattr(socket, "socket", self._make)
-
-    def _make(self, *arguments: Any, **options: Any) -> socket.socket:
-        if self.refusals and threading.current_thread().name == "probe-hosts":
-            self.refusals -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return self.make(*arguments, **options)
-
-
-@pytest.fixture
-def sockets(monkeypatch: pytest.MonkeyPatch) -> Sockets:
-    return Sockets(monkeypatch)
-
-
-def test_host_is_asked_again_when_this_pod_has_no_socket_left(
-    probe: Probe, sockets: Sockets
-) -> None:
-    with FakeWorker(ssh_banner("r1")) as worker:
-        current = probe([HOST], worker.port)
-        sockets.refusals = 1
-        current.put(HOST)
-        current.wait_for(HostAnswers)
-    assert f"port {worker.port} does not answer: Too many open files" in current.reasons(HOST)
-
-
 @pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
 def test_hosts_that_have_answered_leave_room_for_others(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, lost_after: float
@@ -180,46 +141,10 @@ def test_hosts_that_have_answered_leave_room_for_others(
         current = probe(hosts, worker.port, lost_after)
         # The second time, other pods have the same addresses.
         for answers, uid in ((9, "a"), (18, "b")):
-            current.endpoints = {host.name: Endpoint(LOCAL, uid=uid) for host in hosts}
+            current.source.known = {host.name: Endpoint(LOCAL, uid=uid) for host in hosts}
             current.prober.wake()
             current.wait_for(HostAnswers, answers)
         assert {event.pod.uid for event in current.of(HostAnswers)[9:]} == {"b"}
-
-
-def test_any_number_of_changes_wakes_a_prober_that_is_busy(probe: Probe) -> None:
-    current = probe([HOST], find_port())
-    for _ in range(5_000):
-        current.prober.wake()
-    current.put(HOST)
-    current.wait(lambda: "it has not responded yet" in current.reasons(HOST))
-
-
-def test_pauses_grow_with_the_time_that_a_host_has_had_its_address(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("FIRST_PAUSE", 0.001), ("PART_OF_TIME", 1.0), ("LONGEST_PAUSE", 60.0)):
-        monkeypatch.setattr(probing, name, value)
-    with FakeWorker(b"") as worker:
-        probe([HOST], worker.port).put(HOST)
-        wait_until(lambda: len(worker.asked) >= 8, TIMEOUT, "it is asked 8 times", 0.01)
-    # Each pause is as long as all before together.
-    assert worker.asked[7] - worker.asked[0] >= 0.05
-
-
-@pytest.mark.slow
-def test_many_hosts_together_are_asked_at_a_limited_rate(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "HIGHEST_RATE", 200.0)
-    monkeypatch.setattr(probing, "FIRST_PAUSE", 0.0)
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(40)]
-    with FakeWorker(b"") as worker:
-        current = probe(hosts, worker.port)
-        current.endpoints = {host.name: Endpoint(LOCAL) for host in hosts}
-        current.prober.wake()
-        # Each host has its first connection at once, and the following ones not before 40/200 s.
-        wait_until(lambda: len(worker.asked) >= 120, TIMEOUT, "they are asked", 0.01)
-    assert worker.asked[119] - worker.asked[0] >= 0.36
 
 
 def test_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
@@ -318,21 +243,6 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_sshd_says(
         # It is told again when sshd does.
         worker.banner = ssh_banner("r1")
         current.wait_for(HostAnswers, 2)
-
-
-def test_host_that_is_heard_is_there_while_this_pod_has_no_socket_left(
-    probe: Probe, sockets: Sockets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "RENEW_EVERY", 0.1)
-    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.01)
-    with FakeWorker(ssh_banner("r1")) as worker:
-        current = probe([HOST], worker.port, lost_after=15.0)
-        current.put(HOST)
-        current.wait_for(HostAnswers)
-        told = len(current.of(HostProblem))
-        sockets.refusals = 4
-        wait_until(lambda: not sockets.refusals, TIMEOUT, "refused", 0.01)
-        assert len(current.of(HostProblem)) == told
 
 
 @pytest.mark.parametrize("said", probing.BUSY)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.master import progress, remote
+from hvd_pods.master import progress
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.rules.messages import ProgressReported
 from tests.fakes.faults import TIMEOUT
@@ -20,18 +20,17 @@ Follow = Callable[[str], ProgressFollower]
 
 
 @pytest.fixture
-def follow(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow]:
+def follow(
+    told: Told, ssh: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Follow]:
     """Follows the second attempt's ranks on two hosts; `ssh` is the script given."""
-    monkeypatch.setattr(remote, "GENERATED", tmp_path)
     monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
     monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
     monkeypatch.setattr(progress, "LAST_WITHIN", TIMEOUT)
-    (tmp_path / "bin").mkdir()
     before, started = {*threading.enumerate()}, list[ProgressFollower]()
 
     def start(script: str) -> ProgressFollower:
-        if script:
-            install(tmp_path, script)
+        ssh(script)
         started.append(ProgressFollower(make_run().hosts[:2], told, 2))
         return started[-1]
 
@@ -42,13 +41,6 @@ def follow(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         if thread.name == "follow-progress":
             thread.join(TIMEOUT)
             assert not thread.is_alive()
-
-
-def install(folder: Path, script: str) -> None:
-    program = folder / "bin" / "new"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    program.rename(folder / "bin" / "ssh")
 
 
 def test_next_host_is_followed_when_a_session_ends(
@@ -84,16 +76,6 @@ def test_last_step_is_waited_for_where_it_is_wanted(
     follower.close(tells_last=tells_last)
     steps = [event.progress["step"] for event in told.of(ProgressReported)]
     assert steps == ([7, 8] if tells_last else [7])
-
-
-def test_master_without_ssh_asks_again_until_it_is_told_to_end(
-    follow: Follow, told: Told, tmp_path: Path
-) -> None:
-    """Nothing here ends the run."""
-    follow("").close(tells_last=True)
-    follow("")
-    install(tmp_path, 'echo "horovod_step 7"; exec cat')
-    told.wait_for(ProgressReported)
 
 
 def test_session_that_does_not_end_is_given_up(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from concurrent.futures import Future
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -29,11 +26,12 @@ from hvd_pods.rules.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
-from tests.fakes.server import Handler
 from tests.unit.hvd_pods.master_pod import JOB
 from tests.unit.hvd_pods.runs import make_run
 
 PATH = "core/configmaps/hvd-run"
+COMPONENT, INSTANCE = "app.kubernetes.io/component=worker", "app.kubernetes.io/instance=hvd"
+RUN = make_run(workerSelector=f"{COMPONENT},{INSTANCE}")
 OWN = {"holder": "own", "holderJob": "hvd-master-1", "holderUid": "uid-1"}
 OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "epoch": "9"}
 RELEASE = ReleaseRecord({"state": "Finished"}, 7)
@@ -55,8 +53,8 @@ class Record:
         assert found
         return {**found["data"]}
 
-    def client(self, job: str = "hvd-master-1") -> RecordClient:
-        return RecordClient(kube.Api(), Facts(make_run(), "own", job, "uid-1"))
+    def client(self) -> RecordClient:
+        return RecordClient(kube.Api(), Facts(RUN, "own", "hvd-master-1", "uid-1"))
 
     def held(self) -> RecordClient:
         """A client of the master that holds the record."""
@@ -154,21 +152,6 @@ def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: R
     assert record.data["note"] == "a person's"
 
 
-@pytest.mark.usefixtures("patient")
-def test_write_whose_answer_was_lost_is_told_as_a_change_that_is_its_own(record: Record) -> None:
-    client = record.client()
-    client.read(ReadRecord())
-
-    def write_and_reset(handler: Handler) -> None:
-        record.put(**OWN, epoch="7", state="Running")
-        faults.reset(handler)
-
-    record.api.fail("PATCH", PATH, write_and_reset)
-    told = client.write(take(state="Running", within=TIMEOUT))
-    assert isinstance(told, RecordChanged)
-    assert (told.data["holder"], told.data["state"]) == ("own", "Running")
-
-
 def test_record_is_given_back_with_the_last_news(record: Record) -> None:
     """Such as the end of the run, which could not be written while the API server was away."""
     client = record.held()
@@ -195,74 +178,27 @@ def test_record_that_cannot_be_given_back_does_not_keep_the_master(
     assert record.data["holder"] == "own"
 
 
-# When the Job started, in seconds since the epoch.
-START = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC).timestamp()
-FAILED = ("FailureTarget", "DeadlineExceeded")
+DELETED_AT = "2026-01-01T10:00:00Z"
 
 
-def make_job(failed: int = 0, *conditions: tuple[str, str], **metadata: str) -> Any:
-    """A Job that must end 100 s after its start; conditions are (type, reason)."""
-    return {
-        "metadata": {"name": JOB, **metadata},
-        "spec": {"backoffLimit": 2, "activeDeadlineSeconds": 100},
-        "status": {
-            "startTime": "2026-01-01T10:00:00Z",
-            "failed": failed,
-            "conditions": [{"type": k, "status": "True", "reason": r} for k, r in conditions],
-        },
+def read_job(within: float = 0.0) -> Any:
+    """The Job as decisions get it."""
+    told = record_io.read_job(kube.Api(), RUN, ReadJob(within))
+    assert isinstance(told, JobRead)
+    return told.job
+
+
+def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
+    container = {"name": "master", "env": [{"name": "TOKEN", "value": "secret"}]}
+    annotations = {"horovod/cleanup": "Never", "kubectl/last-applied": "secret"}
+    spec = {"backoffLimit": 2, "template": {"spec": {"containers": [container]}}}
+    metadata = {"name": JOB, "annotations": annotations}
+    api_server.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": {"failed": 1}})
+    assert read_job() == {
+        "metadata": {"name": JOB, "annotations": {"horovod/cleanup": "Never"}},
+        "spec": {"backoffLimit": 2},
+        "status": {"failed": 1},
     }
-
-
-@pytest.mark.parametrize(
-    ("is_stopped", "after", "job"),
-    [
-        # The clocks of two machines may differ by a minute.
-        (True, 39, make_job()),
-        (True, 101, make_job(0, FAILED)),
-        (False, 101, make_job()),
-    ],
-    ids=["no deadline is near", "it has failed", "the attempt ended by itself"],
-)
-def test_the_job_is_read_without_a_wait(
-    api_server: FakeApi, is_stopped: bool, after: int, job: Any
-) -> None:
-    api_server.put("batch/jobs", job)
-    assert record_io.read_job(
-        kube.Api(), make_run(), ReadJob(is_stopped, 1.0), START + after
-    ) == JobRead(record_io.shorten_job(job))
-    assert len(api_server.requests) == 1
-
-
-DELETED = make_job(deletionTimestamp="2026-01-01T10:01:00Z")
-
-
-@pytest.mark.parametrize(
-    ("changes", "end"),
-    [
-        ([make_job(1), make_job(1, FAILED)], None),
-        ([make_job(1)], FakeApi.end_watches),
-        ([DELETED], lambda api: api.remove("batch/jobs", JOB)),
-        ([], FakeApi.expire),
-        ([], lambda api: api.end_watches(faults.cut_chunk)),
-    ],
-    ids=["fails", "does not fail in time", "is deleted", "410", "cut"],
-)
-def test_near_its_deadline_the_jobs_failure_is_waited_for(
-    api_server: FakeApi,
-    background: Callable[..., Future[Any]],
-    changes: list[Any],
-    end: Callable[[FakeApi], None] | None,
-) -> None:
-    """Just before the deadline, by the master's own clock."""
-    api_server.put("batch/jobs", make_job())
-    asked = (kube.Api(), make_run(), ReadJob(True, None), START + 41)
-    reading = background(record_io.read_job, *asked)
-    api_server.wait_for_watch("batch/jobs")
-    api_server.put("batch/jobs", *changes)
-    if end:
-        end(api_server)
-    last = [make_job(), *changes][-1]
-    assert reading.result(TIMEOUT) == JobRead(record_io.shorten_job(last))
 
 
 @pytest.mark.parametrize(("code", "job"), [(403, None), (404, ending.DELETED)])
@@ -271,13 +207,10 @@ def test_a_job_that_an_upgrade_removed_is_told_from_one_that_was_deleted(
 ) -> None:
     """After an upgrade, the master's Role names the new Job only."""
     api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert record_io.read_job(kube.Api(), make_run(), ReadJob(False, 0.0), START) == JobRead(job)
+    assert read_job() == job
     # Nobody can tell whose the workers are: they are left alone.
     api_server.fail("GET", "core/pods", faults.status(403))
-    assert record_io.read_job(kube.Api(), make_run(), ReadJob(True, 0.0), START) == JobRead(None)
-
-
-INSTANCE, COMPONENT = "app.kubernetes.io/instance", "app.kubernetes.io/component"
+    assert read_job() is None
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["is gone", "is going"])
@@ -288,62 +221,36 @@ INSTANCE, COMPONENT = "app.kubernetes.io/instance", "app.kubernetes.io/component
         ("uid-1", {}, False),
         ("", {}, False),
         ("uid-2", {"component": "worker"}, False),
-        ("uid-2", {"release": "another"}, False),
         ("uid-2", {"phase": "Succeeded"}, False),
-        ("uid-2", {"deletionTimestamp": "2026-01-01T10:01:00Z"}, False),
+        ("uid-2", {"deletionTimestamp": DELETED_AT}, False),
     ],
-    ids=["another", "own", "helm test", "worker", "another release", "has ended", "is ending"],
+    ids=["another", "own", "helm test", "worker", "has ended", "is ending"],
 )
 def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
     api_server: FakeApi, is_gone: bool, uid: str, changes: dict[str, str], is_replaced: bool
 ) -> None:
     """An administrator's Role may allow the master to see that an upgrade has removed its Job."""
     labels = {
-        INSTANCE: changes.get("release", "hvd"),
-        COMPONENT: changes.get("component", "master"),
+        "app.kubernetes.io/instance": "hvd",
+        "app.kubernetes.io/component": changes.get("component", "master"),
         **({"batch.kubernetes.io/controller-uid": uid} if uid else {}),
     }
     metadata = {**changes, "name": "next", "labels": labels}
     pod = {"metadata": metadata, "status": {"phase": changes.get("phase", "Pending")}}
     api_server.put("core/pods", pod)
     if not is_gone:
-        api_server.put("batch/jobs", make_job(deletionTimestamp="2026-01-01T10:00:00Z"))
-    run = make_run(workerSelector=f"{COMPONENT}=worker,{INSTANCE}=hvd")
-    read = record_io.read_job(kube.Api(), run, ReadJob(True, 0.0), START)
-    assert isinstance(read, JobRead)
-    assert (read.job is None) == is_replaced
-    assert is_replaced or (read.job and ending.is_withdrawn(read.job))
+        metadata = {"name": JOB, "deletionTimestamp": DELETED_AT}
+        api_server.put("batch/jobs", {"metadata": metadata, "spec": {}})
+    job = read_job()
+    assert (job is None) == is_replaced
+    assert is_replaced or ending.is_withdrawn(job)
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [faults.status(503), faults.reset, faults.silence],
-    ids=["503", "reset", "silence"],
-)
-def test_a_job_that_cannot_be_read_may_retry_a_failure_but_not_a_success(
+@pytest.mark.parametrize("failure", [faults.status(503), faults.silence], ids=["503", "silence"])
+def test_a_job_that_cannot_be_read_may_retry_a_failure(
     api_server: FakeApi, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    api_server.put("batch/jobs", make_job())
-    # A server that does not answer keeps the next attempt waiting no longer than a refusal.
+    """A server that does not answer keeps the next attempt waiting no longer than a refusal."""
     api_server.fail("GET", "batch/jobs", failure, times=9)
-    read = record_io.read_job(kube.Api(), make_run(), ReadJob(False, 0.05), START)
+    assert read_job(0.05) == ending.UNREADABLE
     assert "cannot read the Job: " in capsys.readouterr().out
-    assert isinstance(read, JobRead)
-    assert read.job is not None
-    assert ending.will_retry(read.job, 1, START)
-    assert not ending.will_retry(read.job, 0, START)
-
-
-def test_what_is_recorded_of_the_job_has_no_environment() -> None:
-    container = {"name": "master", "env": [{"name": "TOKEN", "value": "secret"}]}
-    annotations = {"horovod/cleanup": "Never", "kubectl/last-applied": "secret"}
-    job = {
-        "metadata": {"name": "hvd-master-1", "annotations": annotations},
-        "spec": {"backoffLimit": 2, "template": {"spec": {"containers": [container]}}},
-        "status": {"failed": 1},
-    }
-    assert record_io.shorten_job(job) == {
-        "metadata": {"annotations": {"horovod/cleanup": "Never"}},
-        "spec": {"backoffLimit": 2},
-        "status": {"failed": 1},
-    }

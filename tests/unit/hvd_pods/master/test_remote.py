@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,21 +11,6 @@ from hvd_pods.master import remote
 from tests.unit.hvd_pods.runs import make_run
 
 FIRST, SECOND, *_ = make_run().hosts
-
-
-@pytest.fixture
-def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""
-    monkeypatch.setattr(remote, "GENERATED", tmp_path)
-    monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
-    program = tmp_path / "bin" / "ssh"
-    program.parent.mkdir()
-
-    def install(script: str) -> None:
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-
-    return install
 
 
 @pytest.mark.slow
@@ -100,12 +84,3 @@ def test_ranks_that_were_asked_to_end_are_counted_whatever_else_is_printed(
     ssh(script)
     assert remote.ask_ranks([FIRST, SECOND]) == asked
     assert ("cannot ask the ranks" in capsys.readouterr().out) == (not asked)
-
-
-def test_master_without_ssh_reaches_no_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "GENERATED", tmp_path)
-    ((code, text),) = remote.call([FIRST], ["a.py"], seconds=1.0).values()
-    assert code == 1
-    assert "No such file" in text

@@ -16,7 +16,7 @@ import pytest
 from hvd_pods.master import results
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.copies import PROGRAMS
-from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.waiting import wait_until
 
 SCRIPT = PROGRAMS / "master/results.sh"
@@ -73,24 +73,6 @@ def sidecar(
 def recorded(pod: MasterPod) -> Any:
     item: Any = pod.api.find("core/configmaps", "hvd-run")
     return item["data"]["results"]
-
-
-@pytest.mark.slow
-def test_results_are_stored_after_the_training_when_the_workers_have_ended(
-    pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sidecar(STORE)
-    pod.install("exit 0")
-    assert pod.run(**WANTED) == 0
-    assert (store / "model").read_text() == "weights"
-    assert pod.stages()[-1] == "ResultsStored"
-    assert recorded(pod) == "Stored"
-    assert pod.recorded() == ("Finished", "")
-    assert read_log(capsys)[-3:] == [
-        "workers scaled to 0",
-        "storing the results",
-        "the results are stored",
-    ]
 
 
 @pytest.mark.slow

@@ -24,22 +24,8 @@ VERBS = {
 RIGHT = tuple[str, str, str]
 
 
-def assigned(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """The names that a module assigns to, and what they get."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Assign):
-            pairs = [(node.targets[0], node.value)]
-            if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
-            yield from ((ast.unparse(target), value) for target, value in pairs)
-
-
-def path_of(argument: ast.expr, module: ast.Module) -> str:
+def path_of(argument: ast.expr) -> str:
     """A call's path, with NAME for what is filled in at run time."""
-    if isinstance(argument, (ast.Name, ast.Attribute)):
-        # A variable, which has one value in this module.
-        name = ast.unparse(argument)
-        (argument,) = (value for target, value in assigned(module) if target == name)
     if isinstance(argument, ast.Constant):
         return str(argument.value)
     assert isinstance(argument, ast.JoinedStr), ast.dump(argument)
@@ -50,14 +36,13 @@ def path_of(argument: ast.expr, module: ast.Module) -> str:
 
 def asked(source: Path) -> Iterator[RIGHT]:
     """(group, resource, verb) of each call of Api's methods in a file."""
-    module = ast.parse(source.read_text())
-    for node in ast.walk(module):
+    for node in ast.walk(ast.parse(source.read_text())):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         receiver = ast.unparse(node.func.value).split(".")[-1].lstrip("_")
         if receiver not in ("api", "access") or node.func.attr not in VERBS:
             continue
-        group, resource, *rest = path_of(node.args[0], module).split("/")
+        group, resource, *rest = path_of(node.args[0]).split("/")
         subresource = f"/{rest[1]}" if len(rest) > 1 else ""
         for verb in VERBS[node.func.attr]:
             yield ("" if group == "core" else group), resource + subresource, verb

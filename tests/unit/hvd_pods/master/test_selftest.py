@@ -108,29 +108,6 @@ def test_there_are_as_many_workers_as_before_the_test(
     assert ended.stages() == [], "the run's events are not the test's"
 
 
-@pytest.mark.slow
-def test_the_test_does_not_run_beside_a_master(
-    ended: MasterPod, background: Background, capsys: pytest.CaptureFixture[str]
-) -> None:
-    held = {"holder": "hvd-master-1-x", "holderJob": JOB, "holderUid": "uid-1", "renewed": "t"}
-    record = {"metadata": {"name": "hvd-run"}}
-    ended.api.put("core/configmaps", {**record, "data": {**held, "state": "Running"}})
-    ended.environment()
-
-    def release() -> None:
-        ended.api.wait(lambda: len(ended.api.asked("GET", "core/configmaps/hvd-run")) > 3)
-        assert scales(ended) == []
-        ended.api.put("core/configmaps", {**record, "data": {**held, "holder": ""}})
-
-    released = background(release)
-    assert selftest.main() == 0
-    released.result(TIMEOUT)
-    assert f"waiting until hvd-master-1-x of {JOB}" in capsys.readouterr().out
-    assert scales(ended) == [2, 0]
-    item: Any = ended.api.find("core/configmaps", "hvd-run")
-    assert (item["data"]["holder"], item["data"]["holderJob"]) == ("", "helm test")
-
-
 @pytest.fixture
 def limited(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
     """The test's pod, which has one second."""
@@ -172,16 +149,10 @@ def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
     assert "the test did not end within 1 s" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("upgraded", ["another Job", "the same Job, resumed"])
-def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(
-    ended: MasterPod, upgraded: str
-) -> None:
+def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(ended: MasterPod) -> None:
     def upgrade(handler: Handler) -> None:
-        if upgraded == "another Job":
-            # The Role names the new one only.
-            ended.api.fail("GET", "batch/jobs", faults.status(403))
-        else:
-            ended.put_job()
+        # The Role names the new Job only.
+        ended.api.fail("GET", "batch/jobs", faults.status(403))
         faults.accept(handler)
 
     ended.api.fail("PATCH", "apps/statefulsets", upgrade)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,25 +47,23 @@ def run(
     return done.stdout, done.stderr
 
 
-def test_check_succeeds_when_all_ranks_answer(tmp_path: Path) -> None:
-    assert run(tmp_path, "rank/check.py") == ("check: 3 ranks are connected\n", "")
+# Ten times in 7 s: 32 MiB in 0.7 s, of which each rank sends 2 * 2 / 3.
+BANDWIDTH = "allreduce of 32 MiB over 3 ranks: 700.0 ms, bus bandwidth 61 MiB/s\n"
 
 
-def test_check_fails_when_a_rank_is_missing(tmp_path: Path) -> None:
-    output, errors = run(tmp_path, "rank/check.py", answered="[0, 2]")
-    assert output == ""
-    assert "gathered [0, 2], expected every rank from 0 to 2" in errors
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_bandwidth_is_printed_once(tmp_path: Path, rank: int) -> None:
-    # Ten times in 7 s: 32 MiB in 0.7 s, of which each rank sends 2 * 2 / 3.
-    expected = "allreduce of 32 MiB over 3 ranks: 700.0 ms, bus bandwidth 61 MiB/s\n"
-    assert run(tmp_path, "rank/bandwidth.py", rank=rank) == ("" if rank else expected, "")
-
-
-@pytest.mark.slow
-def test_wrong_sum_is_an_error(tmp_path: Path) -> None:
-    output, errors = run(tmp_path, "rank/bandwidth.py", total=2)
-    assert output == ""
-    assert "the sum of a 1 from each of 3 ranks is 2.0" in errors
+@pytest.mark.parametrize(
+    ("program", "changes", "shown", "problem"),
+    [
+        ("check", {}, "check: 3 ranks are connected\n", ""),
+        ("check", {"answered": "[0, 2]"}, "", "gathered [0, 2], expected every rank from 0 to 2"),
+        ("bandwidth", {}, BANDWIDTH, ""),
+        ("bandwidth", {"rank": 1}, "", ""),
+        ("bandwidth", {"total": 2}, "", "the sum of a 1 from each of 3 ranks is 2.0"),
+    ],
+)
+def test_allreduce_is_checked_and_timed(
+    tmp_path: Path, program: str, changes: dict[str, Any], shown: str, problem: str
+) -> None:
+    output, errors = run(tmp_path, f"rank/{program}.py", **changes)
+    assert output == shown
+    assert problem in errors if problem else not errors

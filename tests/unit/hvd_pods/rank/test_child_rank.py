@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.rank import rank_end
 from tests.unit.hvd_pods.copies import FILES
 from tests.waiting import wait_until
 
@@ -123,11 +122,3 @@ def test_request_of_hydra_to_end_reaches_the_script() -> None:
         "print('runs', flush=True); signal.pause()"
     )
     assert run_under_hydra(sys.executable, "-c", script) == (7, b"cmd=abort exitcode=7\n")
-
-
-def test_abort_after_the_end_of_hydra_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    monkeypatch.setenv("PMI_FD", str(writer))
-    rank_end.abort_under_hydra(5)
-    os.close(writer)

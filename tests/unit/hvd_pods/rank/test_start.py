@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common.binding import Binding, read_topology
+from hvd_pods.common.binding import Binding
 from hvd_pods.rank import child_rank, ranks, start
 
 OPEN_MPI = {
@@ -93,15 +93,6 @@ def test_rank_says_where_it_is_and_runs_the_script(worker: dict[str, str]) -> No
         "script",
         f"Cpus_allowed_list:\t{cpu}",
     ]
-
-
-def test_rank_is_bound_to_the_cores_of_its_place(worker: dict[str, str]) -> None:
-    show = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
-    place = {"OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-    words = ["--bind-to", "core", "--cores-per-rank", "1", "8"]
-    bound = min(read_topology(os.sched_getaffinity(0))[0], key=min)
-    last = launch_rank({**worker, **place}, *words, *show).stdout.splitlines()[-1]
-    assert last == f"Cpus_allowed_list:\t{start.format_cpus(bound)}"
 
 
 def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) -> None:

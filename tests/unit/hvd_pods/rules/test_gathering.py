@@ -218,20 +218,6 @@ def test_problem_that_lasts_ends_the_run_unless_spares_are_left(spares: int, end
         assert world.end()[0] == 78, "no attempt can help"
 
 
-def without_slices(trained: str, **status: Any) -> tuple[World, float]:
-    """Waits for hosts of a Service without slices for two minutes; the seconds that it waited."""
-    world = waiting(World(one_group(hostsTimeoutSeconds=1200), record={"trained": trained}))
-    began = world.now
-    for host in ("w-0", "w-1"):
-        reason = f"{NO_SERVICE} hvd"
-        world.tell(m.HostProblem(world.state.attempt.number, host, reason))
-    pods = [worker(host, status=status) for host in ("w-0", "w-1")]
-    list_pods(world, *pods)
-    while world.state.phase == Phase.GATHERING and world.now - began < 2 * SERVICE_WITHIN:
-        list_pods(world, *pods)
-    return world, world.now - began
-
-
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 
 
@@ -243,12 +229,15 @@ GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
     trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
-    world, waited = without_slices(trained, **status)
+    world = waiting(World(one_group(1, hostsTimeoutSeconds=1200), record={"trained": trained}))
+    world.tell(m.HostProblem(world.state.attempt.number, "w-0", f"{NO_SERVICE} hvd"))
+    until = world.now + SERVICE_WITHIN + 10
+    while world.state.phase == Phase.GATHERING and world.now < until:
+        list_pods(world, worker("w-0", status=status))
+    assert (world.state.phase != Phase.GATHERING) is is_deleted
     remedy = "what to do: create the deleted Service again"
     warnings = [e.message for e in world.of(m.Emit) if e.reason == "HostsMissing"]
     assert [remedy in message for message in warnings] == [True] * is_deleted
-    assert (world.state.phase != Phase.GATHERING) is is_deleted
-    assert (waited < 2 * SERVICE_WITHIN) is is_deleted
 
 
 def test_time_in_a_queue_does_not_count() -> None:
@@ -282,32 +271,34 @@ def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
     assert (alone in world.logged()) is is_alone
 
 
-def test_login_is_not_used_again_after_its_connection_may_have_broken() -> None:
+def ended(world: World) -> list[list[str]]:
+    """The hosts whose logins were ended, one time after the other."""
+    return [[*effect.hosts] for effect in world.of(m.EndLogins)]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_login_is_not_used_again_after_its_connection_may_have_broken(leaves: bool) -> None:
+    """But the ranks of a worker that leaves may still save, which end with it."""
     world = World(one_group(lostAfterSeconds=15))
     attempt = world.train()
+    if leaves:
+        notice = {"kind": LEAVING, "host": "w-1", "rank": 2, "seconds": 30.0}
+        world.tell(m.NoticeTaken(attempt, notice))
     world.tell(m.HostProblem(attempt, "w-1", "port 2222 closed the connection"))
-    assert not world.of(m.EndLogins), "the launcher uses it"
-    world.tell(m.HostProblem(attempt, "w-1", "port 2222 does not answer", 15.0))
-    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
-
-
-def test_login_of_a_worker_that_leaves_is_kept_while_its_ranks_save() -> None:
-    world = World(one_group(lostAfterSeconds=15))
-    attempt = world.train()
-    leaves = {"kind": LEAVING, "host": "w-1", "rank": 2, "seconds": 30.0}
-    world.tell(m.NoticeTaken(attempt, leaves))
-    silent = m.HostProblem(attempt, "w-1", "port 2222 does not answer", 15.0)
-    world.tell(silent, 29.0)
-    assert not world.of(m.EndLogins)
-    world.tell(silent, 2.0)
-    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
+    assert ended(world) == [], "the launcher uses it"
+    for after in (29.0, 2.0):
+        assert ended(world) == []
+        world.tell(m.HostProblem(attempt, "w-1", "port 2222 does not answer", 15.0), after)
+        if not leaves:
+            break
+    assert ended(world) == [["w-1"]]
 
 
 def test_login_of_a_pod_that_is_gone_between_two_attempts_is_ended() -> None:
     world = waiting(World(one_group()))
     answer(world, "w-1")
     world.tell(m.HostGone(world.state.attempt.number, "w-1"))
-    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
+    assert ended(world) == [["w-1"]]
 
 
 def test_login_of_a_host_that_was_silent_is_ended_with_the_attempt_and_in_the_next_one() -> None:
@@ -316,11 +307,11 @@ def test_login_of_a_host_that_was_silent_is_ended_with_the_attempt_and_in_the_ne
     world.end_launcher(1)
     while world.state.phase != Phase.GATHERING:
         world.answer() if world.answers else world.fire()
-    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"]]
+    assert ended(world) == [["w-1"]]
     number = world.state.attempt.number
     for reason in ("it has not responded yet", "port 2222 does not answer: timed out"):
         world.tell(m.HostProblem(number, "w-0", reason))
-    assert [[*effect.hosts] for effect in world.of(m.EndLogins)] == [["w-1"], ["w-0"]]
+    assert ended(world) == [["w-1"], ["w-0"]]
 
 
 def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
@@ -344,15 +335,3 @@ def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -
     assert world.state.phase == Phase.GATHERING
     world.tell(prepared[1])
     assert world.of(m.Deliver)
-
-
-def test_pods_are_listed_again_after_an_answer_that_came_late() -> None:
-    world = waiting(World(one_group(hostsTimeoutSeconds=600)))
-    for _ in range(5):
-        world.fire()
-    assert len(world.of(m.ListPods)) == 1, "one at a time"
-    world.answers.clear()
-    world.tell(m.PodsListed(world.state.attempt.number, {}))
-    world.now = world.state.timers["pods"]
-    world.tell(m.Timer("pods"))
-    assert len(world.of(m.ListPods)) == 2

@@ -9,26 +9,22 @@ import pytest
 
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
+from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import STORED, UNREADABLE, deadline, will_retry
+from hvd_pods.rules.ending import STORED, UNREADABLE, will_retry
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from hvd_pods.rules.state import Phase
 from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
-STORES = {"timeoutSeconds": 60, "onFailure": False}
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 BEGAN = 1767261600.0
-EXCEEDED = {
-    "metadata": {},
-    "spec": {"activeDeadlineSeconds": 60},
-    "status": {
-        **STARTED,
-        "conditions": [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}],
-    },
-}
+EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
+FAILURE = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
+ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
+LAST = {**JOB, "status": {"failed": 2}}
 
 
 def training(**changes: Any) -> World:
@@ -67,13 +63,10 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
     assert end_with(training(), 1, CAUSE) == "rank 1 on w-0: TypeError: no"
     assert "ended with exit code 3: its last lines above" in end_with(training(), 3)
     assert end_with(training(), 0) == ""
-
-
-def test_cause_that_only_a_person_can_mend_is_followed_by_no_attempt() -> None:
-    world = training()
-    end_with(world, 255, CAUSE._replace(is_final=True))
-    assert world.end()[0] == 78
-    assert len(world.of(m.Launch)) == 1
+    final = training()
+    end_with(final, 255, CAUSE._replace(is_final=True))
+    assert final.end()[0] == 78
+    assert len(final.of(m.Launch)) == 1, "only a person can mend it"
 
 
 def test_lost_host_ends_the_launch_and_explains_its_end() -> None:
@@ -95,23 +88,6 @@ def test_ranks_that_ended_well_as_a_host_was_lost_have_finished() -> None:
     lose(world)
     world.answers.clear()
     assert end_with(world, 0) == ""
-    stalled = training(stallTimeoutSeconds=60)
-    stalled.tell(m.RankMissing(1, 3, "has not joined x", 60.0))
-    stalled.settle(until=m.EndLauncher)
-    stalled.answers.clear()
-    problem = end_with(stalled, 0)
-    assert "has not joined x" in problem, "whatever handlers of signals make of the end"
-
-
-def test_launcher_that_does_not_end_is_killed() -> None:
-    world = training(stallTimeoutSeconds=60)
-    world.tell(m.RankMissing(world.state.attempt.number, 3, "has not joined x", 60.0))
-    while not world.of(m.EndLauncher):
-        world.answer() if world.answers else world.fire()
-    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHIN, abs=0.1)
-    world.answers.clear()
-    while not any(effect.kills for effect in world.of(m.EndLauncher)):
-        world.fire()
 
 
 def test_workers_that_leave_are_waited_for_and_count_as_no_failure() -> None:
@@ -133,45 +109,44 @@ def test_workers_that_leave_are_waited_for_and_count_as_no_failure() -> None:
     assert late.now - began >= 20.0
 
 
-def test_worker_that_the_kubelet_evicted_for_its_own_use_has_failed() -> None:
+@pytest.mark.parametrize(
+    ("why", "failures"),
+    [
+        ('Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".', 1),
+        ("The node was low on resource: memory.", 0),
+    ],
+    ids=["own", "node"],
+)
+def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
+    why: str, failures: int
+) -> None:
     """Otherwise each attempt would fill the same disk again."""
     world = training()
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(137)
     (search,) = world.of(m.FindCause)
     assert search.left == {"w-1": "uid of w-1"}
-    why = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".'
     world.answers = [(search, m.CauseFound(1, None, {"w-1": why}))]
-    judge(world)
-    assert str(world.state.attempt.problem) == f"w-1 was evicted: {why}"
     while len(world.of(m.Launch)) == 1:
         world.answer()
-    assert world.state.failures == 1
-    of_the_node = training()
-    notice(of_the_node, LEAVING, "w-1", seconds=20.0)
-    of_the_node.end_launcher(137)
-    low = "The node was low on resource: memory."
-    of_the_node.answers = [(search, m.CauseFound(1, None, {"w-1": low}))]
-    while len(of_the_node.of(m.Launch)) == 1:
-        of_the_node.answer()
-    assert of_the_node.state.failures == 0
-    assert low in of_the_node.of(m.ReportFailure)[0].problem.args[0]
+    assert str(world.of(m.ReportFailure)[0].problem) == f"w-1 was evicted: {why}"
+    assert world.state.failures == failures
 
 
-def test_ranks_that_were_asked_to_end_report_their_end_together() -> None:
+@pytest.mark.parametrize("is_over", [False, True])
+def test_ranks_that_were_asked_to_end_report_their_end_together(is_over: bool) -> None:
+    """And nothing waits for the end of a launch that is over."""
     world = training()
     for rank in (0, 1):
         notice(world, ASKED, rank=rank)
     notice(world, ENDED, connection=5)
     assert not world.of(m.ReleaseRanks)
-    notice(world, ENDED, connection=6, rank=1)
-    assert [effect.connections for effect in world.of(m.ReleaseRanks)] == [(5, 6)]
-    again = training()
-    notice(again, ASKED)
-    notice(again, ASKED, rank=1)
-    notice(again, ENDED, connection=5)
-    again.end_launcher(1)
-    assert again.of(m.ReleaseRanks), "nothing waits for the end of a launch that is over"
+    if is_over:
+        world.end_launcher(1)
+    else:
+        notice(world, ENDED, connection=6, rank=1)
+    (release,) = world.of(m.ReleaseRanks)
+    assert release.connections == ((5,) if is_over else (5, 6))
 
 
 def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
@@ -263,6 +238,19 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
 
 
+def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
+    """Although notices take a moment to arrive."""
+    world = training()
+    named = []
+    for after, seconds in ((20.0, 20.0), (15.5, 35.0), (20.0, 6.0)):
+        world.now += after
+        notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
+        while "stalls" in world.state.timers:
+            world.fire()
+        named.append(len([e for e in world.of(m.Emit) if e.reason == "Stalled"]))
+    assert named == [1, 1, 2]
+
+
 def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
     world = training(stallTimeoutSeconds=100)
     notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
@@ -270,7 +258,12 @@ def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
         world.fire()
     assert not world.of(m.EndLauncher)
     world.settle(until=m.EndLauncher)
-    assert "rank 3 on w-1 is stopped" in end_with(world, 143)
+    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHIN, abs=0.1)
+    world.answers.clear()
+    world.fire()
+    assert world.of(m.EndLauncher)[-1].kills
+    problem = end_with(world, 0)
+    assert "rank 3 on w-1 is stopped" in problem, "whatever its handlers make of the end"
 
 
 @pytest.mark.parametrize(
@@ -394,20 +387,18 @@ def test_elastic_host_that_is_another_pod_by_now_does_not_have_the_code() -> Non
     assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
 
 
-def test_elastic_host_without_the_code_is_tried_less_and_less_often() -> None:
+def test_elastic_host_without_the_code_is_tried_again_after_a_pause() -> None:
     world = elastic()
     world.tell(m.HostGone(1, "w-2"))
     world.answer_all()
     world.tell(m.HostAnswers(1, "w-2", pod("w-2")))
-    pauses = []
-    for _ in range(8):
-        world.answers.clear()
-        world.tell(m.Delivered(1, ["w-0", "w-1"], RunError("pip cannot install")))
-        pauses.append(world.state.timers["deliver"] - world.now)
-        assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
-        world.now = world.state.timers["deliver"]
-        world.tell(m.Timer("deliver"))
-    assert pauses == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
+    world.answers.clear()
+    world.tell(m.Delivered(1, ["w-0", "w-1"], RunError("pip cannot install")))
+    assert not world.answers
+    while "deliver" in world.state.timers:
+        world.fire()
+    world.answer_all()
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1", "w-2"]
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
@@ -448,51 +439,29 @@ def test_workers_are_scaled_down_as_cleanup_says(
     assert end == ("Finished" if code == 0 else "Failed")
 
 
-@pytest.mark.parametrize("job", [SUSPENDED, DELETED])
-@pytest.mark.parametrize("cleanup", ["OnSuccess", "Never"])
-def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup: str) -> None:
-    """Its workers leave first; the next attempt begins at once and creates them again."""
-    world = training(cleanup=cleanup)
-    notice(world, LEAVING, "w-1", seconds=20.0)
-    world.end_launcher(143)
-    while len(world.of(m.Prepare)) < 2:
-        world.answer()
-    world.job = job
-    world.answers.clear()
-    world.tell(m.Terminated())
-    assert ("suspended" if job is SUSPENDED else "deleted") in world.end()[1]
-    assert bool(world.of(m.ScaleDown)) is (cleanup != "Never" or job is SUSPENDED)
-    assert world.of(m.WriteRecord)[-1].data["state"] == "Running", "it may go on later"
-
-
-def test_master_that_is_asked_to_end_in_a_pause_ends() -> None:
-    world = training()
-    while world.state.phase != Phase.PAUSING:
-        if world.is_running:
-            world.end_launcher(1)
-        world.answer()
-    launches = len(world.of(m.Launch))
-    world.tell(m.Terminated())
-    assert "its pod was deleted or evicted" in world.end()[1]
-    assert len(world.of(m.Launch)) == launches
-    assert not world.of(m.ScaleDown), "another master follows"
+EVICTED = "its pod was deleted or evicted"
+TOO_LONG = "longer than master.activeDeadlineSeconds=60"
 
 
 @pytest.mark.parametrize(
-    ("job", "reason", "state", "is_scaled"),
+    ("cleanup", "job", "reason", "state", "is_scaled"),
     [
-        (JOB, "its pod was deleted or evicted", "Running", False),
-        # The workers are the next run's.
-        (None, "an upgrade or an uninstall removed its Job", "Running", False),
-        # No other master follows.
-        (EXCEEDED, "longer than master.activeDeadlineSeconds=60", "Failed", True),
+        # The workers are those of the master or of the run that follows.
+        ("Always", JOB, EVICTED, "Running", False),
+        ("Always", None, "an upgrade or an uninstall removed its Job", "Running", False),
+        # No other master follows, by this clock or by the controller's.
+        ("Always", EXCEEDED, TOO_LONG, "Failed", True),
+        ("Always", ENDED_BY_DEADLINE, TOO_LONG, "Failed", True),
+        # It may go on later.
+        ("OnSuccess", DELETED, "deleted", "Running", True),
+        ("Never", DELETED, "deleted", "Running", False),
+        ("Never", SUSPENDED, "suspended", "Running", True),
     ],
-    ids=["evicted", "replaced", "deadline"],
 )
-def test_workers_stay_for_the_master_or_the_run_that_follows(
-    job: Any, reason: str, state: str, is_scaled: bool
+def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
+    cleanup: str, job: Any, reason: str, state: str, is_scaled: bool
 ) -> None:
-    world = training(cleanup="Always")
+    world = training(cleanup=cleanup)
     world.job = job
     world.tell(m.Terminated())
     assert reason in world.end()[1]
@@ -511,18 +480,24 @@ def ask(world: World) -> m.AskRanks:
 
 
 @pytest.mark.parametrize(
-    ("mode", "job", "may_stay"),
+    ("run", "is_test", "job", "may_stay"),
     [
-        ("direct", JOB, True),
-        ("mpirun", JOB, False),
-        ("direct", {**JOB, "status": {"failed": 2}}, False),
-        *(("direct", job, False) for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE)),
+        (one_group(mode="direct"), False, JOB, True),
+        (one_group(mode="mpirun"), False, JOB, False),
+        (one_group(1, mode="direct"), False, JOB, False),
+        (one_group(mode="direct"), True, JOB, False),
+        *(
+            (one_group(mode="direct"), False, job, False)
+            for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST)
+        ),
     ],
 )
 def test_ranks_may_go_on_only_if_another_master_follows(
-    mode: str, job: Any, may_stay: bool
+    run: Run, is_test: bool, job: Any, may_stay: bool
 ) -> None:
-    world = training(mode=mode)
+    world = World(run, is_test)
+    world.train()
+    world.answer_all()
     world.job = job
     assert ask(world).may_stay is may_stay
 
@@ -534,14 +509,6 @@ def test_ranks_wait_a_minute_longer_for_a_master_than_the_job_does(
     world = World(one_group(mode="direct"), job={**JOB, "status": {"failed": failed}})
     world.train()
     assert world.of(m.Launch)[0].stay == stay
-
-
-@pytest.mark.parametrize(("hosts", "is_test"), [(1, False), (2, True)])
-def test_ranks_of_one_host_or_of_a_test_do_not_go_on(hosts: int, is_test: bool) -> None:
-    world = World(one_group(hosts, mode="direct"), is_test=is_test)
-    world.train()
-    world.answer_all()
-    assert not ask(world).may_stay
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
@@ -559,7 +526,7 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world.tell(m.RanksAsked(1, 0, are_left=True))
     assert not world.of(m.EndLauncher)
     world.end_launcher(138)
-    assert "its pod was deleted or evicted" in world.end()[1]
+    assert EVICTED in world.end()[1]
     assert world.of(m.WriteRecord)[-1].data["state"] == "Running"
     assert not world.of(m.ScaleDown)
 
@@ -643,27 +610,24 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
     assert bool(world.of(m.Launch)) is goes_on
 
 
-def test_results_are_stored_after_the_end_is_recorded() -> None:
-    world = training(results=STORES)
-    world.end_launcher(0)
-    world.settle()
-    kinds = [type(effect) for effect in world.effects]
-    assert kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
-    assert world.of(m.ReleaseRecord)[0].data["results"] == STORED
-    again = World(one_group(results=STORES), record={
-        **dict(world.of(m.ReleaseRecord)[0].data), "uid": "uid-0"
-    })  # fmt: skip
-    again.tell(m.Started())
-    again.settle()
-    assert not again.of(m.StoreResults), "the record says that they are stored"
-
-
-@pytest.mark.parametrize("on_failure", [False, True])
-def test_results_of_a_failed_run_are_stored_if_it_asks_for_that(on_failure: bool) -> None:
-    world = training(results={**STORES, "onFailure": on_failure})
-    world.end_launcher(78)
+@pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
+def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure: bool) -> None:
+    run = one_group(results={"timeoutSeconds": 60, "onFailure": on_failure}, cleanup="Always")
+    world = World(run)
+    world.train()
+    world.answer_all()
+    world.end_launcher(code)
     world.end()
-    assert bool(world.of(m.StoreResults)) is on_failure
+    is_stored = code == 0 or on_failure
+    assert bool(world.of(m.StoreResults)) is is_stored
+    record = world.of(m.ReleaseRecord)[0].data
+    assert record.get("results") == (STORED if is_stored else "")
+    kinds = [type(effect) for effect in world.effects]
+    assert not is_stored or kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
+    again = World(run, record={**record, "uid": "uid-0"})
+    again.tell(m.Started())
+    again.end()
+    assert not again.of(m.StoreResults), "the record says that they are stored"
 
 
 @pytest.mark.parametrize(
@@ -678,15 +642,20 @@ def test_results_of_a_failed_run_are_stored_if_it_asks_for_that(on_failure: bool
         # The deadline would pass in the pause before the next master.
         (1, {}, {"activeDeadlineSeconds": 60}, True),
         (1, {"failed": 1}, {"activeDeadlineSeconds": 60}, False),
+        # It may have been evicted, in a queue preempted.
+        (143, {"failed": 2}, {}, False),
+        (143, {"failed": 2}, {"queue": "team"}, True),
+        (1, {"failed": 2}, {"queue": "team"}, False),
     ],
 )
 def test_job_makes_another_master_while_it_may(
     code: int, status: dict[str, Any], spec: dict[str, Any], retries: bool
 ) -> None:
-    job = {"spec": {"backoffLimit": 2, **spec}, "status": {**STARTED, **status}}
+    spec = dict(spec)
+    queue = {"horovod/queue": spec.pop("queue")} if "queue" in spec else {}
+    job = {
+        "metadata": {"annotations": queue},
+        "spec": {"backoffLimit": 2, **spec},
+        "status": {**STARTED, **status},
+    }
     assert will_retry(job, code, BEGAN + 45) is retries
-
-
-def test_deadline_of_the_job_counts_from_its_start() -> None:
-    assert deadline(EXCEEDED) == BEGAN + 60
-    assert deadline({"spec": {}}) > WALL

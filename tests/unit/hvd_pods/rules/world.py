@@ -49,6 +49,7 @@ class World:
     record: dict[str, str] = field(default_factory=dict)
     now: float = 1000.0
     effects: list[m.Effect] = field(default_factory=list)
+    history: list[tuple[Moment, m.Event, tuple[m.Effect, ...]]] = field(default_factory=list)
     # Each with the effect that it answers.
     answers: list[tuple[m.Effect, m.Event]] = field(default_factory=list)
     is_running: bool = False
@@ -63,6 +64,7 @@ class World:
         self.now += after
         moment = Moment(self.now, WALL + self.now)
         self.state, effects = decide(self.state, event, moment)
+        self.history.append((moment, event, effects))
         for effect in effects:
             self.effects.append(effect)
             self._take(effect)

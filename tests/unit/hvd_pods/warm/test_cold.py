@@ -31,7 +31,15 @@ def own_worker() -> Iterator[Worker]:
 
 def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker) -> None:
     names = ["OMPI_MCA_btl", "PMIX_RANK", "HVD_ATTEMPT", "HOROVOD_RANK", "SSH_CLIENT", "PWD"]
-    names += ["TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS"]
+    # An elastic launcher hands on the master's environment, and names the interfaces.
+    names += [
+        "NCCL_SOCKET_IFNAME",
+        "PYTHONUNBUFFERED",
+        "TORCHELASTIC_RUN_ID",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "JAX_COORDINATOR_ADDRESS",
+    ]
     code = f"{PROGRAM}; print([os.environ[name] for name in {names!r}])"
     output = run(warm_worker, "python3", "-c", code, variables=dict.fromkeys(names, "/tmp"))
     assert output.endswith(f"forked\n{['/tmp'] * len(names)}\n")
@@ -108,16 +116,3 @@ def test_module_with_threads_is_not_forked(own_worker: Worker) -> None:
         output = run(own_worker)
         assert "the imported modules run 2 threads (python" in output
         assert output.endswith("new\n")
-
-
-def test_thread_that_ends_before_a_fork_is_no_obstacle(own_worker: Worker) -> None:
-    """OpenBLAS ends its threads when a process forks."""
-    (own_worker.modules / "pool.py").write_text(
-        "import os, threading\n"
-        "end = threading.Event()\n"
-        "thread = threading.Thread(target=end.wait, daemon=True)\n"
-        "thread.start()\n"
-        "os.register_at_fork(before=lambda: (end.set(), thread.join()))\n"
-    )
-    with warm(own_worker, ["pool", "framework"]):
-        assert run(own_worker).endswith("forked\n")

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 
@@ -44,16 +43,11 @@ while True:
 
 
 def send_nonsense(worker: Worker) -> None:
-    """Connect to the warm process without a request, with a cut one and with an empty one."""
-    for content in (b"", b"\0\0\0\2{]", b"\0\0\0\2{}"):
+    """Connect to the warm process without a request, and with one that says nothing."""
+    for descriptors in ([], [0], [0, 0]):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(worker.socket))
-            connection.sendall(content)
-
-
-def has_imported(worker: Worker, times: int) -> bool:
-    """Whether the warm process has imported its modules so many times."""
-    return worker.log.count("imported framework") == times
+            socket.send_fds(connection, [b"m"], descriptors)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
@@ -75,27 +69,6 @@ def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Work
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
 
 
-def test_finished_rank_leaves_what_it_has_started(warm_worker: Worker) -> None:
-    """As without a warm process: a script may start a service on purpose."""
-    script = (
-        "import subprocess\nout = dict.fromkeys(('stdout', 'stderr'), subprocess.DEVNULL)\n"
-        "print(subprocess.Popen(['sleep', '600'], start_new_session=True, **out).pid)"
-    )
-    with running(warm_worker, script) as (client, (child,)):
-        client.communicate()
-        assert client.returncode == 0
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-
-
-def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
-    with running(warm_worker, WAITS) as (client, (rank, orphan, guard)):
-        os.kill(guard, signal.SIGKILL)
-        assert client.wait(60) == -signal.SIGKILL
-        wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
-        os.kill(orphan, signal.SIGKILL)
-
-
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
     """What the import of the module `slow` waits for."""
@@ -108,7 +81,7 @@ def slow(gate: Path) -> str:
     return f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
 
 
-def test_program_that_needs_no_framework_does_not_wait_for_its_import(
+def test_rank_waits_for_an_import_that_is_running_unless_it_needs_no_framework(
     gate: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
@@ -118,51 +91,41 @@ def test_program_that_needs_no_framework_does_not_wait_for_its_import(
             done = worker.run(*command)
             assert b"start cold: the modules are still being imported" in done.stdout
             assert done.stdout.endswith(b"runs\n")
-        gate.write_text("")
-        wait_until(lambda: "imported slow" in worker.log, 20, "it has imported")
-        assert worker.show("print('runs')") == "runs\n", "there is no reason to start cold"
-
-
-def test_rank_waits_for_an_import_that_is_running(gate: Path) -> None:
-    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
         with worker.start("python3", "-c", "import slow, os; print('runs')") as client:
             assert client.stdout is not None
             assert b"rank 0 of 1" in client.stdout.readline()
             gate.write_text("")
             assert client.communicate(timeout=60)[0] == b"runs\n"
         assert worker.log.count("[hvd] imports") == 1, "the rank has imported it again"
+        assert worker.show("print('runs')") == "runs\n", "there is no reason to start cold"
 
 
-def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last() -> None:
+def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last_twice() -> None:
     with make_worker() as worker, warm(worker) as process:
         (watching,) = children(process.pid)
-        (importing,) = children(watching)
-        with running(worker, WAITS) as (client, _):
+        send_nonsense(worker)
+
+        def kill(times: int) -> None:
+            wait_until(lambda: worker.log.count("imported framework") == times, 20, "it imports")
+            (importing,) = children(watching)
             os.kill(importing, signal.SIGKILL)
+
+        with running(worker, WAITS) as (client, _):
+            kill(1)
             wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
-            send_nonsense(worker)
             # Importing again would take the memory that the running rank may need.
             other = worker.run("python3", "-c", "import framework; print('runs')")
-            assert b"start cold: the warm process was killed" in other.stdout
+            assert b"start cold: the warm process does not answer" in other.stdout
             assert other.stdout.endswith(b"runs\n")
             client.send_signal(signal.SIGTERM)
             assert client.wait(60) == 40 + signal.SIGTERM
-            wait_until(lambda: worker.log.count("imported framework") == 2, 20, "it imports again")
-            assert "cold" not in worker.show("import framework")
-
-
-def test_ranks_start_cold_when_the_warm_process_is_killed_again_and_again() -> None:
-    with make_worker() as worker, warm(worker) as process:
-        (watching,) = children(process.pid)
-        for times in range(1, 4):
-            wait_until(partial(has_imported, worker, times), 20, "it has imported")
-            (importing,) = children(watching)
-            os.kill(importing, signal.SIGKILL)
-        wait_until(lambda: "ranks start cold from now on" in worker.log, 20, "it gives up")
-        wait_until(lambda: not is_alive(watching), 20, "it ends")
-        done = worker.run("python3", "-c", "import framework; print('runs')")
-        assert b"start cold: the warm process does not answer" in done.stdout
-        assert (done.returncode, done.stdout.endswith(b"runs\n")) == (0, True)
+        kill(2)
+        wait_until(lambda: worker.log.count("imported framework") == 3, 20, "it imports again")
+        assert "cold" not in worker.show("import framework")
+        kill(3)
+        wait_until(lambda: not is_alive(watching), 20, "it gives up")
+        assert "ranks start cold from now on" in worker.log
+        assert "cold: the warm process does not answer" in worker.show("import framework")
 
 
 def test_warm_process_ends_with_its_worker() -> None:

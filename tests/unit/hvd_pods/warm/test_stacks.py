@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from hvd_pods.worker import stacks
 from tests.unit.hvd_pods.warm.worker import Worker, running
 from tests.waiting import wait_until
 
@@ -47,21 +46,3 @@ def test_rank_shows_its_python_stack_and_goes_on(
         rank.kill()
         assert rank.stderr is not None
         assert rank.stderr.read() == b"", "the log of the run has it, too"
-
-
-CLOSES = """
-import framework, os, time
-os.closerange(3, 1024)
-file = os.open("/dev/null", os.O_WRONLY)
-print(os.getpid(), os.dup2(file, 512), flush=True)
-time.sleep(600)
-"""
-
-
-def test_stack_is_not_written_to_a_file_of_the_script(warm_worker: Worker) -> None:
-    """A script that has closed the descriptor may have opened another file there."""
-    with running(warm_worker, CLOSES) as (rank, (pid, _)):
-        entry = warm_worker.root / "generated" / "ranks" / "0"
-        wait_until(lambda: entry.exists() and f" {pid}," in entry.read_text(), 20, "an entry")
-        assert not stacks.has_open(pid, str(entry.with_suffix(".stack")))
-        rank.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 from pathlib import Path
@@ -10,83 +9,45 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hvdchart.migrate.convert import Migration, migrate_command_line, read_input
-from hvdchart.migrate.convert import migrate_file as migrate_data
+from hvdchart.migrate.convert import migrate_command_line, migrate_file, read_input
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.values.schema import values_schema
+from tests.unit.hvdchart.strategies import damaged
 
-FOLDER = Path(__file__).parent / "old"
-NAMES = sorted(path.name for path in FOLDER.glob("*.yaml"))
-SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh"))
-PATHS = {name: FOLDER / name for name in [*NAMES, *SCRIPTS]}
-# Command lines as people type them.
-LINES = (
-    "mpirun -np 16 -H a:8,b:8 -bind-to none -map-by slot -x A=1 -mca pml ob1 python train.py",
-    "mpirun -H a:4,b:4 --map-by ppr:2:socket:pe=10 --report-bindings python train.py",
-    "mpiexec.hydra -n 4 -ppn 2 -genv OMP_NUM_THREADS 4 -genvlist PATH,HOME python train.py",
-    "horovodrun --min-np 2 --max-np 4 -np 2 --slots 1 python train.py",
-    "docker run --gpus 2 -u 1000:1000 --cpus 4 -m 8g -w /w team/a:1 mpirun -np 2 python train.py",
-)
-# Fields of an MPIJob, of one result each.
-JOBS: tuple[dict[str, Any], ...] = (
-    {},
-    {"launcher_container__command": ["sh", "-c", "cd /x && mpirun train"]},
-    {"worker_pod__volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "claim", "ephemeral": {
-        "volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {
-            "requests": {"storage": "1Gi"}}}}}}],
-     "worker_container__volumeMounts": [{"name": "tmp", "mountPath": "/t", "subPath": "a"}]},
-    {"worker_pod__tolerations": [{"key": "a", "operator": "Equal", "value": "b",
-                                  "effect": "NoExecute", "tolerationSeconds": 5}],
-     "worker_pod__affinity": {"podAntiAffinity": {
-         "requiredDuringSchedulingIgnoredDuringExecution": [
-             {"topologyKey": "kubernetes.io/hostname"}]}},
-     "worker_pod__nodeSelector": {"pool": "gpu"}, "launcher_pod__nodeSelector": {"pool": "cpu"},
-     "worker_pod__runtimeClassName": "nvidia", "worker_pod__schedulerName": "mine"},
-    {"worker_container__securityContext": {
-        "runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}}},
-    {"worker_container__env": [
-        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        {"name": "ADDRESS", "value": "$(IP):1"}, {"name": "EMPTY", "value": ""}]},
-    {"spec__runPolicy": {"cleanPodPolicy": "None", "ttlSecondsAfterFinished": 9,
-                         "activeDeadlineSeconds": 60, "backoffLimit": 0}},
-    {"worker_container__resources": {"limits": {"cpu": "500m", "memory": "1Gi"},
-                                     "requests": {"cpu": 0.5}}},
-)  # fmt: skip
-
-
-@functools.cache
-def load_text(name: str) -> str:
-    """The values of one of the YAML files as JSON; of the job in one with several documents."""
-    return json.dumps(read_input(PATHS[name].read_bytes(), name)[0].plain)
+HERE = Path(__file__).parent
+PATHS = {path.name: path for path in sorted((HERE / "old").iterdir())}
+# Those, and files that have each key, whose reports are kept beside them.
+FILES = [*PATHS.values(), *sorted(HERE.glob("reports/*.yaml")), *sorted(HERE.glob("reports/*.sh"))]
 
 
 def load_tree(name: str) -> Any:
-    """The plain values of one of the YAML files, to be changed."""
-    return json.loads(load_text(name))
+    """The plain values of the job in one of the YAML files, or of all of it."""
+    return read_input(PATHS[name].read_bytes(), name)[0].plain
 
 
 @functools.cache
-def migrate_file(name: str) -> Migration:
-    """The migration of one of the files; not to be changed."""
-    read = migrate_command_line if name in SCRIPTS else migrate_data
-    return read(PATHS[name].read_bytes(), name, values_schema())
+def migrate_path(path: Path) -> Ledger:
+    """The migration of a file; not to be changed."""
+    migrate = migrate_command_line if path.suffix == ".sh" else migrate_file
+    return migrate(path.read_bytes(), path.name, values_schema())
 
 
-def migrate_text(text: str) -> Migration:
+def migrate_text(text: str) -> Ledger:
     """The migration of a YAML text."""
-    return migrate_data(text.encode(), "<old>", values_schema())
+    return migrate_file(text.encode(), "<old>", values_schema())
 
 
-def migrate_line(text: str) -> Migration:
+def migrate_line(text: str) -> Ledger:
     """The migration of a command line or a script."""
     return migrate_command_line(text.encode(), "<line>", values_schema())
 
 
-def migrate_tree(tree: Any) -> Migration:
+def migrate_tree(tree: Any) -> Ledger:
     """The migration of maps and lists."""
     return migrate_text(json.dumps(tree))
 
 
-def migrate_job(**fields: Any) -> Migration:
+def migrate_job(**fields: Any) -> Ledger:
     """The migration of a small MPIJob; a keyword sets what its path, with __ for a dot, names."""
     roots: dict[str, dict[str, Any]] = {"metadata": {"name": "job"}, "spec": {}}
     replicas = {}
@@ -103,7 +64,7 @@ def migrate_job(**fields: Any) -> Migration:
     return migrate_tree({**head, "metadata": roots["metadata"], "spec": spec})
 
 
-def migrate_old(**values: Any) -> Migration:
+def migrate_old(**values: Any) -> Ledger:
     """The migration of values with two workers of an image, a command, and these."""
     worker = {"number": 2, "image": {"repository": "a", "tag": "1"}, **values.pop("worker", {})}
     master = {"args": ["mpirun a"], **values.pop("master", {})}
@@ -111,51 +72,6 @@ def migrate_old(**values: Any) -> Migration:
 
 
 WORKER_POD = "spec.mpiReplicaSpecs.Worker.template.spec"
-MARKS = st.integers(1000, 9999).map(lambda number: f"zq{number}")
-_SCALARS = st.one_of(
-    MARKS, MARKS, st.none(), st.booleans(), st.integers(-1, 70000), st.text(max_size=6),
-    st.sampled_from(["", "yes", "16Gi", "a:b", "None", "$(A)", "$HOME", "{{ .Values.x }}", "1e3"]),
-)  # fmt: skip
-_TREES = st.recursive(
-    _SCALARS,
-    lambda below: st.one_of(
-        st.lists(below, max_size=3),
-        st.dictionaries(st.sampled_from(["name", "image", "env", "args", "limits", "own"]), below),
-    ),
-    max_leaves=6,
+damaged_trees = damaged(
+    st.sampled_from([load_tree(name) for name in PATHS if name.endswith(".yaml")])
 )
-
-
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    pairs: list[tuple[Any, Any]] = []
-    for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-        pairs.append((value, step))
-        if isinstance(child, dict | list):
-            pairs += _places(child)
-    return pairs
-
-
-@st.composite
-def damaged_trees(draw: st.DrawFn) -> Any:
-    """A file in which values are replaced, keys misspelt, added or removed, texts marked."""
-    tree = load_tree(draw(st.sampled_from(NAMES)))
-    for _ in range(draw(st.integers(1, 5))):
-        pairs = _places(tree)
-        if not pairs:
-            break
-        parent, step = pairs[draw(st.integers(0, len(pairs) - 1))]
-        kind = draw(st.sampled_from(["replace", "mark", "misspell", "add", "remove"]))
-        if kind == "mark" and isinstance(parent[step], str):
-            parent[step] = draw(MARKS)
-        elif kind == "misspell" and isinstance(parent, dict) and len(step) > 3:
-            at = draw(st.integers(1, len(step) - 2))
-            parent[step[:at] + step[at + 1] + step[at] + step[at + 2 :]] = parent.pop(step)
-        elif kind == "add" and isinstance(parent, dict):
-            parent[draw(st.sampled_from(["zoom", "env", "sidecar", "nvidia", "args"]))] = draw(
-                _TREES
-            )
-        elif kind == "remove":
-            del parent[step]
-        else:
-            parent[step] = copy.deepcopy(draw(_TREES))
-    return tree

@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.convert import Migration
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.paths import value_at
 from tests.unit.hvdchart.migrate.old_files import (
     PATHS,
     load_tree,
-    migrate_file,
     migrate_old,
+    migrate_path,
     migrate_text,
     migrate_tree,
 )
 
-HEX = "0123456789abcdef" * 4
 OLD = "ssh: {useSecrets: true}\n"
 JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
 
@@ -38,11 +37,10 @@ JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
         ("worker: {number: 2}\nworkerGroups: []",
          "<old>:2:15: workerGroups is a key of this chart: the file needs no migration"),
         ("image: {{ .Values.image }}\n",
-         "<old>:1:8: {{ .Values.image }} is a template, which Helm"),
-        ("{% for a in b %}\n- a\n{% endfor %}", "{% for a in b %} is a template of Jinja"),
+         "<old>:1:8: {{ .Values.image }} is a template, which is not rendered"),
+        ("{% for a in b %}\n- a\n{% endfor %}", "{% for a in b %} is a template"),
         (f"{JOB}---\n{JOB}", "the file has MPIJob elastic, MPIJob elastic; expected one MPIJob"),
         ("# nothing\n", "<old>: the file has no documents with a value; expected values of the"),
-        ("kind: List\napiVersion: v1\nitems: []", "the file has no documents with a value"),
         (f"kind: Secret\n---\n{JOB.replace('slotsPerWorker: 2', 'slotsPerWorker: two')}",
          f'<old>:{3 + JOB[: JOB.index("slotsPerWorker")].count(chr(10))}:19: spec.slotsPerWorker: '
          'got "two"'),
@@ -62,19 +60,15 @@ def test_numbers_are_those_of_the_yaml_that_kubectl_and_helm_read(text: str, mod
 
 
 def test_documents_beside_the_job_are_named() -> None:
-    items = "".join(f"  {line}\n" for line in JOB.splitlines()).replace("  apiV", "- apiV", 1)
-    for text, names in (
-        (f"# nothing\n---\nkind: Secret\nmetadata: {{name: s}}\n---\n{JOB}---\na: 1\n",
-         ["Secret s", "a map without a kind"]),
-        (f"kind: List\nitems:\n- {{kind: Secret}}\n{items}", ["Secret"]),
-    ):  # fmt: skip
-        migration = migrate_text(text)
-        assert migration.values == migrate_file("mpijob-v2beta1.yaml").values
-        named = [check.partition(":")[0] for check in migration.checks[: len(names)]]
-        assert named == [f"the file also has {name}" for name in names]
+    secret = "kind: Secret\nmetadata: {name: s}"
+    migration = migrate_text(f"# nothing\n---\n{secret}\n---\n{JOB}---\na: 1\n")
+    assert migration.values == migrate_path(PATHS["mpijob-v2beta1.yaml"]).values
+    named = [check.partition(":")[0] for check in migration.checks[:2]]
+    names = ("Secret s", "a map without a kind")
+    assert named == [f"the file also has {name}" for name in names]
 
 
-def arena(**changes: Any) -> Migration:
+def arena(**changes: Any) -> Ledger:
     """The migration of Arena's file with other values at its top; None removes one."""
     tree = load_tree("arena.yaml") | changes
     return migrate_tree({key: value for key, value in tree.items() if value is not None})
@@ -94,6 +88,8 @@ def arena(**changes: Any) -> Migration:
         (migrate_old, {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
          "volumeMounts[0]: no volume is called data; expected one of volumes, which has none"),
         (migrate_old, {"useHostNetwrok": True}, "useHostNetwrok: no such key; expected useHostNe"),
+        (migrate_tree, {"tree": {"worker": {"nubmer": 8, "image": {"tag": "1"}}}},
+         "worker.nubmer: no such key; expected number, if that is meant"),
         (migrate_old, {"a": 1, "b": 2, "c": 3, "d": 4, "e": [5, 6], "f": 7},
          "7 of 11 values are unknown: a, b, c and 4 more; expected a file of the old chart"),
         (arena, {"workers": None}, "the key workers is missing"),
@@ -101,22 +97,14 @@ def arena(**changes: Any) -> Migration:
                  "dataDirs": [{"name": "b", "hostPath": "/b", "containerPath": "/x"}]},
          "mounted at /x"),
         (arena, {"dataset": {"a": "/tmp"}}, "/tmp belongs to the system or to the chart"),
-        (arena, {"gpuCuont": 4, "gpuCount": None}, "gpuCuont: no such key; expected gpuCount"),
     ],
 )  # fmt: skip
 def test_wrong_value_of_a_chart_is_refused(
-    migrate: Callable[..., Migration], values: dict[str, Any], message: str
+    migrate: Callable[..., Ledger], values: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SpecError) as error:
         migrate(**values)
     assert message in str(error.value)
-
-
-def test_misspelt_number_of_workers_is_not_replaced_by_the_default() -> None:
-    with pytest.raises(SpecError, match=r"worker\.nubmer: no such key; expected number, if that"):
-        migrate_tree({"worker": {"nubmer": 8, "image": {"tag": "1"}}})
-    (other,) = [e for e in migrate_old(worker={"nubmer": 3}).entries if e.old == "worker.nubmer"]
-    assert other.outcome == "dropped"
 
 
 @pytest.mark.parametrize(
@@ -124,11 +112,6 @@ def test_misspelt_number_of_workers_is_not_replaced_by_the_default() -> None:
     [
         ({"worker": {"number": "4"}}, "worker.number", 4),
         ({"useHostPID": "On"}, "hostPID", True),
-        # Keys that only copies of the old chart had count where nothing else sets the same.
-        ({"worker": {"resources": {"limits": {"nvidia.com/gpu": 2}}}}, "worker.slots", 2),
-        ({"master": {"tolerations": [{"key": "k"}]}}, "master.tolerations", [{"key": "k"}]),
-        ({"worker": {"nodeSelector": {"a": "b"}}, "nodeSelector": {"c": "d"}},
-         "worker.nodeSelector", {"c": "d"}),
         # One rank for each GPU; shares and parts of GPUs count.
         ({"resources": {"limits": {"nvidia.com/mig-1g.5gb": "3"}}}, "worker.slots", 3),
         ({"master": {"args": ["mpirun -np 4 -npernode 2 a"]}}, "worker", {"number": 2, "slots": 2}),
@@ -140,11 +123,6 @@ def test_misspelt_number_of_workers_is_not_replaced_by_the_default() -> None:
          "worker.env",
          [{"name": "A", "value": "line"}, {"name": "D", "value": "false"},
           {"name": "B", "value": "1.5"}, {"name": "E", "value": ""}]),
-        # The old chart joined repository and tag by a colon.
-        ({"worker": {"image": {"repository": "a@sha256", "tag": HEX}}}, "image",
-         {"repository": "a", "digest": f"sha256:{HEX}"}),
-        ({"worker": {"image": {"repository": "r:5000/a", "tag": f"1.0@sha256:{HEX}"}}}, "image",
-         {"repository": "r:5000/a", "tag": "1.0", "digest": f"sha256:{HEX}"}),
         # The first port after those that Kubernetes has on the host network.
         ({"ssh": {"port": 10261}, "useHostNetwork": True}, "ssh.port", 10261),
     ],
@@ -158,7 +136,6 @@ def test_value_of_the_old_chart_becomes_one_of_this_chart(
 @pytest.mark.parametrize(
     ("number", "ranks", "gpus", "workers", "check"),
     [
-        (2, 2, 0, 2, ""),
         (2, 3, 0, 3, ""),
         (2, 1, 0, 2, "the old command line started 1 ranks; 2 workers x 1 slots start 2"),
         (2, 8, 4, 2, ""),
@@ -181,9 +158,5 @@ def test_workers_are_added_for_the_ranks_of_the_old_master(
 def test_file_without_image_command_and_number_gets_defaults_and_checks() -> None:
     migration = migrate_text(OLD)
     assert migration.values == {"worker": {"number": 3}}
-    starts = ["the file names no worker image: the old chart ran horovod/horovod, this one",
-              "the file has no training command: the old master waited for ever, this one",
-              "worker.number is the old chart's default, 3",
-              "the pods ran as root; here they run as user 1000"]  # fmt: skip
-    for check, start in zip(migration.checks, starts, strict=True):
-        assert check.startswith(start)
+    for part in ("no worker image", "no training command", "default, 3", "pods ran as root"):
+        assert any(part in check for check in migration.checks), part

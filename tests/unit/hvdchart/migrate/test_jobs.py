@@ -11,32 +11,33 @@ from hvdchart.spec.paths import value_at
 from tests.unit.hvdchart.migrate.old_files import (
     PATHS,
     WORKER_POD,
-    load_tree,
     migrate_job,
     migrate_text,
-    migrate_tree,
 )
 
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
-DEVICES = [{"name": "d", "resourceClaimName": "c"}]
-CLAIMS = {"claims": [{"name": "d"}]}
+LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
 
 
 @pytest.mark.parametrize(
     ("fields", "path", "value"),
     [
-        ({"launcher_container__command": None,
-          "launcher_container__args": ["mpirun", "-n", "1", "train"]}, "master.args", ["train"]),
+        # Variables of launcher and workers stay apart, but for exported ones, which win.
         ({"worker_container__securityContext": {"runAsUser": 0}},
          "podSecurityContext", {"runAsUser": 0, "runAsNonRoot": False}),
-        ({"worker_container__securityContext": {"capabilities": {"add": ["CAP_IPC_LOCK"]}}},
-         "podSecurityContext", {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}),
-        ({"worker_pod__serviceAccount": "a", "worker_pod__serviceAccountName": "b"},
-         "worker.serviceAccount.name", "b"),
-        ({"worker_pod__resourceClaims": DEVICES, "worker_container__resources": CLAIMS},
-         "worker.podSpec.resourceClaims", DEVICES),
-        ({"launcher_pod__resourceClaims": DEVICES, "launcher_container__resources": CLAIMS},
-         "master.podSpec.resourceClaims", DEVICES),
+        ({"launcher_container__env": LAUNCHERS_ENV}, "master.env", LAUNCHERS_ENV),
+        ({"launcher_container__env": LAUNCHERS_ENV}, "worker.env", None),
+        ({"launcher_container__env": LAUNCHERS_ENV,
+          "launcher_container__command": ["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
+          "worker_container__env": [{"name": "W", "value": "1"}, {"name": "V", "value": "4"}]},
+         "worker.env", [{"name": "W", "value": "2"}, {"name": "V", "value": "4"}, *LAUNCHERS_ENV]),
+        # Some launchers give all their variables to the ranks.
+        ({"launcher_container__env": LAUNCHERS_ENV,
+          "launcher_container__command": ["horovodrun", "-np", "1", "train"]},
+         "worker.env", LAUNCHERS_ENV),
+        # Kubernetes would replace $(NAME) and $$ in the values of variables.
+        ({"launcher_container__command": ["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]},
+         "worker.env", [{"name": "E", "value": "$$$$(A)$$$$$b"}]),
     ],
 )  # fmt: skip
 def test_field_of_a_job_becomes_a_value(fields: dict[str, Any], path: str, value: Any) -> None:
@@ -44,44 +45,10 @@ def test_field_of_a_job_becomes_a_value(fields: dict[str, Any], path: str, value
 
 
 @pytest.mark.parametrize(
-    ("name", "release"),
-    [("job", "job"), ("", ""), ("my.job", "my-job"), ("a" * 46 + "-b", "a" * 46)],
+    ("name", "release"), [("job", "job"), ("", ""), ("my.job", ""), ("a" * 48, "")]
 )
-def test_release_name_is_the_name_of_the_job_made_valid(name: str, release: str) -> None:
-    migration = migrate_job(metadata__name=name)
-    assert migration.release == release
-    check = f"the release is called {release}: {name} is not a valid release name"
-    assert (check in migration.checks) is (name != release)
-
-
-def test_variables_of_launcher_and_workers_stay_apart_and_exports_win() -> None:
-    values = migrate_job(
-        launcher_container__command=["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
-        launcher_container__env=[{"name": "L", "value": "1"}],
-        worker_container__env=[{"name": "W", "value": "1"}, {"name": "V", "value": "3"},
-                               {"name": "V", "value": "4"}],
-    ).values  # fmt: skip
-    assert values["master"]["env"] == [{"name": "L", "value": "1"}]
-    assert values["worker"]["env"] == [
-        {"name": "W", "value": "2"}, {"name": "V", "value": "4"}, {"name": "L", "value": "1"},
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("fields", "reaches_ranks"),
-    [
-        ({}, False),
-        ({"launcher_container__command": ["horovodrun", "-np", "1", "train"]}, True),
-        ({"spec__mpiImplementation": "Intel"}, True),
-    ],
-)
-def test_some_launchers_give_all_their_variables_to_the_ranks(
-    fields: dict[str, Any], reaches_ranks: bool
-) -> None:
-    env = [{"name": "L", "value": "1"}]
-    values = migrate_job(launcher_container__env=env, **fields).values
-    assert values["worker"].get("env") == (env if reaches_ranks else None)
-    assert values["master"]["env"] == env
+def test_release_has_the_name_of_the_job_where_that_is_valid(name: str, release: str) -> None:
+    assert migrate_job(metadata__name=name).release == release
 
 
 @pytest.mark.parametrize(
@@ -94,67 +61,28 @@ def test_names_that_kubernetes_replaces_are_expanded_from_the_file(
 ) -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "is $(A)"},
            {"name": "C", "value": "x$$y"}]  # fmt: skip
-    for command in (["mpirun", "train", word], ["sh", "-c", f"mpirun train '{word}'"]):
-        values = migrate_job(
-            launcher_container__command=command, launcher_container__env=env
-        ).values
-        assert values["master"]["args"] == ["train", argument]
-
-
-def test_dollars_of_an_export_stay_as_they_are() -> None:
-    """Kubernetes would replace $(A) and $$ in the values of variables."""
-    exported = ["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]
-    values = migrate_job(launcher_container__command=exported).values
-    assert values["worker"]["env"] == [{"name": "E", "value": "$$$$(A)$$$$$b"}]
-
-
-def test_volumes_of_launcher_and_workers_are_merged() -> None:
     values = migrate_job(
-        worker_pod__volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}},
-                             {"name": "tmp", "emptyDir": {}}],
-        worker_container__volumeMounts=[{"name": "shm", "mountPath": "/dev/shm/"},
-                                        {"name": "tmp", "mountPath": "/t"}],
-        launcher_pod__volumes=[{"name": "out", "emptyDir": {}}],
-        launcher_container__volumeMounts=[{"name": "out", "mountPath": "/t"},
-                                          {"name": "out", "mountPath": "/out"}],
-    ).values  # fmt: skip
-    assert values["volumes"] == [
-        {"name": "user-tmp", "emptyDir": {}}, {"name": "out", "emptyDir": {}},
-    ]  # fmt: skip
-    assert values["volumeMounts"] == [
-        {"name": "user-tmp", "mountPath": "/t"}, {"name": "out", "mountPath": "/out"},
-    ]  # fmt: skip
+        launcher_container__command=["sh", "-c", f"mpirun train '{word}'"],
+        launcher_container__env=env,
+    ).values
+    assert values["master"]["args"] == ["train", argument]
 
 
-ANTI_AFFINITY = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
-    "weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {
-        "matchLabels": {"training.kubeflow.org/job-name": "job"}}}}]}}  # fmt: skip
 WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-name=job", "pod"]}
 
 
 @pytest.mark.parametrize(
     ("fields", "check"),
     [
-        ({"worker_container__command": ["sh", "-c", "pip install -r a.txt && sshd -De"]},
-         "the workers' own command is dropped (sh -c pip install -r a.txt && sshd -De): "),
         ({"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
          "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
         ({"worker_pod__initContainers": [WAITER]},
-         "worker.initContainers names what only the operator sets (mpi-job-name)"),
-        ({"worker_pod__affinity": ANTI_AFFINITY},
-         "worker.affinity names what only the operator sets (training.kubeflow.org/job-name)"),
-        ({"launcher_container__command": ["mpirun", "-x", "PATH=/x:$PATH", "train"]},
-         "PATH in worker.env is /x:$PATH as it is written: "),
+         "the values name mpi-job-name, which only the operator sets"),
     ],
 )  # fmt: skip
 def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: str) -> None:
     checks = migrate_job(**fields).checks
     assert [text for text in checks if text.startswith(check)], checks
-
-
-def test_workers_that_only_wait_need_no_check() -> None:
-    checks = migrate_job(worker_container__command=["tail", "-f", "/dev/null"]).checks
-    assert not [text for text in checks if "command is dropped" in text]
 
 
 INIT = {"name": "a", "image": "a", "volumeMounts": [{"name": "ssh", "mountPath": "/s"}]}
@@ -170,8 +98,8 @@ TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
          "containers[0].volumeMount: no such key; expected volumeMounts, if that is meant"),
         ({"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
          "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
-        ({"worker_container__resources": CLAIMS},
-         "resources.claims[0]: no resourceClaims of the pod is called d"),
+        ({"worker_container__env": [{"name": "V", "value": "3"}, {"name": "V", "value": "4"}]},
+         "containers[0].env[1]: the variable V is set twice"),
         ({"worker_pod__initContainers": [INIT]},
          "volumeMounts[0]: the chart has a volume of that name"),
         ({"launcher_container__command": ["mpirun", "train", "$(T)"],
@@ -202,12 +130,3 @@ def test_volcano_job_of_another_shape_is_refused(old: str, new: str, message: st
     with pytest.raises(SpecError) as error:
         migrate_text(text.replace(old, new))
     assert message in str(error.value)
-
-
-def test_variables_that_volcanos_mpirun_does_not_export_stay_with_the_master() -> None:
-    tree = load_tree("volcano.yaml")
-    launcher = tree["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
-    launcher["env"].append({"name": "L", "value": "1"})
-    values = migrate_tree(tree).values
-    assert [entry["name"] for entry in values["worker"]["env"]] == ["STEPS"]
-    assert [entry["name"] for entry in values["master"]["env"]] == ["STEPS", "L"]

@@ -12,21 +12,16 @@ from typer.testing import CliRunner
 
 from hvdchart.cli.app import app
 from hvdchart.errors import SpecError
-from hvdchart.migrate.convert import migrate_command_line, migrate_file
-from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.report import report_text, values_text
-from hvdchart.spec.yaml_tree import MAX_BYTES, parse
-from hvdchart.values.schema import values_schema
-from tests.unit.hvdchart.migrate.old_files import PATHS, migrate_old
+from hvdchart.spec.yaml_tree import MAX_BYTES
+from tests.unit.hvdchart.migrate.old_files import FILES, PATHS, migrate_old, migrate_path
 
 REPORTS = Path(__file__).parent / "reports"
-FILES = sorted([*PATHS.values(), *REPORTS.glob("*.yaml"), *REPORTS.glob("*.sh")])
 
 
 def whole_report(path: Path) -> str:
     """The values file and the report of one of the files."""
-    migrate = migrate_command_line if path.suffix == ".sh" else migrate_file
-    migration = migrate(path.read_bytes(), path.name, values_schema())
+    migration = migrate_path(path)
     return f"{values_text(migration, path.name)}---\n{report_text(migration)}"
 
 
@@ -44,16 +39,6 @@ def test_letters_that_nobody_sees_are_escaped() -> None:
     text = report_text(migrate_old(**{"a\u00a0b\\": 1}))
     assert "a\\xa0b\\" in text
     assert "\u00a0" not in text
-
-
-def test_value_that_a_rule_forgets_ends_the_migration() -> None:
-    ledger = Ledger(parse(b"a: 1\nb: 2", "a"), values_schema())
-    ledger.drop(("a",), "no use")
-    ledger.change(("b",), ("worker", "env"))
-    with pytest.raises(SpecError, match=r"b: migrate would lose it on the way to worker\.env"):
-        ledger.close("a test")
-    with pytest.raises(ValueError, match="an entry for the whole input"):
-        ledger.change((), ("worker",))
 
 
 def test_command_writes_values_and_report_to_files(tmp_path: Path) -> None:

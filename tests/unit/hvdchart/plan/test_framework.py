@@ -45,51 +45,48 @@ def plan_jax(node: str) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("files", "command", "framework"),
+    ("script", "others", "framework"),
     [
-        ({"train.py": DDP}, "python train.py --epochs 3", "torch"),
-        ({"train.py": "from torch import distributed as dist"}, "python -u ./train.py", "torch"),
-        ({"train.py": "import accelerate"}, "python train.py", "torch"),
-        ({"train.py": "import torch"}, "python train.py", None),
-        ({"train.py": "import jax\njax.distributed.initialize()"}, "python train.py", "jax"),
-        ({"train.py": "from mpi4py import MPI"}, "python train.py", "mpi"),
+        (DDP, {}, "torch"),
+        ("from torch import distributed as dist", {}, "torch"),
+        ("import accelerate", {}, "torch"),
+        ("import torch", {}, None),
+        ("import jax\njax.distributed.initialize()", {}, "jax"),
+        ("from mpi4py import MPI", {}, "mpi"),
+        (f"{DDP})", {}, None),
+        (f"{DDP}import_module('horovod.torch')", {}, None),
         # Horovod's scripts use parts of others, and a script's own modules count.
-        ({"train.py": f"{DDP}import horovod.torch as hvd"}, "python train.py", "horovod"),
-        (
-            {"train.py": f"{DDP}import lib", "lib.py": "import horovod"},
-            "python train.py",
-            "horovod",
-        ),
-        (
-            {"train.py": f"{DDP}from a import b", "a/b.py": "import mpi4py"},
-            "python train.py",
-            None,
-        ),
-        ({"train.py": "", "other.py": DDP}, "python train.py", None),
-        ({"a/train.py": DDP}, "python -m a.train", "torch"),
-        ({"train.py": f"{DDP})"}, "python train.py", None),
-        ({"train.py": DDP}, "bash run.sh", None),
-        # Modules beside a script in a folder, and relative imports.
-        (
-            {"src/train.py": f"{DDP}import common", "src/common.py": "import horovod"},
-            "python src/train.py",
-            "horovod",
-        ),
-        (
-            {"a/b/train.py": f"{DDP}from ..c import d", "a/c/d.py": "import horovod"},
-            "python -m a.b.train",
-            "horovod",
-        ),
-        ({"a/train.py": "from . import b", "a/b.py": DDP}, "python -m a.train", "torch"),
-        ({"a/train.py": DDP, "a/__init__.py": "import horovod"}, "python -m a.train", "horovod"),
-        ({"train.py": f"{DDP}import_module('horovod.torch')"}, "python train.py", None),
+        (f"{DDP}import horovod.torch as hvd", {}, "horovod"),
+        (f"{DDP}import lib", {"lib.py": "import horovod"}, "horovod"),
+        (f"{DDP}from a import b", {"a/b.py": "import mpi4py"}, None),
+        ("", {"other.py": DDP}, None),
         # MPI reduces in PyTorch.
-        ({"train.py": DDP.replace("gloo", "mpi")}, "python train.py", "mpi"),
-        ({"train.py": DDP.replace("'gloo'", "backend='cpu:mpi'")}, "python train.py", "mpi"),
-        ({"train.py": f"{DDP}BACKENDS = ['gloo', 'mpi']"}, "python train.py", "torch"),
+        (DDP.replace("gloo", "mpi"), {}, "mpi"),
+        (DDP.replace("'gloo'", "backend='cpu:mpi'"), {}, "mpi"),
+        (f"{DDP}BACKENDS = ['gloo', 'mpi']", {}, "torch"),
     ],
 )
 def test_framework_is_that_of_the_script(
+    script: str, others: dict[str, str], framework: str | None
+) -> None:
+    assert plan_code({"train.py": script, **others}).framework.name == framework
+
+
+HVD = "import horovod"
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "framework"),
+    [
+        ({"train.py": DDP}, "python -u ./train.py --epochs 3", "torch"),
+        ({"train.py": DDP}, "bash run.sh", None),
+        ({"a/train.py": "from . import b", "a/b.py": DDP}, "python -m a.train", "torch"),
+        ({"a/t.py": DDP, "a/__init__.py": HVD}, "python -m a.t", "horovod"),
+        ({"a/t.py": f"{DDP}import b", "a/b.py": HVD}, "python a/t.py", "horovod"),
+        ({"a/b/t.py": f"{DDP}from ..c import d", "a/c/d.py": HVD}, "python -m a.b.t", "horovod"),
+    ],
+)  # fmt: skip
+def test_script_is_that_of_the_command(
     files: dict[str, str], command: str, framework: str | None
 ) -> None:
     assert plan_code(files, command).framework.name == framework

@@ -39,7 +39,6 @@ WRONG_VALUES = [
     ("    count: 2\n", "", "4:5", "key 'count' is missing"),
     ("    coresPerSocket: 28\n", "", "4:5", "needs coresPerSocket or gpus"),
     ("[python, train.py]", "python train.py", "9:12", "expected a list"),
-    ("train:\n", "volumes: {data: {}}\ntrain:\n", "8:17", "no source"),
     ("train:\n", "volumes: {data: {emptyDir: {}}, x: {emptyDir: {}, mountPath: /data/}}\ntrain:\n",
      "8:62", "mounted at /data as well"),
     ("train:\n", "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n", "8:12", "has the same name"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
 from hvdchart.errors import SpecError
@@ -103,10 +101,3 @@ def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) 
 )  # fmt: skip
 def test_yaml_at_the_limit_is_read(text: bytes) -> None:
     assert parse(text, "a").value
-
-
-def test_the_name_of_an_anchor_may_be_used_again(capfd: pytest.CaptureFixture[str]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert parse(b"[&x 1, &x 2, *x]", "a").plain == [1, 2, 2]
-    assert capfd.readouterr() == ("", ""), "the parser prints no warning"

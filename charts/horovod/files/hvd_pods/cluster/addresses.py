@@ -10,7 +10,6 @@ import functools
 import socket
 import threading
 import time
-from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError, pauses
@@ -48,20 +47,21 @@ class Endpoint(NamedTuple):
 
 
 class DnsAddresses:
-    """Looks hosts up in DNS, again and again in a few threads; calls `on_change` for news."""
+    """Looks hosts up in DNS, again and again in a few threads."""
 
     # What it means that a host is not among the endpoints.
     missing = "its name does not resolve"
 
-    def __init__(self, hosts: Sequence[Host], on_change: Callable[[], None]) -> None:
+    def __init__(self, hosts: Sequence[Host]) -> None:
         self._hosts = hosts
-        self._on_change = on_change
+        self._on_change: Callable[[], None] = lambda: None
         self._endpoints: dict[str, Endpoint] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
-    def start(self) -> None:
-        """Begin to look hosts up: a lookup blocks, so that one thread would take too long."""
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` for news. A lookup blocks, so that one thread would take too long."""
+        self._on_change = on_change
         for first in range(min(DNS_THREADS, len(self._hosts))):
             share = self._hosts[first::DNS_THREADS]
             spawn("look-up-hosts", functools.partial(self._follow, share))
@@ -110,15 +110,15 @@ def resolve(name: str) -> str:
 
 
 class SliceAddresses:
-    """Follows a Service's EndpointSlices in a thread; calls `on_change` for news.
+    """Follows a Service's EndpointSlices in a thread.
 
     DNS is asked until the slices have been read once: for good if that is not allowed, else until
     the API server answers.
     """
 
-    def __init__(self, api: Api, run: Run, on_change: Callable[[], None]) -> None:
+    def __init__(self, api: Api, run: Run) -> None:
         self._api = api
-        self._on_change = on_change
+        self._on_change: Callable[[], None] = lambda: None
         self._service = run.service
         self._query = {"labelSelector": f"kubernetes.io/service-name={run.service}"}
         # By name; None until they have been read. The thread replaces it and does not change it.
@@ -127,10 +127,9 @@ class SliceAddresses:
         self._endpoints: dict[str, Endpoint] = {}
         # Why the slices could not be read the last time.
         self._trouble = ""
-        self._dns = DnsAddresses(run.hosts, on_change)
+        self._dns = DnsAddresses(run.hosts)
         self._uses_dns = False
         self._closed = threading.Event()
-        self._watch_socket: socket.socket | None = None
 
     @property
     def missing(self) -> str:
@@ -139,8 +138,9 @@ class SliceAddresses:
             return self._dns.missing
         return "it has no address yet" if self._slices else f"{NO_SERVICE} {self._service}"
 
-    def start(self) -> None:
-        """Begin to follow the slices. DNS helps at once if the API server is away already."""
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` for news. DNS helps at once if the API server is away already."""
+        self._on_change = on_change
         if self._api.is_away:
             self._use_dns()
         spawn("follow-endpointslices", self._follow)
@@ -150,10 +150,9 @@ class SliceAddresses:
         return self._dns.endpoints() if self._slices is None else self._endpoints
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop following. The thread ends with the watch's next event, or with the watch."""
         self._closed.set()
         self._dns.close()
-        self._cut()
 
     def _follow(self) -> None:
         """List and watch again when a watch ends: nothing that happened in between is missed."""
@@ -187,7 +186,7 @@ class SliceAddresses:
     def _use_dns(self) -> None:
         if not self._uses_dns:
             self._uses_dns = True
-            self._dns.start()
+            self._dns.start(self._on_change)
 
     def _list(self) -> str:
         """Read all slices and return the resource version to watch from."""
@@ -204,8 +203,7 @@ class SliceAddresses:
         has_news = False
         query = {**self._query, "resourceVersion": version}
         try:
-            watched = self._api.watch("discovery.k8s.io/endpointslices", query, self._note)
-            for event in watched:
+            for event in self._api.watch("discovery.k8s.io/endpointslices", query):
                 if event["type"] == "ERROR" or self._closed.is_set():
                     # The version is too old to watch from.
                     return has_news
@@ -220,19 +218,6 @@ class SliceAddresses:
                 raise
         return has_news
 
-    def _note(self, connection: socket.socket) -> None:
-        self._watch_socket = connection
-        if self._closed.is_set():
-            # Meanwhile.
-            self._cut()
-
-    def _cut(self) -> None:
-        """End the watch's connection, from which the other thread would read for minutes."""
-        if self._watch_socket is not None:
-            # It may have ended by itself. A socket of TLS would forget its state under the reader.
-            with suppress(OSError):
-                socket.socket.shutdown(self._watch_socket, socket.SHUT_RDWR)
-
     def _replace(self, slices: dict[str, Slice]) -> None:
         self._slices = slices
         if slices:
@@ -245,18 +230,16 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
 
     A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
     """
-    ipv4_last = sorted(slices, key=lambda item: bool(item.get("addressType") == "IPv4"))
+    ipv4_last = sorted(slices, key=lambda item: item.get("addressType") == "IPv4")
     return {
         endpoint["targetRef"]["name"]: Endpoint(
             endpoint["addresses"][0],
-            bool((endpoint.get("conditions") or {}).get("serving")),
+            bool(endpoint.get("conditions", {}).get("serving")),
             endpoint["targetRef"].get("uid", ""),
-            endpoint.get("nodeName") or "",
+            endpoint.get("nodeName", ""),
         )
         for item in ipv4_last
-        for endpoint in item.get("endpoints") or []
+        for endpoint in item.get("endpoints", [])
         if endpoint.get("targetRef", {}).get("kind") == "Pod"
-        and "name" in endpoint["targetRef"]
-        and endpoint["addresses"]
-        and not (endpoint.get("conditions") or {}).get("terminating")
+        and not endpoint.get("conditions", {}).get("terminating")
     }

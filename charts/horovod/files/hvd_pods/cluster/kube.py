@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import ssl
 import time
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 from urllib.parse import urlencode
 
-from hvd_pods.cluster.shapes import ITEM, LIST, OBJECT, Object, fit
+from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 
@@ -27,7 +26,7 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Seconds without a byte from the API server after which a call fails.
 CALL_TIMEOUT = 10.0
 # Seconds after which the API server ends a watch. A silent server is given a tenth longer.
-WATCH_SECONDS, WATCH_GRACE = 300, 1.1
+WATCH_SECONDS, WATCH_GRACE = 60, 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
 # minutes, in which no pod can report its end anyway.
 RETRY_SECONDS = 900.0
@@ -47,7 +46,6 @@ NO_ANSWER = 0
 # What a server, or a proxy before it, answers while it starts, ends or is overloaded. 401 is among
 # them because the server reads the service account to verify a token, which may fail as well.
 TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
-Opened = Callable[[socket.socket], None]
 
 
 class ApiError(Exception):
@@ -118,9 +116,7 @@ class Api:
         items: list[Object] = []
         query = {**query, "limit": str(PAGE)}
         while True:
-            page = self._call(
-                "GET", path, query, retry_seconds=retry_seconds, timeout=timeout, shape=LIST
-            )
+            page = self._call("GET", path, query, retry_seconds=retry_seconds, timeout=timeout)
             items += page.get("items", [])
             metadata = page["metadata"]
             if "resourceVersion" not in metadata:
@@ -159,21 +155,16 @@ class Api:
         """Create an object of this name. When the call was repeated, 409 may mean success."""
         return self._call("POST", path, body=body, retry_seconds=retry_seconds)
 
-    def watch(
-        self, path: str, query: dict[str, str], opened: Opened = lambda connection: None
-    ) -> Iterator[Object]:
+    def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
         """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
 
-        It is not repeated: what happened in between is only in a new list. `opened` gets a socket.
+        It is not repeated: what happened in between is only in a new list.
         """
         query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
-        with self._send("GET", path, query, timeout=timeout, opened=opened) as response:
+        with self._send("GET", path, query, timeout=timeout) as response:
             for line in response:
-                event = fit(json.loads(line), {"type!": str, "object!": {}}, "the event")
-                if event["type"] != "ERROR":
-                    event["object"] = fit(event["object"], ITEM, "the event's object")
-                yield event
+                yield _parse(line, "object")
 
     def _call(
         self,
@@ -184,7 +175,6 @@ class Api:
         content_type: str = "application/json",
         retry_seconds: float | None = None,
         timeout: float | None = None,
-        shape: Object = OBJECT,
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
@@ -199,7 +189,7 @@ class Api:
         for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
             try:
                 with self._send(method, path, query, body, content_type, timeout) as response:
-                    answer: Object = fit(json.loads(response.read()), shape, "the answer")
+                    answer = _parse(response.read())
                     self.is_away = False
                     return answer
             except ApiError as problem:
@@ -243,7 +233,6 @@ class Api:
         body: Object | None = None,
         content_type: str = "application/json",
         timeout: float | None = None,
-        opened: Opened = lambda connection: None,
     ) -> Iterator[HTTPResponse]:
         """Send a request and yield the response. Every call goes through here.
 
@@ -261,7 +250,6 @@ class Api:
             }
             content = json.dumps(body) if body else None
             connection.request(method, self._url(path, query), content, headers)
-            opened(connection.sock)
             response = connection.getresponse()
             if response.status >= 400:
                 text = response.read().decode(errors="replace")
@@ -282,6 +270,19 @@ class Api:
         root = "/api/v1" if group == "core" else f"/apis/{group}/v1"
         url = f"{root}/namespaces/{self.namespace}/{rest}"
         return f"{url}?{urlencode(query)}" if query else url
+
+
+def _parse(text: bytes, field: str = "metadata") -> Object:
+    """Parse an object that has this field: null says that a field is not there."""
+
+    def without_nulls(item: Object) -> Object:
+        return {name: value for name, value in item.items() if value is not None}
+
+    value = json.loads(text, object_hook=without_nulls)
+    found: Object = value if isinstance(value, dict) else {}
+    if type(found.get(field)) is not dict:
+        raise ValueError(f"it is no object with {field}")
+    return found
 
 
 def _status_message(text: str) -> str:

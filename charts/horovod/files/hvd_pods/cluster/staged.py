@@ -54,15 +54,7 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
     if new:
         data = dict.fromkeys(new, format_time(time.time()))
         api.merge_patch(f"core/configmaps/{name}", {"data": data}, retry_seconds=0.0)
-        others = "1 other node" if len(known) == 1 else f"{len(known)} other nodes"
-        more = f"; {others} had them before" if known else ""
-        log(f"recorded in ConfigMap {name}: the data of staging.path are on {_format(new)}{more}")
-    else:
-        where = _format(sorted(nodes))
-        log(f"the data of staging.path were already where the workers run: {where}")
-
-
-def _format(nodes: list[str]) -> str:
-    shown = ", ".join(nodes[:MOST_NAMES])
-    more = f" and {len(nodes) - MOST_NAMES} more" if nodes[MOST_NAMES:] else ""
-    return f"{'nodes' if nodes[1:] else 'node'} {shown}{more}"
+        more = f" and {len(new) - MOST_NAMES} more" if new[MOST_NAMES:] else ""
+        shown = f"{', '.join(new[:MOST_NAMES])}{more}"
+        log(f"recorded in ConfigMap {name}: the data of staging.path are on nodes {shown}")
+    log(f"{len(nodes) - len(new)} of {len(nodes)} nodes had the data of staging.path before")

@@ -43,23 +43,17 @@ def fit_to_run(api: Api, run: Run) -> None:
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
     run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
     server is away, one StatefulSet is enough to wait for: there may be many, and the training may
-    begin without it. None is, where the call before has waited. Then workers that are missing are
-    scaled up while they are waited for, and the log says that those beyond the numbers stay.
+    begin without it. Workers that are missing then are scaled up while they are waited for.
     """
-    is_away, skipped = api.is_away, []
     for name, number in run.initial_workers.items():
-        if not is_away:
+        try:
             below = 1 if run.elastic else sys.maxsize
-            try:
-                set_number(api, name, number, START_RETRY_SECONDS, below)
-            except ApiError as problem:
-                log(f"cannot scale {name} to {number}: {problem}")
-                is_away = problem.is_temporary
-        if is_away:
-            skipped.append(f"{name} to {number}")
-    if skipped:
-        what = "workers beyond these numbers stay for this attempt"
-        log(f"the API server is away: not scaled {', '.join(skipped)}; {what}")
+            set_number(api, name, number, START_RETRY_SECONDS, below)
+        except ApiError as problem:
+            log(f"cannot scale {name} to {number}: {problem}")
+            if problem.is_temporary:
+                log("the API server is away: workers beyond the run's numbers stay")
+                return
 
 
 def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None:
@@ -92,10 +86,13 @@ def creation_failure(api: Api, name: str, pod: str) -> str:
     """Return the API server's message when the StatefulSet last failed to create the pod.
 
     Empty when it did not fail. Reasons are a quota, Pod Security, or a priority class or runtime
-    class that does not exist. Raises ApiError.
+    class that does not exist. Where events cannot be read, why not.
     """
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
-    events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
+    try:
+        events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
+    except ApiError as problem:
+        return str(problem)
     return newest_message(events, pod)
 
 

@@ -7,7 +7,6 @@ need milliseconds. common/hostile.py is the same for texts and files.
 
 from __future__ import annotations
 
-import errno
 import selectors
 import socket
 import time
@@ -18,8 +17,7 @@ from hvd_pods.common.reporting import log
 
 # All workers of a large run may connect at once.
 BACKLOG = 1024
-# Errors of a connection that waits until there are descriptors or memory, and seconds to wait.
-SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Seconds to wait while a connection cannot be taken, as for want of descriptors.
 RETRY_AFTER = 0.1
 
 
@@ -44,11 +42,6 @@ class _Progress:
 Answer = Callable[[bytes, socket.socket], Optional[bytes]]
 
 
-def no_body(request: bytes) -> int:
-    """Of requests that end with their end."""
-    return 0
-
-
 class ConnectionServer:
     """Takes connections at `address` (empty: all, of IPv4 and IPv6) when `serve` runs.
 
@@ -63,7 +56,7 @@ class ConnectionServer:
         end: bytes,
         answer: Answer,
         limits: Limits,
-        body: Callable[[bytes], int] = no_body,
+        body: Callable[[bytes], int] = lambda request: 0,
     ) -> None:
         self._listener = listen(address, port)
         self._end, self._answer, self._limits, self._body = end, answer, limits, body
@@ -96,12 +89,11 @@ class ConnectionServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError as problem:
-            if problem.errno in SCARCE and not self._close_oldest():
-                time.sleep(RETRY_AFTER)
+        except OSError:
+            time.sleep(RETRY_AFTER)
             return
         if len(self._open) >= self._limits.connections:
-            self._close_oldest()
+            self._close(next(iter(self._open)))
         connection.setblocking(False)
         self._open[connection] = _Progress(time.monotonic() + self._limits.seconds)
         self._selector.register(connection, selectors.EVENT_READ, connection)
@@ -152,13 +144,6 @@ class ConnectionServer:
             # The kernel throws the answer away when a connection is closed with something unread.
             connection.shutdown(socket.SHUT_WR)
             self._selector.modify(connection, selectors.EVENT_READ, connection)
-
-    def _close_oldest(self) -> bool:
-        oldest = next(iter(self._open), None)
-        if oldest is None:
-            return False
-        self._close(oldest)
-        return True
 
     def _close(self, connection: socket.socket) -> None:
         del self._open[connection]

@@ -10,11 +10,9 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, Tuple, Union
+    from typing import Iterator, Union
 
     Folder = Union[str, os.PathLike[str]]
-    # Number, state, parent and session.
-    Process = Tuple[int, str, int, int]
 
 # Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
 PROGRAMS = "/horovod/bin/hvd_pods"
@@ -83,8 +81,11 @@ def read_stat(pid: int | str) -> list[str]:
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
-def processes() -> Iterator[Process]:
-    """Yield all visible processes; processes that exit during the scan may be missing."""
+def processes() -> Iterator[tuple[int, str, int, int]]:
+    """Yield number, state, parent and session of all visible processes.
+
+    Processes that exit during the scan may be missing.
+    """
     for name in list_names("/proc"):
         if name.isdigit():
             try:
@@ -92,6 +93,18 @@ def processes() -> Iterator[Process]:
             except OSError:
                 continue
             yield int(name), fields[0], int(fields[1]), int(fields[3])
+
+
+def ended_children() -> Iterator[tuple[int, int]]:
+    """Reap the children that have ended: the number and the status of each."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status
 
 
 def set_process_option(option: int, value: int) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EPOCH = "HVD_EPOCH"
 # Epochs are times in milliseconds (rules/holding.py). Clocks may differ, though not by a day.
 FAR_AHEAD, MOST_DIGITS = 86_400_000, 18
-# The name of the process that guards a warm rank (warm/fork.py).
+# The name of the process that guards a warm rank (warm/service.py).
 GUARD = "hvd-guard"
 SIGKILL = 9
 # Seconds in which killed processes must be gone: a process may wait for a file server.
@@ -97,18 +97,13 @@ def end_older(epoch: int) -> None:
 
 def forget_progress() -> None:
     """Remove what ranks of older epochs have reported: they may be on other workers now."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    try:
-        folder = os.open(os.environ["HVD_METRICS_DIR"], flags)
-    except (KeyError, OSError):
-        return
-    for name in os.listdir(folder):
+    folder = os.environ.get("HVD_METRICS_DIR", "")
+    for name in fast_start.list_names(folder):
         try:
-            os.unlink(name, dir_fd=folder)
+            os.unlink(os.path.join(folder, name))
         except OSError:
             # Training code has made a folder there, or removes files itself.
             continue
-    os.close(folder)
 
 
 def older_processes(epoch: int) -> Iterator[int]:

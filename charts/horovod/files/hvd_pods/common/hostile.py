@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 LONGEST_TEXT, LARGEST_FILE = 600, 1 << 20
 # What Python does not call printable although it controls nothing: spaces, such as those before
 # French punctuation, and what joins emoji. What changes the direction of text is not among them.
-_SHOWN = frozenset(
-    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200d"
-    "\u202f\u205f\u3000"
-)
+_SHOWN = frozenset("\u00a0\u1680\u200d\u202f\u205f\u3000").union(map(chr, range(0x2000, 0x200B)))
 
 
 def printable(text: str, keeps: str = "\n\t") -> str:

@@ -8,14 +8,17 @@ left out, and so are lines of another form, which are counted.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple
 
 from hvd_pods.common import hostile
 from hvd_pods.common.connections import ConnectionServer, Limits
+from hvd_pods.common.reporting import log
 
 # What is served beside the script's own metrics; docs/chart-watching.md explains each.
 METRICS = {
@@ -160,6 +163,19 @@ def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
         return answer
 
     return ConnectionServer("", port, b"\r\n\r\n", serve_page, LIMITS)
+
+
+def start(page: Callable[[], str]) -> None:
+    """Serve `page()` if the chart enables metrics. A failure is logged and ends nothing."""
+    port = os.environ.get("HVD_METRICS_PORT")
+    if port is None:
+        return
+    try:
+        server = make_server(page, int(port))
+    except OSError as problem:
+        log(f"cannot serve metrics on port {port}: {problem}")
+        return
+    threading.Thread(target=server.serve, name="serve-metrics", daemon=True).start()
 
 
 def select_progress(text: str) -> list[str]:

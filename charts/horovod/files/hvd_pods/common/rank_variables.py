@@ -108,11 +108,9 @@ def check_meeting(given: Mapping[str, str]) -> None:
     framework = given.get("HVD_FRAMEWORK")
     if not port.isdecimal() or framework not in ("torch", "jax"):
         return
-    own, number = {"HVD_FRAMEWORK": framework, MEETING: given[MEETING]}, int(port)
-    names = ["MASTER_ADDR", "MASTER_PORT"]
-    if framework == "jax":
-        names, number = ["JAX_COORDINATOR_ADDRESS"], number + 1
-    chosen = choose((0, 1, 0, 1), own, is_elastic=False)
+    number = int(port) + (framework == "jax")
+    names = ["JAX_COORDINATOR_ADDRESS"] if framework == "jax" else ["MASTER_ADDR", "MASTER_PORT"]
+    chosen = choose((0, 1, 0, 1), {MEETING: given[MEETING]}, is_elastic=False)
     if any(given.get(name) != chosen[name] for name in names):
         return
     if given.get("NODE_RANK", "0") != "0":

@@ -54,7 +54,10 @@ def report(
         "size": size,
     }  # fmt: skip
     lines = [
-        f"horovod_{name} {_number(value)}\n" for name, value in told.items() if value is not None
+        # NumPy's and the frameworks' scalars are numbers.
+        f"horovod_{name} {float(value)!r}\n"
+        for name, value in told.items()
+        if value is not None
     ]
     try:
         # Renamed when it is complete, so that nobody reads half of it.
@@ -108,13 +111,3 @@ def keras_callback(batch_size: int = 0) -> Any:
             self.told, self.at = self.step, time.monotonic()
 
     return Reporter()
-
-
-def _number(value: float) -> str:
-    """Write a number as Prometheus reads it; NumPy's and the frameworks' scalars are numbers."""
-    number = float(value)
-    if number != number:
-        return "NaN"
-    if number in (float("inf"), float("-inf")):
-        return "+Inf" if number > 0 else "-Inf"
-    return str(int(number)) if number == int(number) else repr(number)

@@ -32,19 +32,16 @@ import threading
 import time
 import weakref
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, List, Mapping, NamedTuple, Sequence
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
 # What a record begins with: a mark, the key, the bytes of the description and of the whole record,
-# and the checksum of what follows, 0 while it is not known. A checksum of these fields is last.
+# and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQI")
 MARK, SUM = b"hvdkeep1", struct.Struct("<I")
 BEGIN = 64
-# Records of fewer bytes are summed up at once, others beside the next step.
-SMALL = 1 << 20
 # Bytes of a broadcast: new memory is slow, and this much is used again.
 PIECE = 1 << 24
 # A variable of Keras with random numbers, which is the rank's own.
@@ -104,7 +101,7 @@ def pack(key: Key, value: Any) -> bytearray:
     """
     description, parts, size = _describe(value)
     raw = bytearray(size)
-    _seal(memoryview(raw), key, description, parts, is_summed=True)
+    _fill(memoryview(raw), key, description, parts, is_summed=True)
     return raw
 
 
@@ -142,17 +139,21 @@ class Slots:
     def __init__(self, folder: Path, name: str) -> None:
         self.paths = [folder / f"{name}.{letter}" for letter in "ab"]
         self._memory: dict[Path, mmap.mmap] = {}
-        self._summing: threading.Thread | None = None
         self._newest: Path | None = None
         # As they were read last.
         self._keys: dict[Path, Key] = {}
 
     def records(self) -> list[Record]:
         """The complete records."""
-        self._wait()
-        # Both at once: their checksums are most of it.
-        with ThreadPoolExecutor(len(self.paths)) as pool:
-            found = [record for record in pool.map(_find, self.paths) if record is not None]
+        found = []
+        for path in self.paths:
+            try:
+                found.append(read_file(path))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as problem:
+                # An interrupted commit leaves the other record complete.
+                say(str(problem))
         self._keys = {Path(record.place): record.key for record in found}
         return found
 
@@ -163,22 +164,12 @@ class Slots:
     def write(self, key: Key, value: Any) -> None:
         """Write a record in place of the older one. Raises OSError where memory is full."""
         description, parts, size = _describe(value)
-        self._wait()
         path = self.paths[self._newest == self.paths[0]]
         view = memoryview(self._fit(path, size))
         # Nothing of this record counts until all of it is there.
         view[:BEGIN] = bytes(BEGIN)
-        _seal(view, key, description, parts, is_summed=size < SMALL)
+        _fill(view, key, description, parts, is_summed=False)
         self._newest = path
-        if size >= SMALL:
-            header = [view, key, len(description)]
-            self._summing = threading.Thread(target=_write_header, args=header, daemon=True)
-            self._summing.start()
-
-    def _wait(self) -> None:
-        if self._summing is not None:
-            self._summing.join()
-            self._summing = None
 
     def _fit(self, path: Path, size: int) -> mmap.mmap:
         """The memory of a file, which is as large as the record."""
@@ -202,18 +193,7 @@ class Slots:
         return memory
 
 
-def _find(path: Path) -> Record | None:
-    try:
-        return read_file(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as problem:
-        # An interrupted commit leaves the other record complete.
-        say(str(problem))
-        return None
-
-
-def _seal(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_summed: bool) -> None:
+def _fill(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_summed: bool) -> None:
     """Write the content of a record, and at last its header, with which it counts."""
     at, end = BEGIN, BEGIN + len(description)
     view[at:end] = description
@@ -221,12 +201,8 @@ def _seal(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_su
         at = _aligned(end)
         end = at + len(part)
         view[at:end] = part
-    _write_header(view, key, len(description), is_summed=is_summed)
-
-
-def _write_header(view: memoryview, key: Key, described: int, *, is_summed: bool = True) -> None:
     checksum = zlib.crc32(view[BEGIN:]) if is_summed else 0
-    header = HEADER.pack(MARK, *key, described, len(view), checksum)
+    header = HEADER.pack(MARK, *key, len(description), len(view), checksum)
     view[: HEADER.size + SUM.size] = header + SUM.pack(zlib.crc32(header))
 
 
@@ -451,8 +427,6 @@ class State:
                 f"keep: this script has a State {name!r} already: give each one a name of its own, "
                 "as in State(name='critic', ...)"
             )
-        if taken := [part for part in parts if hasattr(State, part)]:
-            raise ValueError(f"keep: {taken[0]!r} is a method of State: use another name")
         self.name, self.step, self.own = name, 0, own
         self._parts = list(parts)
         self.__dict__.update(parts)
@@ -718,11 +692,6 @@ def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) 
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        # So that its new name outlives a power failure, too; not every file system can.
-        with contextlib.suppress(OSError):
-            os.fsync(folder)
-        os.close(folder)
     except OSError as problem:
         if is_raised:
             raise

@@ -19,12 +19,11 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import IO, Any, Callable, Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices, streams
-from hvd_pods.common.errors import BAD_CONFIGURATION
 from hvd_pods.common.fast_start import START_RANKS, STAY, STAY_WITHIN
 from hvd_pods.master.gloo_store import GlooStore
 
@@ -42,6 +41,7 @@ class Session(NamedTuple):
 
     host: str
     client: subprocess.Popen[bytes]
+    stdin: IO[bytes]
     streams: list[streams.Stream]
     line: bytearray
 
@@ -94,7 +94,8 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
     os.set_blocking(client.stdin.fileno(), False)
     output = streams.Stream(client.stdout.fileno(), 1)
     errors = streams.Stream(client.stderr.fileno(), 2, partial(look, host))
-    return Session(host, client, [output, errors], bytearray(json.dumps(given).encode() + b"\n"))
+    line = bytearray(json.dumps(given).encode() + b"\n")
+    return Session(host, client, client.stdin, [output, errors], line)
 
 
 class Told:
@@ -125,8 +126,7 @@ class Launch:
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
         for session in sessions:
-            assert session.client.stdin  # noqa: S101
-            self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
+            self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
             for stream in session.streams:
                 self._selector.register(stream.source, selectors.EVENT_READ, stream)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -176,22 +176,20 @@ class Launch:
         self._told.staying.clear()
         self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
         for session in self._sessions:
-            assert session.client.stdin  # noqa: S101
-            self._selector.register(session.client.stdin, selectors.EVENT_WRITE, session)
+            self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
             session.line.extend(STAY)
 
     def _give(self, session: Session) -> None:
         """Tell a session what it takes at once: one that is slow delays no other."""
-        assert session.client.stdin  # noqa: S101
-        if session.client.stdin.closed:
+        if session.stdin.closed:
             return
         try:
-            del session.line[: os.write(session.client.stdin.fileno(), session.line)]
+            del session.line[: os.write(session.stdin.fileno(), session.line)]
         except BrokenPipeError:
             session.line.clear()
         if not session.line:
             # Not closed: the ranks end with it.
-            self._selector.unregister(session.client.stdin)
+            self._selector.unregister(session.stdin)
 
     def _end(self, code: int) -> None:
         """End the ranks of the other hosts, and exit with this code."""
@@ -199,18 +197,14 @@ class Launch:
             return
         self._code, self._kill_at = code, time.monotonic() + END_WITHIN
         for session in self._sessions:
-            assert session.client.stdin  # noqa: S101
             if session.line:
-                self._selector.unregister(session.client.stdin)
-            session.client.stdin.close()
+                self._selector.unregister(session.stdin)
+            session.stdin.close()
 
 
 def main() -> int:
     """Run the ranks; the exit code is that of the first one that fails."""
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
-    if not secret:
-        print("[hvd] error: launch.mode direct: the master takes no notices", file=sys.stderr)
-        return BAD_CONFIGURATION
     hosts = read_hosts(Path(sys.argv[1]).read_text())
     meeting = {}
     if os.environ.get("HVD_FRAMEWORK") not in ("torch", "jax"):

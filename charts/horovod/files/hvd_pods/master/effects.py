@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import queue
 import threading
-import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
-from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
+from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.keys import find_keys
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, shorten
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.cluster.staged import record_nodes
 from hvd_pods.cluster.statefulsets import (
@@ -27,24 +27,31 @@ from hvd_pods.cluster.statefulsets import (
     scale_to_zero,
     set_number,
 )
+from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fast_start import STAY_WITHIN
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.rank_variables import MEETING
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
-from hvd_pods.master import remote, results
-from hvd_pods.master.launch import build_command, describe_meeting, write_live_hosts
+from hvd_pods.master import launcher_memory, remote, results
+from hvd_pods.master.launch import (
+    build_command,
+    build_environment,
+    describe_meeting,
+    guard_horovodrun,
+    select_mpi,
+    write_live_hosts,
+)
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.logins import Logins
-from hvd_pods.master.mpi import HOSTFILE, format_hostfile
+from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_connections, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
-from hvd_pods.master.preparation import Preparation
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
-from hvd_pods.master.record_io import RecordClient, find_job, read_job
+from hvd_pods.master.record_io import RecordClient, has_ended, read_job
+from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import is_over
 from hvd_pods.rules.state import Facts, State
 
 # The name by which ranks know the number of their attempt, from 1.
@@ -67,27 +74,24 @@ Call = Callable[[], "m.Event | None"]
 class Effects:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
 
-    def __init__(
-        self,
-        facts: Facts,
-        api: Api | None,
-        events: EventRecorder,
-        notices: NoticeServer | None,
-        tell: m.Tell,
-    ) -> None:
-        self._facts, self._run, self._api = facts, facts.run, api
-        self._notices, self._tell = notices, tell
+    def __init__(self, facts: Facts, api: Api | None, events: EventRecorder, tell: m.Tell) -> None:
+        self._facts, self._run, self._api, self._tell = facts, facts.run, api, tell
+        self._notices = NoticeServer(os.environ["HVD_POD_IP"], facts.run, tell)
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
         # This pod was asked to end.
         self._stopped = threading.Event()
         # What the log says once in an attempt.
         self._told: set[str] = set()
-        self._preparation = Preparation()
+        # What all attempts share; the first one that needs it prepares it. It would be on the way
+        # of each restart: a request to the API server, two calls of ssh-keygen, one of mpirun, and
+        # a session with each worker for the user's code.
+        self._code, self._mpi = UserCode(""), OPEN_MPI_4
+        self._is_prepared = False
         self._logins = Logins(self._run.ssh_port, self._run.mode)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
-        self._hosts: HostWatch | None = None
+        self._hosts: Prober | None = None
         self._launcher: Launcher | None = None
         self._progress: ProgressFollower | None = None
         # Workers that a test has scaled up, and their numbers before.
@@ -107,7 +111,7 @@ class Effects:
             m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
-            m.ReleaseRanks: self._release_ranks,
+            m.ReleaseRanks: lambda effect: self._notices.release(effect.connections),
             m.FollowProgress: self._follow_progress,
             m.Interrupt: lambda effect: self._stopped.set(),
             m.Exit: self._exit,
@@ -187,7 +191,11 @@ class Effects:
             fit_to_run(self._access, self._run)
 
     def _watch_hosts(self, effect: m.WatchHosts) -> None:
-        self._hosts = HostWatch(self._facts, self._api, self._tell, effect.attempt)
+        run, api = self._run, self._api
+        source = SliceAddresses(api, run) if api else DnsAddresses(run.hosts)
+        to_ask = (run.hosts, run.ssh_port, source)
+        self._hosts = Prober(*to_ask, self._tell, effect.attempt, run.lost_after)
+        self._hosts.start()
 
     def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
         if self._hosts:
@@ -197,10 +205,6 @@ class Effects:
         if self._launcher:
             self._launcher.end(kills=effect.kills)
 
-    def _release_ranks(self, effect: m.ReleaseRanks) -> None:
-        if self._notices:
-            self._notices.release(effect.connections)
-
     def _stop_watching(self, effect: m.StopWatching) -> None:
         if self._hosts:
             self._hosts.close()
@@ -208,14 +212,26 @@ class Effects:
     def _prepare(self, effect: m.Prepare) -> m.Event:
         run = replace(self._run, resumed=effect.is_resumed)
         try:
-            mpi, self._variables = self._preparation.prepare(run, self._api, self._stopped.is_set)
-            self._arguments = build_command(run, mpi)
+            if not self._is_prepared:
+                ssh.prepare_client(find_keys(self._api))
+                within = run.hosts_timeout if run.requirements else 0.0
+                self._code = UserCode(run.code, within, self._stopped.is_set)
+                self._code.unpack()
+                guard_horovodrun(run)
+            inherited = build_environment(run, os.environ)
+            self._variables = self._code.prepare_launcher(run.mode, inherited)
+            if not self._is_prepared:
+                self._mpi = select_mpi(run, self._variables)
+                self._is_prepared = True
+            launcher_memory.prepare(count_connections(run, self._mpi), len(run.hosts))
+            self._code.forget_addresses()
+            self._arguments = build_command(run, self._mpi)
         except RunError as problem:
             return m.Prepared(effect.attempt, problem)
         return m.Prepared(effect.attempt)
 
     def _read_job(self, effect: m.ReadJob) -> m.Event:
-        read = read_job(self._access, self._run, effect, time.time())
+        read = read_job(self._access, self._run, effect)
         return m.JobRead(read.job, effect.leaves)
 
     def _list_pods(self, effect: m.ListPods) -> m.Event:
@@ -225,18 +241,19 @@ class Effects:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
         except ApiError as problem:
             return m.PodsListed(effect.attempt, problem=str(problem))
-        pods = {item["metadata"]["name"]: shorten_pod(item) for item in items}
+        pods = {item["metadata"]["name"]: shorten(item) for item in items}
         for host in self._of([name for name in effect.missing if name not in pods]):
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
-                refusals[host.stateful_set] = _refusal(api, host)
+                name = host.stateful_set
+                refusals[name] = creation_failure(api, name, host.name)
         return m.PodsListed(effect.attempt, pods, refusals)
 
     def _delete_pods(self, effect: m.DeletePods) -> None:
         def delete(name: str, uid: str) -> None:
             try:
-                path = f"core/pods/{name}"
-                self._access.delete(path, uid, retry_seconds=0.0, grace=effect.grace)
+                api, grace = self._access, effect.grace
+                api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
             except ApiError as problem:
                 # Somebody else deleted it, and perhaps there is a new one.
                 if problem.status not in (404, 409):
@@ -265,13 +282,13 @@ class Effects:
         self._logins.keep(pods)
         if effect.left and self._have_finished(effect):
             return m.Delivered(effect.attempt, [], is_finished=True)
-        code, problem = self._preparation.code, None
+        problem = None
         try:
-            code.deliver(pods)
+            self._code.deliver(pods)
         except RunError as error:
             problem = error
         record_nodes(self._run, self._api, pods)
-        reached = [host.name for host, pod in pods.items() if code.is_on(host, pod)]
+        reached = [host.name for host, pod in pods.items() if self._code.is_on(host, pod)]
         return m.Delivered(effect.attempt, reached, problem)
 
     def _have_finished(self, effect: m.Deliver) -> bool:
@@ -281,17 +298,15 @@ class Effects:
 
     def _launch(self, effect: m.Launch) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
-        mpi, directory = self._preparation.mpi, self._preparation.code.directory
-        HOSTFILE.write_text(format_hostfile(self._run, addresses, mpi))
+        HOSTFILE.write_text(format_hostfile(self._run, addresses, self._mpi))
         try:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
             stay = {STAY_WITHIN: str(effect.stay)}
             variables = {**self._variables, MEETING: meeting, **stay}
-            self._launcher = Launcher(
-                self._arguments, variables, directory, self._tell, effect.attempt
-            )
+            to_run = (self._arguments, variables, self._code.directory)
+            self._launcher = Launcher(*to_run, self._tell, effect.attempt)
         except RunError as problem:
-            self._tell(m.LaunchFailed(effect.attempt, problem))
+            self._tell(m.AttemptEnds(problem))
 
     def _write_live_hosts(self, effect: m.WriteLiveHosts) -> None:
         hosts = self._of(effect.hosts)
@@ -301,12 +316,8 @@ class Effects:
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended
-        cause = self._launcher.find_cause(
-            self._of(effect.hosts),
-            effect.code,
-            [dict(notice) for notice in effect.raised],
-            [dict(notice) for notice in effect.failed],
-        )
+        hosts, notices = self._of(effect.hosts), (effect.raised, effect.failed)
+        cause = self._launcher.errors.find_cause(hosts, effect.code, *notices)
         evictions = {}
         if effect.left and self._api:
             evictions = find_evictions(self._api, effect.left, AGAIN_RETRY_SECONDS)
@@ -361,10 +372,8 @@ class Effects:
     def _restore(self) -> None:
         """Scale to what a test has found, unless an upgrade needs the workers by now."""
         try:
-            if self._provided:
-                found = find_job(self._access, os.environ["HVD_TESTED_JOB"])
-                if found is None or is_over(found):
-                    scale(self._access, self._provided)
+            if self._provided and has_ended(self._access, os.environ["HVD_TESTED_JOB"]):
+                scale(self._access, self._provided)
         except ApiError as problem:
             # An upgrade allows the release's master to read the new Job only.
             log(f"the number of workers stays as it is: {problem}")
@@ -399,64 +408,3 @@ class Lanes:
                 event = m.Defect(traceback.format_exc())
             if event:
                 self._tell(event)
-
-
-class HostWatch:
-    """Asks the hosts of one attempt, at the addresses that the API or DNS has."""
-
-    def __init__(self, facts: Facts, api: Api | None, tell: m.Tell, attempt: int) -> None:
-        run = facts.run
-        self.is_closed, self.attempt = False, attempt
-        self._frozen: Mapping[str, Endpoint] = {}
-
-        def wake() -> None:
-            self._prober.wake()
-
-        self._source: SliceAddresses | DnsAddresses = (
-            SliceAddresses(api, run, wake) if api else DnsAddresses(run.hosts, wake)
-        )
-        self._prober = Prober(
-            run.hosts,
-            run.ssh_port,
-            lambda: self._frozen or self._source.endpoints(),
-            lambda: self._source.missing,
-            tell,
-            attempt,
-            run.lost_after,
-        )
-        self._is_watched = bool(run.lost_after)
-        self._prober.start()
-        self._source.start()
-
-    def freeze(self) -> None:
-        """Keep the addresses that are known now."""
-        self._frozen = self._source.endpoints()
-        self._source.close()
-        if not self._is_watched:
-            self._prober.close()
-
-    def close(self) -> None:
-        """Ask no longer."""
-        self.is_closed = True
-        self._source.close()
-        self._prober.close()
-
-
-def shorten_pod(pod: Object) -> Object:
-    """Return what decisions need of a pod: its environment may have secrets."""
-    kept: dict[str, Sequence[str]] = {
-        "metadata": ("name", "uid", "labels", "deletionTimestamp"),
-        "spec": ("nodeName", "schedulingGates"),
-    }
-    parts = {
-        part: {key: value for key, value in pod.get(part, {}).items() if key in names}
-        for part, names in kept.items()
-    }
-    return {**parts, "status": pod.get("status", {})}
-
-
-def _refusal(api: Api, host: Host) -> str:
-    try:
-        return creation_failure(api, host.stateful_set, host.name)
-    except ApiError as problem:
-        return str(problem)

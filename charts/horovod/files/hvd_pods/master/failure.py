@@ -13,11 +13,10 @@ import signal
 import time
 from collections import deque
 from itertools import takewhile
-from typing import IO, Callable, NamedTuple, Sequence
+from typing import IO, Any, Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import one_line
-from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
 from hvd_pods.common.streams import write
@@ -120,8 +119,8 @@ class ErrorOutput:
         self,
         hosts: Sequence[Host],
         code: int,
-        raised: Sequence[Notice] = (),
-        failed: Sequence[Notice] = (),
+        raised: Sequence[Mapping[str, Any]] = (),
+        failed: Sequence[Mapping[str, Any]] = (),
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None when nothing says it.
 

@@ -81,18 +81,14 @@ def guard_horovodrun(run: Run) -> None:
         )
 
 
-def needs_mpirun(run: Run) -> bool:
-    """Does the run start with a line of mpirun that is built here?"""
-    return run.mode == "mpirun" or (run.mode == "custom" and LAUNCH in run.args)
-
-
 def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation:
     """The MPI whose command line and host file to use: the image's. Raises ConfigurationError.
 
     horovodrun reads the host file in Open MPI's form, as do scripts that start no mpirun.
     """
     has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
-    if not needs_mpirun(run) and not (run.mode == "custom" and has_mpirun):
+    is_used = run.mode == "custom" and (has_mpirun or LAUNCH in run.args)
+    if run.mode != "mpirun" and not is_used:
         return mpi.OPEN_MPI_4
     implementation = mpi.find_mpi(variables)
     log(f"the image's mpirun is {implementation.name}")

@@ -15,17 +15,16 @@ from typing import Mapping, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.fast_start import processes
-from hvd_pods.common.notices import Notice
 from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Host
 from hvd_pods.master.failure import ErrorOutput
-from hvd_pods.rules.messages import Cause, LauncherEnded, RankMissing, Tell
+from hvd_pods.rules.messages import LauncherEnded, RankMissing, Tell
 from hvd_pods.rules.stalls import StallReader
 
 
 class Launcher:
     """A launcher that runs; its end and what its output says of stalled ranks become events.
 
+    `errors` may know why it has ended.
     Raises ConfigurationError when the image does not have the program.
     """
 
@@ -53,7 +52,7 @@ class Launcher:
         )
         assert self._process.stderr  # noqa: S101
         self._stalls = StallReader()
-        self._errors = ErrorOutput(self._process.stderr, 2, self._read)
+        self.errors = ErrorOutput(self._process.stderr, 2, self._read)
         spawn("wait-for-launcher", self._wait)
 
     def end(self, *, kills: bool) -> None:
@@ -65,12 +64,6 @@ class Launcher:
         """Let direct.py leave the ranks, which go on, and end."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
-
-    def find_cause(
-        self, hosts: Sequence[Host], code: int, raised: Sequence[Notice], failed: Sequence[Notice]
-    ) -> Cause | None:
-        """Return why it ended with `code`; None when nothing says it."""
-        return self._errors.find_cause(hosts, code, raised, failed)
 
     def _read(self, line: str) -> None:
         missing = self._stalls.read(line)

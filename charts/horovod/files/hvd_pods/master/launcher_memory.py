@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
-from typing import Sequence
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.launcher_options import connection_memory
@@ -20,9 +19,9 @@ LIMITS = (
 MIB = 1 << 20
 
 
-def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
+def memory_limit() -> int | None:
     """The container's memory limit in MiB; None where there is none."""
-    for file in files:
+    for file in LIMITS:
         if file.exists():
             text = file.read_text().strip()
             return None if text == "max" else int(text) // MIB

@@ -8,6 +8,7 @@ never used again, so that no session reaches another pod by it.
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import tempfile
 import threading
@@ -67,7 +68,6 @@ class Logins:
         self._most = MOST if mode in SHARING else 0
         self._guard = threading.Lock()
         self._open: dict[Host, Login] = {}
-        self._folder: Path | None = None
 
     def keep(self, pods: Mapping[Host, Pod]) -> None:
         """Tell ssh where these hosts are, and log in to those pods that have no login yet.
@@ -84,7 +84,7 @@ class Logins:
                     self._number += 1
                     # Where its socket has no place, sessions log in themselves.
                     with suppress(OSError):
-                        socket = self._make_folder() / str(self._number)
+                        socket = self._folder / str(self._number)
                         new[host] = self._open[host] = Login(pod, socket)
             self._write({host: pod.address for host, pod in pods.items()})
             for host, login in new.items():
@@ -107,11 +107,10 @@ class Logins:
                 if host in self._open:
                     self._open.pop(host).end()
 
-    def _make_folder(self) -> Path:
+    @functools.cached_property
+    def _folder(self) -> Path:
         """Of this process alone, and its user's alone."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="logins-", dir=GENERATED))
-        return self._folder
+        return Path(tempfile.mkdtemp(prefix="logins-", dir=GENERATED))
 
     def _write(self, addresses: Mapping[Host, str]) -> None:
         sockets = {

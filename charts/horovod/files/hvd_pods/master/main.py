@@ -14,7 +14,6 @@ import traceback
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
@@ -23,7 +22,7 @@ from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import launcher_memory, notice_server, recording, serve_metrics
+from hvd_pods.master import launcher_memory, recording, serve_metrics
 from hvd_pods.master.effects import Effects
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Defect, Event, Moment, Started, Terminated, Timer
@@ -49,8 +48,7 @@ class Master:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if facts.run.api else facts.run.retries
         self.state = State(facts, retries=Retries(limit))
-        notices = notice_server.serve(facts.run, self._queue.put)
-        self.effects = Effects(facts, api, events, notices, self._queue.put)
+        self.effects = Effects(facts, api, events, self._queue.put)
         path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
         self._recorder = recording.Recorder(path, facts, os.environ["HVD_RUN"])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
@@ -109,13 +107,9 @@ def end_on(master: Master, number: int, event: Event) -> None:
     signal.signal(number, lambda *_: master.tell(event))
 
 
-def end_proxy(
-    proxies: Mapping[int, str] = PROXIES, environment: Mapping[str, str] = os.environ
-) -> None:
+def end_proxy() -> None:
     """Ask each proxy in this pod to end, if the chart says that the pod waits for one."""
-    if environment.get("HVD_MESH") != "Hold":
-        return
-    for port, path in proxies.items():
+    for port, path in PROXIES.items() if os.environ.get("HVD_MESH") == "Hold" else ():
         connection = HTTPConnection("127.0.0.1", port, timeout=5)
         try:
             connection.request("POST", path)

@@ -20,7 +20,6 @@ from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
-from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.rules.messages import NoticeTaken, Tell
 
@@ -129,18 +128,3 @@ def _has_secret(line: bytes, secret: str) -> bool:
     """Whether a line begins as the one of common/notices.py does, with this secret."""
     start = json.dumps({"secret": secret})[:-1].encode()
     return hmac.compare_digest(line[: len(start)], start)
-
-
-def serve(run: Run, tell: Tell) -> NoticeServer | None:
-    """Take notices until the end of this process. The run continues without them, too."""
-    own = os.environ.get("HVD_POD_IP")
-    if not own:
-        return None
-    try:
-        return NoticeServer(own, run, tell)
-    except OSError as problem:
-        log(
-            f"cannot receive notices from the workers at {own}: {problem}; the log will not name "
-            "workers that are terminated and ranks that are stopped"
-        )
-    return None

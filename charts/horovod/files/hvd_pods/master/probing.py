@@ -26,9 +26,9 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import Callable, Mapping, Sequence
+from typing import Mapping, Sequence
 
-from hvd_pods.cluster.addresses import Endpoint
+from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.common.ssh import find_banner_problem
@@ -89,7 +89,6 @@ class Target:
 class Prober:
     """Tells which hosts answer and which do not, from `start` to `close`.
 
-    `wake` has to be called when endpoints have changed. `unknown` says why a host has no endpoint.
     With `lost_after` 0, a host that answered is not looked at again.
     """
 
@@ -97,15 +96,15 @@ class Prober:
         self,
         hosts: Sequence[Host],
         port: int,
-        endpoints: Callable[[], Mapping[str, Endpoint]],
-        unknown: Callable[[], str],
-        tell: Callable[[m.Event], None],
+        source: SliceAddresses | DnsAddresses,
+        tell: m.Tell,
         attempt: int,
         lost_after: float = 0.0,
     ) -> None:
-        self._lost_after, self._attempt = lost_after, attempt
+        self.attempt, self._lost_after = attempt, lost_after
         self._targets = [Target(number, host) for number, host in enumerate(hosts)]
-        self._port, self._endpoints, self._unknown, self._tell = port, endpoints, unknown, tell
+        self._port, self._source, self._tell = port, source, tell
+        self._frozen: Mapping[str, Endpoint] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
@@ -117,11 +116,19 @@ class Prober:
         self._queue: deque[Target] = deque()
         # How many hosts have an address and do not answer, and how many have an open connection.
         self._waiting = self._held = 0
-        self._closed = False
+        self.is_closed = False
 
     def start(self) -> None:
         """Begin to ask the hosts."""
         spawn("probe-hosts", self._run)
+        self._source.start(self.wake)
+
+    def freeze(self) -> None:
+        """Keep the addresses that are known now. Hosts that cannot be lost are asked no longer."""
+        self._frozen = self._source.endpoints()
+        self._source.close()
+        if not self._lost_after:
+            self.close()
 
     def wake(self) -> None:
         """Look at the endpoints, which have changed."""
@@ -130,15 +137,16 @@ class Prober:
             self._waker.send(b"\0")
 
     def close(self) -> None:
-        """End the thread."""
-        self._closed = True
+        """Ask no longer."""
+        self.is_closed = True
+        self._source.close()
         self.wake()
 
     def _run(self) -> None:
         for target in self._targets:
-            self._report(target, self._unknown())
+            self._report(target, self._source.missing)
         self._follow_endpoints()
-        while not self._closed:
+        while not self.is_closed:
             self._handle_due()
             for key, _ in self._selector.select(self._seconds_to_wait()):
                 if key.data is None:
@@ -164,24 +172,24 @@ class Prober:
         held = (item.held for item in self._targets if item.held)
         limit = HEARD_WITHIN * rhythm(self._lost_after)[0]
         is_alone = target.has_answered and all(silence(one) >= limit for one in held)
-        self._tell(m.HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
+        self._tell(m.HostProblem(self.attempt, target.host.name, reason, silent, is_alone))
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
-        endpoints, now = self._endpoints(), time.monotonic()
+        endpoints, now = self._frozen or self._source.endpoints(), time.monotonic()
         for target in self._targets:
             before, target.endpoint = target.endpoint, endpoints.get(target.host.name)
             if target.endpoint == before:
                 if target.endpoint is None:
-                    self._report(target, self._unknown())
+                    self._report(target, self._source.missing)
                 continue
             target.since = now
             if not (before and before.is_same_pod(target.endpoint)):
                 self._disconnect(target)
                 if target.has_answered:
                     target.has_answered = target.is_told = False
-                    self._tell(m.HostGone(self._attempt, target.host.name))
-                waits = "it has not responded yet" if target.endpoint else self._unknown()
+                    self._tell(m.HostGone(self.attempt, target.host.name))
+                waits = "it has not responded yet" if target.endpoint else self._source.missing
                 self._report(target, waits)
             if not target.has_answered and not target.connection:
                 self._set_timer(target, now if target.endpoint else None)
@@ -312,7 +320,7 @@ class Prober:
         where = target.endpoint
         pod = Pod(where.address, where.uid, where.node)
         if not target.is_told:
-            self._tell(m.HostAnswers(self._attempt, target.host.name, pod))
+            self._tell(m.HostAnswers(self.attempt, target.host.name, pod))
         target.is_told = True
         if self._lost_after:
             self._keep(target)

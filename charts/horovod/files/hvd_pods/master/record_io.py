@@ -7,24 +7,16 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object
+from hvd_pods.cluster.shapes import START_RETRY_SECONDS, shorten
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import (
-    CLOCK_SKEW,
-    DELETED,
-    UNREADABLE,
-    deadline,
-    failure_reason,
-)
+from hvd_pods.rules.ending import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.state import Facts
 
 # Seconds for which giving the record back is tried.
 RELEASE_RETRY_SECONDS = 10.0
-# Seconds to wait for the condition DeadlineExceeded: the controller sets it when it ends the pod.
-CONDITION_WITHIN = 10
 CONFLICT, RELEASE = 409, "release"
 
 
@@ -32,7 +24,7 @@ class RecordClient:
     """Reads and writes the record; a write is refused when somebody else has changed it."""
 
     def __init__(self, api: Api, facts: Facts) -> None:
-        self._api, self._path = api, f"core/configmaps/{facts.run.record}"
+        self._api, self._name = api, facts.run.record
         # The pod of `helm test` has no Job.
         own = {"holder": facts.holder, "holderJob": facts.job or "helm test"}
         self._own = {**own, "holderUid": facts.uid}
@@ -67,7 +59,7 @@ class RecordClient:
         return m.RecordReleased()
 
     def _read(self) -> Mapping[str, str]:
-        item = self._api.get(self._path)
+        item = self._api.get(f"core/configmaps/{self._name}")
         self._version = item["metadata"].get("resourceVersion", "")
         self._data = item.get("data") or {}
         return self._data
@@ -85,7 +77,7 @@ class RecordClient:
             metadata = {"resourceVersion": self._version}
             body = {"data": {**hold, **data}, "metadata": metadata}
         try:
-            item = self._api.merge_patch(self._path, body, effect.within)
+            item = self._api.merge_patch(f"core/configmaps/{self._name}", body, effect.within)
         except ApiError as problem:
             if problem.status != CONFLICT:
                 raise
@@ -105,8 +97,8 @@ def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def read_job(api: Api, run: Run, effect: m.ReadJob, wall: float) -> m.JobRead:
-    """Read the Job; a master that is asked to end waits for its deadline, if that is the reason."""
+def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
+    """Read the Job, or what stands for one that this master does not see any more."""
     name, within = os.environ["HVD_JOB"], effect.within
     try:
         job = api.get(f"batch/jobs/{name}", retry_seconds=within, timeout=within)
@@ -118,11 +110,9 @@ def read_job(api: Api, run: Run, effect: m.ReadJob, wall: float) -> m.JobRead:
     if job["metadata"].get("uid", os.environ["HVD_JOB_UID"]) != os.environ["HVD_JOB_UID"]:
         # Replaced by another one of its name, whose run the workers are.
         return m.JobRead(None)
-    if effect.is_stopped and not failure_reason(job) and wall > deadline(job) - CLOCK_SKEW:
-        job = _wait_for_failure(api, name, job)
     if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run):
         return m.JobRead(None)
-    return m.JobRead(shorten_job(job))
+    return m.JobRead(shorten(job))
 
 
 def _is_replaced(api: Api, run: Run) -> bool:
@@ -146,37 +136,11 @@ def _is_replaced(api: Api, run: Run) -> bool:
     return any(uid not in (None, os.environ["HVD_JOB_UID"]) for uid in left)
 
 
-def shorten_job(job: Object) -> Object:
-    """Return what decisions need of the Job: its environment may have secrets."""
-    annotations = job["metadata"].get("annotations") or {}
-    cleanup = {name: text for name, text in annotations.items() if name == "horovod/cleanup"}
-    limits = ("backoffLimit", "activeDeadlineSeconds", "suspend")
-    spec = {name: job["spec"][name] for name in limits if name in job.get("spec", {})}
-    metadata: Object = {"annotations": cleanup}
-    if "deletionTimestamp" in job["metadata"]:
-        metadata["deletionTimestamp"] = job["metadata"]["deletionTimestamp"]
-    return {"metadata": metadata, "spec": spec, "status": job.get("status", {})}
-
-
-def find_job(api: Api, name: str, within: float | None = None) -> Object | None:
-    """Read a Job; None when there is none. Raises ApiError."""
+def has_ended(api: Api, name: str, within: float | None = None) -> bool:
+    """Whether a Job has no pod and creates none, or is gone. Raises ApiError."""
     try:
-        return api.get(f"batch/jobs/{name}", retry_seconds=within)
+        return is_over(api.get(f"batch/jobs/{name}", retry_seconds=within))
     except ApiError as problem:
         if problem.status == 404:
-            return None
+            return True
         raise
-
-
-def _wait_for_failure(api: Api, name: str, job: Object) -> Object:
-    """Return the Job as soon as it has failed, or as it is after CONDITION_WITHIN seconds."""
-    query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(CONDITION_WITHIN)}
-    try:
-        for event in api.watch("batch/jobs", query):
-            if event["type"] != "ERROR":
-                job = event["object"]
-            if event["type"] in ("DELETED", "ERROR") or failure_reason(job):
-                break
-    except ApiError as problem:
-        log(f"cannot watch the Job: {problem}")
-    return job

@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator, TextIO
 
@@ -31,13 +32,14 @@ LONGEST = 4 << 20
 # Events that may wait to be written, and seconds that the end of the master waits for them.
 MOST_WAITING, CLOSE_WITHIN = 10_000, 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause}
+# What the first line has beside the run.
+OF_FACTS = ("holder", "job", "uid", "is_test")
 
 
 def encode(value: Any) -> Any:
     """Return what JSON can hold of an event's field."""
     if isinstance(value, errors.RunError):
-        kind = {"exit_code": value.exit_code, "repeats": getattr(value, "repeats", "")}
-        return {"error": type(value).__name__, "message": str(value), **kind}
+        return {"error": type(value).__name__, "message": str(value)}
     if type(value).__name__ in TUPLES and isinstance(value, tuple):
         return {"tuple": type(value).__name__, "fields": list(value)}
     if isinstance(value, dict):
@@ -48,12 +50,7 @@ def encode(value: Any) -> Any:
 def decode(value: Any) -> Any:
     """Undo `encode`."""
     if isinstance(value, dict) and "error" in value:
-        kind = getattr(errors, value["error"])
-        if issubclass(kind, errors.NotANumberError):
-            return kind()
-        if issubclass(kind, errors.LaunchError):
-            return kind(value["message"], value["exit_code"], value["repeats"])
-        return kind(value["message"])
+        return getattr(errors, value["error"])(value["message"])
     if isinstance(value, dict) and "tuple" in value:
         return TUPLES[value["tuple"]](*value["fields"])
     if isinstance(value, dict):
@@ -76,20 +73,18 @@ class Recorder:
 
     def put(self, moment: Moment, event: Event) -> None:
         """Record an event, unless the recording has ended."""
-        if self._is_open:
-            self._put((moment, event))
+        try:
+            if self._is_open:
+                self._waiting.put_nowait((moment, event))
+        except queue.Full:
+            self._is_open = False
 
     def close(self) -> None:
         """Wait until the events are in the file, though not long."""
         self._is_open = False
-        self._put(None)
+        with suppress(queue.Full):
+            self._waiting.put_nowait(None)
         self._thread.join(CLOSE_WITHIN)
-
-    def _put(self, item: tuple[Moment, Event] | None) -> None:
-        try:
-            self._waiting.put_nowait(item)
-        except queue.Full:
-            self._is_open = False
 
     def _follow(self) -> None:
         try:
@@ -102,10 +97,8 @@ class Recorder:
         self._is_open = False
 
     def _write(self, file: TextIO) -> None:
-        facts = self._facts
-        until = None if facts.until == float("inf") else facts.until
-        own = {"holder": facts.holder, "job": facts.job, "uid": facts.uid, "until": until}
-        line = json.dumps({"run": self._run, "is_test": facts.is_test, **own})
+        own = {name: getattr(self._facts, name) for name in OF_FACTS}
+        line = json.dumps({"run": self._run, **own})
         written = 0
         while written + len(line) < LONGEST:
             file.write(line + "\n")
@@ -126,10 +119,9 @@ class Recorder:
 def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:
     """Parse a recording: the state before the first event, and the events."""
     head = json.loads(next(lines))
-    run, until = parse_run(head["run"]), head["until"]
-    own = (head["holder"], head["job"], head["uid"], head["is_test"])
-    facts = Facts(run, *own, float("inf") if until is None else until)
-    return State(facts, retries=Retries(None if run.api else run.retries)), map(_parse, lines)
+    run = parse_run(head.pop("run"))
+    state = State(Facts(run, **head), retries=Retries(None if run.api else run.retries))
+    return state, map(_parse, lines)
 
 
 def _parse(line: str) -> tuple[Moment, Event]:

@@ -22,8 +22,7 @@ from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.main import Master, describe_self, end_on
-from hvd_pods.master.record_io import find_job
-from hvd_pods.rules.ending import is_over
+from hvd_pods.master.record_io import has_ended
 from hvd_pods.rules.messages import TimedOut
 from hvd_pods.rules.state import Facts
 
@@ -47,8 +46,7 @@ def wait_for_end(api: Api, name: str, until: float) -> None:
     while True:
         left = until - time.monotonic()
         # The API server may be away for longer than the test may take.
-        job = find_job(api, name, max(0.0, left))
-        if job is None or is_over(job):
+        if has_ended(api, name, max(0.0, left)):
             return
         if left < 0:
             raise RunError(f"the run has not ended within {LIMIT:.0f} s: {REMEDY}")
@@ -75,7 +73,7 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ["HVD_TESTED_JOB"], until)
     hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
-    facts = Facts(hurried, *describe_self(), is_test=True, until=until)
+    facts = Facts(hurried, *describe_self(), is_test=True)
     # The events are the run's.
     master = Master(facts, api, EventRecorder(None))
     end_on(master, signal.SIGTERM, TimedOut())

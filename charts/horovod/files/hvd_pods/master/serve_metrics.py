@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.metrics import Sample, format_page, make_server, script_samples
-from hvd_pods.common.reporting import log
+from hvd_pods.common import metrics
+from hvd_pods.common.metrics import Sample, format_page, script_samples
 from hvd_pods.rules.state import State
 
 STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished", "Failed")
@@ -38,14 +37,6 @@ def make_page(state: State, script_file: str) -> str:
 
 
 def start(state: Callable[[], State]) -> None:
-    """Serve the run's metrics if the chart enables them. A failure is logged and ends nothing."""
-    port = os.environ.get("HVD_METRICS_PORT")
-    if port is None:
-        return
-    file = os.environ["HVD_METRICS_FILE"]
-    try:
-        server = make_server(lambda: make_page(state(), file), int(port))
-    except OSError as problem:
-        log(f"cannot serve metrics on port {port}: {problem}")
-        return
-    spawn("serve-metrics", server.serve)
+    """Serve the run's metrics if the chart enables them."""
+    file = os.environ.get("HVD_METRICS_FILE", "")
+    metrics.start(lambda: make_page(state(), file))

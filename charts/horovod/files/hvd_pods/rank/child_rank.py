@@ -81,10 +81,9 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
     try:
         os.makedirs(SITE, exist_ok=True)
         module = f"{fast_start.PROGRAMS}/rank/child_site.py"
-        os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
-    except FileExistsError:
-        # Another rank has made the link.
-        pass
+        # Another rank may have made the link.
+        with suppress(FileExistsError):
+            os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
     except OSError:
         # The memory volume of this worker is full. The rank runs without notices.
         return

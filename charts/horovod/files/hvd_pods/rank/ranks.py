@@ -14,18 +14,14 @@ import signal
 import socket
 from collections import namedtuple
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from hvd_pods.common import fast_start, hostile, notices
+from hvd_pods.common import fast_start, notices
 from hvd_pods.common.fence import EPOCH
 
 FOLDER = f"{fast_start.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
 HIGH = 512
-# Bytes of an entry, and the highest rank. Scripts may write to the folder as well.
-LONGEST, MOST_RANKS = 4096, 10**6
-# Neither to what a link leads to, nor waiting for the reader of a FIFO.
-WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # At this real-time signal, a rank writes its Python stack to a file. No library is known to use it:
 # C libraries take the first ones, and Java, Go and MPI none of them.
 STACK_SIGNAL = signal.SIGRTMAX - 2
@@ -50,7 +46,9 @@ def register(rank: int, pid: int) -> None:
         began = ""
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        with open(os.open(beside, WRITE, 0o600), "w", encoding="utf-8") as file:
+        # The address has a secret.
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
             json.dump(Script(rank, pid, began, address, epoch), file)
         # Replaced in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
@@ -69,19 +67,17 @@ def open_stack_file(rank: int) -> int:
     """Open that file in the rank; its descriptor, or that of standard error if there is no room."""
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        file = os.open(stack_file(rank), WRITE | os.O_APPEND, 0o600)
-        try:
+        # Emptied before each stack (worker/stacks.py), so that a rank appends.
+        with open(stack_file(rank), "ab") as file:
             return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
-        finally:
-            os.close(file)
     except OSError:
         return 2
 
 
 def running() -> Iterator[Script]:
     """Yield the scripts that have not ended, by their ranks."""
-    numbers = (hostile.parse_count(name, MOST_RANKS) for name in fast_start.list_names(FOLDER))
-    for rank in sorted(number for number in numbers if number is not None):
+    names = fast_start.list_names(FOLDER)
+    for rank in sorted(int(name) for name in names if name.isdecimal()):
         script = find(rank)
         try:
             fields = fast_start.read_stat(script.pid) if script else []
@@ -91,14 +87,23 @@ def running() -> Iterator[Script]:
             yield script
 
 
+def has_signal(pid: int, signal_: int, *sets: str) -> bool:
+    """Whether a signal is in one of these sets of signals of a process (proc(5), status)."""
+    with suppress(OSError):
+        for line in fast_start.read(f"/proc/{pid}/status").decode().splitlines():
+            name, _, mask = line.partition(":")
+            if name in sets and int(mask, 16) >> (signal_ - 1) & 1:
+                return True
+    return False
+
+
 def find(rank: int) -> Script | None:
     """The script that was last written down for a rank, whether it has ended or not."""
     try:
-        script = Script(*json.loads(hostile.read_file(os.path.join(FOLDER, str(rank)), LONGEST)))
-    except (OSError, ValueError, TypeError, RecursionError):
+        return Script(*json.loads(fast_start.read(os.path.join(FOLDER, str(rank)))))
+    except (OSError, ValueError, TypeError):
+        # None yet, or what a script has written there.
         return None
-    is_valid = [type(value) for value in script] == [int, int, str, str, str] and script.pid > 0
-    return script if is_valid else None
 
 
 def ask_to_end(script: Script) -> bool:

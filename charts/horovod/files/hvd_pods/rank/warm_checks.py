@@ -7,6 +7,7 @@ the log gives. warm/state.py checks what only the warm process can tell.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import namedtuple
 
@@ -15,17 +16,22 @@ from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping, Sequence
+    from typing import Any, Iterator, Mapping, Sequence
 
-# Libraries read these when they are imported or loaded, so a script that sets one does it before.
+# Patterns of a program's text; most ranks need none of them, which would have to be compiled.
+# Libraries read these variables when they are imported or loaded, so a script that sets one does it
+# before. Some are read later, or only choose which notes TensorFlow prints.
 READ_AT_IMPORT = (
-    *("ABSL_", "ATEN_", "BLIS_", "CUDA_", "DNNL_", "GLIBC_", "GOMP_", "GOTO_", "GRPC_", "KERAS_"),
-    *("KMP_", "LD_", "MALLOC_", "MKL_", "NPY_", "NUMEXPR_", "OMP_", "ONEDNN_", "OPENBLAS_"),
-    *("PROTOCOL_BUFFERS_", "PYTHON", "PYTORCH_", "TF_", "TF2_", "TORCH_", "XLA_"),
+    rb"(?!CUDA_VISIBLE_DEVICES|TF_CPP_|TF_FORCE_GPU_ALLOW_GROWTH)(?:PYTHON|(?:ABSL|ATEN|BLIS|CUDA|DNNL"
+    rb"|GLIBC|GOMP|GOTO|GRPC|KERAS|KMP|LD|MALLOC|MKL|NPY|NUMEXPR|OMP|ONEDNN|OPENBLAS"
+    rb"|PROTOCOL_BUFFERS|PYTORCH|TF|TF2|TORCH|XLA)_)\w*"
 )
-# Variables among these that are read later, or only choose which notes TensorFlow prints.
-READ_LATER = ("CUDA_VISIBLE_DEVICES", "TF_CPP_", "TF_FORCE_GPU_ALLOW_GROWTH")
-
+# As a text, or as the name of an argument.
+NAMES_ONE = rb"""(?:["']|[(,]\s*)(%b)(?:["']|\s*=)""" % READ_AT_IMPORT
+SETS_VARIABLES = (
+    rb"\bputenv\s*\(|\benvironb?\s*(?:\[[^]]*\]\s*=[^=]|\.\s*(?:setdefault|update)\s*\(|\|?=[^=])"
+)
+IMPORTS = rb"\b(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
 # Words in a program that may import a module which no statement of it names.
 IMPORTS_BY_CALL = (b"__import__", b"eval(", b"exec(", b"import_module", b"importlib", b"runpy")
 
@@ -116,22 +122,25 @@ def read_source(program: Program) -> bytes:
     return fast_start.read(program.target) if program.kind == "file" else program.target.encode()
 
 
+def imports(source: bytes) -> Iterator[tuple[int, str]]:
+    """Where the program imports which top-level module; an empty name for one of its package."""
+    for found in re.finditer(IMPORTS, source):
+        for name in (found[1] or found[2]).split(b","):
+            yield found.start(), name.strip().partition(b" ")[0].partition(b".")[0].decode()
+
+
 def check_script(program: Program, preloaded: Sequence[str]) -> None:
     """Raise ColdStart when the script sets a variable that its imports would read."""
     source = read_source(program)
     if b"environ" not in source and b"putenv" not in source:
         return
-    # Imported here because most scripts do not set variables.
-    from hvd_pods.rank import script_text
-
-    text = script_text.parse(source)
     tops = {name.partition(".")[0] for name in preloaded}
-    imported = min((line for line, top in script_text.imports(text) if top in tops), default=None)
-    for line, name in script_text.variables(text):
-        read = name.startswith(READ_AT_IMPORT) and not name.startswith(READ_LATER)
-        if read and (imported is None or line < imported):
-            where = f"{program.target}:{line}" if program.kind == "file" else "the program"
-            raise ColdStart(f"{where} sets {name}: set it in worker.env instead")
+    before = source[: min((at for at, top in imports(source) if top in tops), default=None)]
+    name = re.search(NAMES_ONE, before) if re.search(SETS_VARIABLES, before) else None
+    if name:
+        line = before.count(b"\n", 0, name.start(1)) + 1
+        where = f"{program.target}:{line}" if program.kind == "file" else "the program"
+        raise ColdStart(f"{where} sets {name[1].decode()}: set it in worker.env instead")
 
 
 def check_use(program: Program) -> None:
@@ -142,11 +151,9 @@ def check_use(program: Program) -> None:
     source = read_source(program)
     if program.kind == "module" or any(word in source for word in IMPORTS_BY_CALL):
         return
-    from hvd_pods.rank import script_text
-
     # Older releases do not know the names of their modules.
     standard = {*getattr(sys, "stdlib_module_names", sys.builtin_module_names)}
-    if all(top in standard for _, top in script_text.imports(script_text.parse(source))):
+    if all(top in standard for _, top in imports(source)):
         raise ColdStart("the modules are still being imported, and the program does not use them")
 
 

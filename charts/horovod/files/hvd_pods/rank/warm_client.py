@@ -1,7 +1,8 @@
 """A rank's side of a warm start: what the launcher started stays, and a fork runs the script.
 
 It hands over all that a started program would inherit, passes on signals, and ends as the rank
-ends. When it is killed, its connection closes, and the fork's guard kills the rank.
+ends. When it is killed, its connection closes, and the fork's guard kills the rank. Messages are
+JSON with file descriptors attached.
 """
 
 from __future__ import annotations
@@ -11,21 +12,29 @@ import os
 import resource
 import signal
 import socket
+import struct
+from contextlib import suppress
 from types import FrameType
 
 from hvd_pods.common import fast_start
-from hvd_pods.rank import warm_wire
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
 from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
-from hvd_pods.rank.warm_wire import GO, READY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from typing import Any, Callable, Dict, Sequence
+
+    Message = Dict[str, Any]
 
 # Written by the worker. Without this file, ranks start as they would without a warm process.
 DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
 SOCKET = f"{fast_start.GENERATED}/warm.sock"
+# This file exists while the warm process has imported its modules.
+READY = f"{fast_start.GENERATED}/warm.ready"
+# What a client sends when it is ready to pass on signals: no signal has this number.
+GO = bytes([0])
+# The kernel's limit for one message (SCM_MAX_FD), of which one has the JSON.
+MOST_DESCRIPTORS = 253
 # How long to wait for an import that is still running; starting cold would import the same again.
 WAIT_SECONDS = 120.0
 # A process that gets one of these by its own fault must not come back to where it happened.
@@ -73,7 +82,7 @@ def _connect() -> socket.socket:
     except OSError as problem:
         connection.close()
         raise ColdStart(f"the warm process does not answer: {problem}") from problem
-    if warm_wire.peer_uid(connection) != os.geteuid():
+    if peer_uid(connection) != os.geteuid():
         connection.close()
         raise ColdStart(f"{SOCKET} belongs to another user")
     return connection
@@ -82,17 +91,16 @@ def _connect() -> socket.socket:
 def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: Program) -> None:
     """Ask for a rank, which waits for this process to be ready. Raises ColdStart."""
     numbers = inheritable_descriptors()
-    if len(numbers) >= warm_wire.MOST_DESCRIPTORS:
+    if not {0, 1, 2}.issubset(numbers):
+        raise ColdStart("one of its standard streams is closed")
+    if len(numbers) >= MOST_DESCRIPTORS:
         raise ColdStart(f"the rank has {len(numbers)} open files")
-    here = os.open(".", os.O_PATH | os.O_CLOEXEC)
     try:
         request = {**describe(command, program), "rank": rank, "descriptors": numbers}
-        warm_wire.send(connection, request, [*numbers, here])
-        answer, _ = warm_wire.receive(connection)
+        send(connection, request, numbers)
+        answer, _ = receive(connection)
     except (OSError, ValueError) as problem:
         raise ColdStart(f"the warm process does not answer: {problem}") from problem
-    finally:
-        os.close(here)
     if "cold" in answer:
         raise ColdStart(answer["cold"])
 
@@ -109,6 +117,8 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
         "command": list(command),
         "program": program._asdict(),
         "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "first path": first_path(program),
         "umask": mask,
         "cpus": sorted(os.sched_getaffinity(0)),
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
@@ -116,6 +126,13 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
         "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
     }
+
+
+def first_path(program: Program) -> str:
+    """sys.path[0] of a program in the current folder."""
+    if program.kind == "file":
+        return os.path.dirname(os.path.realpath(str(program.target)))
+    return os.getcwd() if program.kind == "module" else ""
 
 
 def inheritable_descriptors() -> list[int]:
@@ -136,11 +153,9 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
     connection.settimeout(None)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        try:
+        # When the rank has ended, the connection may be closed.
+        with suppress(OSError):
             connection.send(bytes([number]))
-        except OSError:
-            # The rank has ended, and the connection may be closed.
-            return
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     for number in signal.valid_signals() - NOT_PASSED_ON:
@@ -148,15 +163,46 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
             signal.signal(number, pass_on)
     try:
         connection.sendall(GO)
-    except OSError:
-        # Its guard was killed.
-        return -signal.SIGKILL
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    try:
-        answer, _ = warm_wire.receive(connection)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        answer, _ = receive(connection)
         started(answer["pid"])
-        answer, _ = warm_wire.receive(connection)
+        answer, _ = receive(connection)
     except (OSError, ValueError):
         # Its guard was killed, and the rank with it.
         return -signal.SIGKILL
     return int(answer["status"])
+
+
+def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
+    """Send a message and copies of the descriptors."""
+    # In a file of its own, so that one byte is all that a receiver has to wait for.
+    with open(os.memfd_create("message"), "w", encoding="ascii") as file:
+        file.write(json.dumps(message))
+        file.flush()
+        socket.send_fds(connection, [b"m"], [file.fileno(), *descriptors])
+
+
+def receive(connection: socket.socket) -> tuple[Message, list[int]]:
+    """Return a message and its descriptors. Raises ConnectionError when the other side has gone."""
+    # No program that a rank starts may get these descriptors by accident.
+    flags = socket.MSG_CMSG_CLOEXEC
+    _, received, _, _ = socket.recv_fds(connection, 1, MOST_DESCRIPTORS, flags)
+    if not received:
+        raise ConnectionResetError("the other side closed the connection")
+    body, *descriptors = received
+    try:
+        with open(body, encoding="ascii") as file:
+            file.seek(0)
+            message: Message = json.load(file)
+    except (OSError, ValueError):
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    return message, descriptors
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The user ID of the process on the other side, as the kernel knows it."""
+    credentials = struct.Struct("3i")
+    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    return int(credentials.unpack(content)[1])

@@ -21,9 +21,7 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
-OF_ATTEMPT = (
-    *("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),
-)
+OF_ATTEMPT = (*("hosts", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),)
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
@@ -147,7 +145,7 @@ def _read_job(step: Step) -> None:
         return
     # Only the end depends on what the Job says: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_stopped
-    step.do(m.ReadJob(state.is_stopped, AGAIN_RETRY_SECONDS if is_failure else None))
+    step.do(m.ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
 
 
 def on_job(step: Step, event: m.JobRead) -> None:
@@ -172,7 +170,7 @@ def conclude(step: Step, job: Object | None) -> None:
     state, run, problem = step.state, step.state.run, step.state.attempt.problem
     has_failed = problem is not None or state.attempt.launched is None
     if state.is_stopped and has_failed and not state.facts.is_test:
-        problem = ending.interruption(job)
+        problem = ending.interruption(job, step.wall)
         ending.announce(step, problem)
         ending.finish(step, problem)
     elif problem is None:
@@ -275,8 +273,7 @@ def on_timed_out(step: Step, event: m.TimedOut) -> None:
 TIMERS: Mapping[str, Callable[[Step], None]] = {
     "look": lambda step: step.do(m.ReadRecord()),
     "renew": holding.renew,
-    "hosts": gathering.on_deadline,
-    "list": gathering.time_out,
+    "hosts": gathering.time_out,
     "pods": gathering.list_pods,
     "resume": gathering.start_if_possible,
     "loss": training.on_hosts,
@@ -302,7 +299,6 @@ HANDLERS: Mapping[type, Handler] = {
     m.HostGone: on_host_gone,
     m.PodsListed: gathering.on_pods,
     m.Delivered: on_delivered,
-    m.LaunchFailed: training.on_launch_failed,
     m.NoticeTaken: training.on_notice,
     m.RankMissing: training.on_missing_rank,
     m.StacksShown: training.end_stalled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object, parse_time
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, CLEANUP, QUEUE, Object, parse_time
 from hvd_pods.common.errors import (
     BAD_CONFIGURATION,
     ConfigurationError,
@@ -18,8 +18,6 @@ from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Phase, Step
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
 FIRST_BACKOFF, LONGEST_BACKOFF = 10.0, 360.0
-# Seconds by which the clocks of the controller's machine and this one may differ.
-CLOCK_SKEW = 60.0
 # Storing results ends this many seconds before the Job's deadline, which would fail the Job.
 END_BEFORE = 15.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
@@ -55,15 +53,22 @@ def will_retry(job: Object, code: int, wall: float) -> bool:
     """Whether the Job makes another master after this one, which ends with `code` at `wall`.
 
     An eviction, which does not count as a failure, looks like a deletion, which does. So this may
-    be False although another master follows: that one scales the workers up again.
+    be False although another master follows: that one scales the workers up again. One that waits
+    in a queue could not, so that there each interruption is taken for a preemption.
     """
     if code in (0, BAD_CONFIGURATION) or failure_reason(job):
         return False
     failed = int(job.get("status", {}).get("failed", 0))
-    if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)):
+    is_preempted = code == InterruptedRunError.exit_code and QUEUE in _annotations(job)
+    if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)) and not is_preempted:
         return False
     # If the deadline passes between two masters, none is there to scale the workers down.
     return bool(wall + backoff(job) < deadline(job))
+
+
+def _annotations(job: Object) -> Mapping[str, str]:
+    annotations: Mapping[str, str] = job.get("metadata", {}).get("annotations", {})
+    return annotations
 
 
 def backoff(job: Object) -> float:
@@ -75,7 +80,7 @@ def backoff(job: Object) -> float:
 def is_continued(job: Object, wall: float) -> bool:
     """Whether the Job makes another master if this one, which trains, is terminated now."""
     is_sure = job != UNREADABLE and not is_withdrawn(job)
-    return is_sure and will_retry(job, interruption(job).exit_code, wall)
+    return is_sure and will_retry(job, InterruptedRunError.exit_code, wall)
 
 
 def deadline(job: Object) -> float:
@@ -87,20 +92,21 @@ def deadline(job: Object) -> float:
     return parse_time(started) + float(limit)
 
 
-def interruption(job: Object | None) -> RunError:
+def interruption(job: Object | None, wall: float) -> RunError:
     """Return the error that explains why the master was asked to end.
 
     By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
     """
     if job is None:
         why = "the master was terminated: an upgrade or an uninstall removed its Job"
-    elif failure_reason(job) == "DeadlineExceeded":
-        limit = job["spec"].get("activeDeadlineSeconds")
-        why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     elif job.get("spec", {}).get("suspend"):
         why = "the master was terminated: its Job was suspended"
     elif is_withdrawn(job):
         why = "the master was terminated: its Job was deleted"
+    elif failure_reason(job) == "DeadlineExceeded" or wall + FIRST_BACKOFF >= deadline(job):
+        # The controller may end the pod before the Job's condition says why.
+        limit = job["spec"].get("activeDeadlineSeconds")
+        why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     else:
         why = "the master was terminated: its pod was deleted or evicted"
     return InterruptedRunError(why)
@@ -124,7 +130,7 @@ def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
         problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
         announce(step, problem)
     step.set(phase=Phase.FINISHING, problem=problem)
-    step.do(m.ReadJob(is_stopped=False, within=AGAIN_RETRY_SECONDS))
+    step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def finish(step: Step, problem: RunError | None) -> None:
@@ -157,8 +163,7 @@ def scale_down(step: Step) -> None:
     A suspended run has no workers, whatever `cleanup` says.
     """
     state, job = step.state, step.state.job or UNREADABLE
-    annotations = job["metadata"].get("annotations") or {}
-    cleanup = str(annotations.get("horovod/cleanup", state.run.cleanup))
+    cleanup = _annotations(job).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
     if (is_wanted and cleanup != "Never") or job["spec"].get("suspend"):
         step.do(m.ScaleDown())

@@ -40,8 +40,6 @@ REPEAT_REPORT_AFTER = 60.0
 RESUME_WITHIN = 10.0
 # Seconds in which all hosts have to answer whose ranks may have finished without a master.
 LEFT_WITHIN = 2.0
-# Seconds after the deadline in which the pods must have been listed, to say what is missing.
-LIST_WITHIN = 15.0
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
 GIVE_UP_AFTER = 60.0
 # When all hosts are silent, it may be the master's own network: it waits so many times as long.
@@ -69,9 +67,8 @@ def _left(state: State) -> int:
 
 
 def extend_deadline(step: Step) -> None:
-    until = min(step.now + step.state.run.hosts_timeout, step.state.facts.until)
+    until = step.now + step.state.run.hosts_timeout
     step.set_gathered(deadline=until)
-    step.clear_timers("list")
     step.set_timer("hosts", until)
 
 
@@ -348,8 +345,8 @@ def report(step: Step, event: m.PodsListed) -> None:
         step.set_gathered(report=text, reported_at=step.now)
     stuck = {host: item for host, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
-    if reasons - gathered.announced:
-        step.set_gathered(announced=gathered.announced | reasons)
+    if reasons - gathered.told:
+        step.set_gathered(told=gathered.told | reasons)
         step.do(
             m.Emit("HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning")
         )
@@ -360,8 +357,6 @@ def report(step: Step, event: m.PodsListed) -> None:
     ]
     if _is_too_few(state.run, lasting):
         step.end_attempt(_missing_error(step, found, "cannot start", RunError))
-    elif step.now >= step.state.gathered.deadline:
-        time_out(step)
 
 
 def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
@@ -373,21 +368,11 @@ def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
     )
 
 
-def on_deadline(step: Step) -> None:
-    """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
-    if step.state.phase != Phase.GATHERING or "list" in step.state.timers:
-        return
-    if is_enough(step):
-        # Only the launcher is not prepared yet, which takes its own time.
-        return
-    step.set_timer("list", step.now + LIST_WITHIN)
-    list_pods(step)
-
-
 def time_out(step: Step) -> None:
-    """Let the attempt fail because hosts are missing."""
+    """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
     state = step.state
-    if state.phase != Phase.GATHERING or step.now < state.gathered.deadline or is_enough(step):
+    if state.phase != Phase.GATHERING or is_enough(step):
+        # Where only the launcher is not prepared yet, that takes its own time.
         return
     missing = find_missing(state.run, state.gathered.answering)
     found = {
@@ -429,25 +414,16 @@ def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
     return [f"what to do: {remedy}" for remedy in remedies]
 
 
-def find_lost(step: Step) -> dict[Host, str]:
-    """Return the hosts of a launch that do not answer, and why, if one of them is lost."""
+def find_silent(step: Step) -> dict[Host, str]:
+    """Return the hosts of the launch that do not answer at this moment, and why."""
     attempt, hosts = step.state.attempt, step.state.facts.hosts
     used = attempt.launched.hosts if attempt.launched else ()
     answering, reasons = attempt.gathered.answering, attempt.gathered.reasons
-    if all(name in answering for name in used):
-        return {}
     return {
         hosts[name]: reasons.get(name, NO_ANSWER)
         for name in used
         if name in reasons or name not in answering
     }
-
-
-def broken_hosts(step: Step) -> dict[Host, str]:
-    """Return the hosts of the launch that do not answer at this moment, and why."""
-    attempt, hosts = step.state.attempt, step.state.facts.hosts
-    used = attempt.launched.hosts if attempt.launched else ()
-    return {hosts[n]: attempt.gathered.reasons[n] for n in used if n in attempt.gathered.reasons}
 
 
 def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:

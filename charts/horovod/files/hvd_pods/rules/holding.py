@@ -85,8 +85,6 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         step.set_hold(seen=renewal(data), seen_at=step.now)
     if state.is_stopped:
         step.end(InterruptedRunError(f"terminated while {holder} controls the workers"))
-    elif step.now >= facts.until:
-        step.end(RunError(f"{holder} still controls the workers"))
     else:
         step.set_timer("look", step.now + LOOK_EVERY)
 
@@ -113,7 +111,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         ending.repeat_end(step, data)
     else:
         step.set(phase=Phase.READING)
-        step.do(m.ReadJob(state.is_stopped, START_RETRY_SECONDS))
+        step.do(m.ReadJob(START_RETRY_SECONDS))
 
 
 def on_written(step: Step, event: m.RecordWritten) -> None:

@@ -133,7 +133,10 @@ class AttemptBegins(Event):
 
 
 class AttemptEnds(Event):
-    """Follows a decision: the attempt is over, without a problem when the training has finished."""
+    """The attempt is over, without a problem when the training has finished.
+
+    It follows a decision, or says that the launcher could not be started.
+    """
 
     problem: RunError | None
 
@@ -206,12 +209,6 @@ class Delivered(AttemptEvent):
     hosts: Sequence[str]
     problem: RunError | None = None
     is_finished: bool = False
-
-
-class LaunchFailed(AttemptEvent):
-    """The launcher could not be started."""
-
-    problem: RunError
 
 
 class LauncherEnded(AttemptEvent):
@@ -353,11 +350,9 @@ class WriteRecord(Effect):
 class ReadJob(Effect):
     """Read the Job: JobRead follows.
 
-    `is_stopped`: wait a moment for its deadline, which may be why this pod is asked to end.
     `leaves`: to know whether ranks may go on without this master.
     """
 
-    is_stopped: bool
     within: float | None
     leaves: bool = False
 
@@ -445,7 +440,7 @@ class WriteLiveHosts(Effect):
 
 
 class Launch(Effect):
-    """Start the launcher on these hosts: LauncherEnded or LaunchFailed follows.
+    """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows.
 
     `stay`: seconds in which ranks that are left alone wait for another master.
     """

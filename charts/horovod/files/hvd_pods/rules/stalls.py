@@ -52,23 +52,14 @@ class Stalls:
     # The description of ranks that have stalled too long, while their stacks are asked for.
     late: str = ""
 
-    def add(
-        self, rank: int, host: str, what: str, seconds: float, period: float, now: float
-    ) -> Stalls:
-        """Note that a rank has stalled for at least `seconds`, and is named once in a period."""
-        before, since = self.known.get(rank), now - seconds
-        if before and before._replace(period=period).is_named_at(now):
+    def add(self, stall: Stall, is_measured: bool) -> Stalls:
+        """Note a rank that has stalled for so long; at least so long where that is not measured."""
+        rank, now, since = stall.rank, stall.seen, stall.since
+        before = self.find(rank, since, stall.period) if is_measured else self.known.get(rank)
+        if before and before._replace(period=stall.period).is_named_at(now):
+            # It is named once in a period, and notices take a moment to arrive.
             since = min(since, before.since)
-        return self._note(Stall(rank, host, what, since, now, period))
-
-    def add_measured(
-        self, rank: int, host: str, what: str, seconds: float, period: float, now: float
-    ) -> Stalls:
-        """Note that a rank has stalled for so long, and had not before."""
-        since = now - seconds
-        known = self.find(rank, since, period)
-        since = known.since if known else since
-        return self._note(Stall(rank, host, what, since, now, period))
+        return replace(self, new={**self.new, rank: stall._replace(since=since)})
 
     def find(self, rank: int, since: float, period: float) -> Stall | None:
         """The stall that was noted before and began then: notices take a moment to arrive."""
@@ -78,9 +69,6 @@ class Stalls:
     def count(self, now: float) -> int:
         """How many ranks are named again and again."""
         return sum(stall.is_named_at(now) for stall in self.known.values())
-
-    def _note(self, stall: Stall) -> Stalls:
-        return replace(self, new={**self.new, stall.rank: stall})
 
     def collect(self) -> tuple[Stalls, list[Stall], list[Stall]]:
         """Take the ranks of a message: those that are named for the first time, and all of it."""

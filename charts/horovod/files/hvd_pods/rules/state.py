@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import functools
 import json
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
@@ -45,8 +44,7 @@ class Phase(enum.Enum):
 class Facts:
     """What does not change: the run, and who this master is.
 
-    `is_test`: the run is that of `helm test`, which makes one attempt and leaves no trace. `until`:
-    a test waits for the record and for hosts until then, by time.monotonic().
+    `is_test`: the run is that of `helm test`, which makes one attempt and leaves no trace.
     """
 
     run: Run
@@ -54,7 +52,6 @@ class Facts:
     job: str
     uid: str
     is_test: bool = False
-    until: float = math.inf
 
     @functools.cached_property
     def hosts(self) -> dict[str, Host]:
@@ -103,7 +100,6 @@ class Gathered:
     # Since when a host has had a problem that does not pass by itself.
     since: Mapping[str, float] = field(default_factory=dict)
     # Reasons that were announced, and what the log says only once.
-    announced: frozenset[str] = frozenset()
     told: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
@@ -144,7 +140,6 @@ class Elastic:
     # The pods that the code is being handed to: a host may be another pod by then.
     asked: Mapping[str, Pod] = field(default_factory=dict)
     is_delivering: bool = False
-    pause: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.pod_problems import exceeds_own_limit
-from hvd_pods.common.run import Host
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
@@ -47,8 +46,8 @@ RESERVE = 15.0
 # Seconds between two looks at lost workers whose ranks may still save.
 LOOK_AGAIN_AFTER = 1.0
 # Seconds until a host that joined an elastic run, and could not be given the user's code, is tried
-# again: at first, and at most, as with packages that pip cannot install.
-DELIVER_AGAIN_AFTER, DELIVER_AGAIN_WITHIN = 1.0, 60.0
+# again.
+DELIVER_AGAIN_AFTER = 10.0
 # Notices of a kind that are kept: training code can send them without end.
 MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
@@ -103,8 +102,11 @@ def _look_for_loss(step: Step) -> None:
     The launcher may not notice for minutes: nothing closes the connections of a node without power.
     """
     attempt = step.state.attempt
-    lost = gathering.find_lost(step)
-    if not lost or not attempt.launched or attempt.launched.problem:
+    lost, answering = gathering.find_silent(step), attempt.gathered.answering
+    if all(host.name in answering for host in lost):
+        # A connection that breaks is no loss yet.
+        return
+    if not attempt.launched or attempt.launched.problem:
         return
     leaving = attempt.launched.leaving
     if all(leaving.get(host.name, 0.0) > step.now for host in lost):
@@ -173,16 +175,11 @@ def on_delivered(step: Step, event: m.Delivered) -> None:
     """Hosts of an elastic run have the code; others are tried again after a pause."""
     state, elastic = step.state, step.state.attempt.elastic
     has_code = _given(step, event)
-    pause = DELIVER_AGAIN_AFTER
     if event.problem:
-        pause = min(max(2 * elastic.pause, DELIVER_AGAIN_AFTER), DELIVER_AGAIN_WITHIN)
-        step.log(f"{event.problem}; trying again in {pause:g} s, or when hosts join or leave")
-        step.set_timer("deliver", step.now + pause)
-    step.set_attempt(
-        elastic=replace(
-            elastic, is_delivering=False, has_code=has_code, pause=pause if event.problem else 0.0
-        )
-    )
+        when = f"in {DELIVER_AGAIN_AFTER:.0f} s, or when hosts join or leave"
+        step.log(f"{event.problem}; trying again {when}")
+        step.set_timer("deliver", step.now + DELIVER_AGAIN_AFTER)
+    step.set_attempt(elastic=replace(elastic, is_delivering=False, has_code=has_code))
     step.do(m.WriteLiveHosts([name for name in state.facts.hosts if name in has_code]))
     if any(elastic.asked.get(name) != pod for name, pod in state.gathered.answering.items()):
         # Hosts that have joined while the others got the code, or are other pods now.
@@ -209,7 +206,7 @@ def terminate(step: Step) -> None:
     is_ending = launched is None or launched.problem or len(launched.hosts) == 1
     if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
         step.set_timer("leave", step.now + LEAVE_WITHIN)
-        step.do(m.ReadJob(is_stopped=False, within=LEAVE_WITHIN, leaves=True))
+        step.do(m.ReadJob(LEAVE_WITHIN, leaves=True))
     else:
         interrupt(step)
 
@@ -261,8 +258,8 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
     notice: dict[str, Any] = {**event.notice, "at": step.now}
     kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
     if kind == STOPPED:
-        what = "is stopped, by SIGSTOP or a debugger,"
-        _add_stall(step, rank, host, what, notice["seconds"], notice["period"], True)
+        what, since = "is stopped, by SIGSTOP or a debugger,", step.now - notice["seconds"]
+        _add_stall(step, Stall(rank, host, what, since, step.now, notice["period"]), True)
     elif kind == IDLE:
         _note_idle(step, notice)
     elif kind == RAISED:
@@ -295,9 +292,11 @@ def _release(step: Step) -> None:
 
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
-    host = _find_host(step, event.rank)
-    name = host.name if host else ""
-    _add_stall(step, event.rank, name, event.what, event.seconds, event.seconds, False)
+    launched, host = step.state.attempt.launched, None
+    if launched and not step.state.run.elastic:
+        host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
+    where, since = (event.rank, host.name if host else "", event.what), step.now - event.seconds
+    _add_stall(step, Stall(*where, since, step.now, event.seconds), False)
 
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
@@ -325,34 +324,16 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         )
     for rank, one in idle.items():
         period = max(one["period"], LOOK_EVERY)
-        _add_stall(step, rank, one["host"], "uses no CPU", step.now - since, period, True)
+        _add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period), True)
 
 
-def _find_host(step: Step, rank: int) -> Host | None:
-    launched = step.state.attempt.launched
-    if launched is None or step.state.run.elastic:
-        # Ranks of an elastic run change their numbers.
-        return None
-    return find_host(rank, [step.state.facts.hosts[name] for name in launched.hosts])
-
-
-def _add_stall(
-    step: Step,
-    rank: int,
-    host: str,
-    what: str,
-    seconds: float,
-    period: float,
-    is_measured: bool,
-) -> None:
+def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     launched = step.state.attempt.launched
     if launched is None:
         return
     if not launched.stalls.new:
         step.set_timer("stalls", step.now + COLLECT)
-    add = launched.stalls.add_measured if is_measured else launched.stalls.add
-    stalls = add(rank, host, what, seconds, period, step.now)
-    step.set_launched(stalls=stalls)
+    step.set_launched(stalls=launched.stalls.add(stall, is_measured))
 
 
 def report_stalls(step: Step) -> None:
@@ -368,25 +349,15 @@ def report_stalls(step: Step) -> None:
     if first:
         step.log(f"stalled: {describe(first)}")
         step.do(m.Emit("Stalled", describe(first), "warning"))
-    ranks = _by_host(step, first[:MOST_RANKS])
+    ranks: dict[str, list[int]] = {}
+    # Ranks of an elastic run change their numbers.
+    for stall in [] if step.state.run.elastic else first[:MOST_RANKS]:
+        if stall.host in launched.hosts:
+            ranks.setdefault(stall.host, []).append(stall.rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
     else:
         end_stalled(step)
-
-
-def _by_host(step: Step, stalls: list[Stall]) -> Mapping[str, list[int]]:
-    ranks: dict[str, list[int]] = {}
-    launched = step.state.attempt.launched
-    for stall in stalls if launched and not step.state.run.elastic else []:
-        if launched and stall.host in launched.hosts:
-            ranks.setdefault(stall.host, []).append(stall.rank)
-    return ranks
-
-
-def on_launch_failed(step: Step, event: m.LaunchFailed) -> None:
-    """The launcher could not be started."""
-    step.end_attempt(event.problem)
 
 
 def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
@@ -436,11 +407,11 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     if cause and cause.is_final:
         step.end_attempt(ConfigurationError(cause.text))
         return
-    broken = {} if run.elastic else gathering.broken_hosts(step)
-    if broken:
+    silent = {} if run.elastic else gathering.find_silent(step)
+    if silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
-        step.end_attempt(LostHostError(describe_loss(broken) + also, code))
+        step.end_attempt(LostHostError(describe_loss(silent) + also, code))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
         step.end_attempt(LaunchError(cause.text, code, repeats))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import functools
 import importlib
-import io
-import logging
 import os
 import resource
 import runpy
@@ -14,37 +13,22 @@ import shutil
 import signal
 import struct
 import sys
-import traceback
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import Any, Callable, TextIO
 
 from hvd_pods.common import fast_start
 
-# Python 3.9 and newer write standard error line by line in any case.
-LINES_TO_STDERR = sys.version_info >= (3, 9)
 # linux/prctl.h. The second one needs no capability.
 PR_SET_MM, PR_SET_MM_MAP = 35, 14
 _title: Any = None
 
 
-def first_path(program: dict[str, Any]) -> str | None:
-    """sys.path[0] of a program in the current folder; None where Python adds none."""
-    if getattr(sys.flags, "safe_path", False):
-        return None
-    if program["kind"] == "file":
-        script = str(program["target"])
-        return os.path.dirname(os.path.realpath(script))  # noqa: PTH120 - as Python does
-    return str(Path.cwd()) if program["kind"] == "module" else ""
-
-
 def take_over(request: dict[str, Any], received: list[int]) -> None:
-    """Take over what a started program inherits. The last received descriptor is the folder."""
-    *files, here = received
-    os.fchdir(here)
-    os.close(here)
-    _take_descriptors(request["descriptors"], files)
+    """Take over what a started program inherits."""
+    os.chdir(request["folder"])
+    _take_descriptors(request["descriptors"], received)
     os.umask(request["umask"])
     os.sched_setaffinity(0, request["cpus"])
     os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
@@ -77,54 +61,31 @@ def set_up_python(request: dict[str, Any]) -> None:
         sys.orig_argv[:] = request["command"]
     first = {"file": str(program["target"]), "code": "-c", "module": "-m"}[program["kind"]]
     sys.argv[:] = [first, *program["arguments"]]
-    path0 = first_path(program)
-    if path0 is not None:
-        sys.path.insert(0, path0)
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, request["first path"])
     # Behind everything, so that the script's own modules of these names come first.
     sys.path.append(fast_start.LIBRARY)
     importlib.invalidate_caches()
-    _open_streams(program["unbuffered"])
+    _set_buffering(program["unbuffered"] or bool(os.environ.get("PYTHONUNBUFFERED")))
     _correct_multiprocessing()
     renew_randomness()
 
 
-def _open_streams(unbuffered: bool) -> None:
-    """Open the standard streams as Python does: a terminal by lines, other files in blocks."""
-    unbuffered = unbuffered or bool(os.environ.get("PYTHONUNBUFFERED"))
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        old = getattr(sys, f"__{name}__")
-        new = _open_stream(number, name, old, unbuffered)
-        for kept in (name, f"__{name}__"):
-            setattr(sys, kept, new)
-        # Handlers that were made during the import.
-        for reference in logging._handlerList:  # type: ignore[attr-defined]
-            handler = reference()
-            if old is not None and getattr(handler, "stream", None) is old:
-                handler.stream = new
+def _set_buffering(unbuffered: bool) -> None:
+    """Write to a terminal by lines, and to other files in blocks or at once, as Python does.
+
+    The streams stay the same, because imported modules may have kept them.
+    """
+    output: Any = sys.stdout
+    output.reconfigure(line_buffering=output.isatty())
+    for stream in (output, sys.stderr) if unbuffered else ():
+        vars(stream)["write"] = functools.partial(_write_at_once, stream, stream.write)
 
 
-def _open_stream(number: int, name: str, old: TextIO, unbuffered: bool) -> TextIO | None:
-    try:
-        os.fstat(number)
-    except OSError:
-        # Closed: Python sets None then.
-        return None
-    writes = number != 0
-    binary: Any = open(  # noqa: SIM115 - stays open
-        number, "wb" if writes else "rb", 0 if unbuffered and writes else -1, closefd=False
-    )
-    raw = binary if unbuffered and writes else binary.raw
-    raw.name = f"<{name}>"
-    stream = io.TextIOWrapper(
-        binary,
-        encoding=old.encoding,
-        errors=old.errors,
-        newline="\n",
-        line_buffering=not unbuffered and (raw.isatty() or (number == 2 and LINES_TO_STDERR)),
-        write_through=unbuffered,
-    )
-    stream.mode = "w" if writes else "r"  # type: ignore[misc]
-    return stream
+def _write_at_once(stream: TextIO, write: Callable[[str], int], text: str) -> int:
+    written = write(text)
+    stream.flush()
+    return written
 
 
 def _correct_multiprocessing() -> None:
@@ -201,7 +162,7 @@ def run(
     # A process that the script has forked may fail without the rank.
     if os.getpid() == process:
         raised(error)
-    _report(error)
+    sys.excepthook(type(error), error, error.__traceback__)
     if isinstance(error, KeyboardInterrupt):
         # Python ends itself by SIGINT, after all that is to be done at exit.
         sys.excepthook = lambda *_: None
@@ -215,26 +176,15 @@ def _execute(program: dict[str, Any], main: dict[str, Any]) -> BaseException | N
         if program["kind"] == "module":
             runpy._run_module_as_main(program["target"])  # type: ignore[attr-defined]
         else:
-            exec(_compile(program), main)  # noqa: S102 - this is what a rank is for
+            path = main.get("__file__")
+            source = Path(path).read_bytes() if path else program["target"] + "\n"
+            code = compile(source, path or "<string>", "exec", dont_inherit=True)
+            exec(code, main)  # noqa: S102 - this is what a rank is for
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - reported as Python reports it
         return error
     return None
-
-
-def _compile(program: dict[str, Any]) -> CodeType:
-    if program["kind"] == "code":
-        return compile(program["target"] + "\n", "<string>", "exec", dont_inherit=True)
-    path = _file_name(program["target"])
-    return compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
-
-
-def _file_name(script: str) -> str:
-    """Python 3.9 and newer name the script by its absolute path."""
-    if sys.version_info < (3, 9) or os.path.isabs(script):  # noqa: PTH117 - a text
-        return script
-    return os.path.join(os.getcwd(), script)  # noqa: PTH109, PTH118 - not normalized by Python
 
 
 def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
@@ -244,7 +194,8 @@ def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
     main.clear()
     main.update(special, __doc__=None, __loader__=BuiltinImporter, **annotations)
     if program["kind"] == "file":
-        path = _file_name(program["target"])
+        # Python does not normalize it.
+        path = os.path.join(os.getcwd(), program["target"])  # noqa: PTH109, PTH118
         main.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
 
 
@@ -253,17 +204,3 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
-
-
-def _report(error: BaseException) -> None:
-    """Call sys.excepthook as Python does."""
-    try:
-        sys.excepthook(type(error), error, error.__traceback__)
-    except SystemExit:
-        raise
-    except BaseException as problem:  # noqa: BLE001 - reported as Python reports it
-        problem.__traceback__ = _own_part(problem.__traceback__)
-        print("Error in sys.excepthook:", file=sys.stderr)
-        traceback.print_exception(type(problem), problem, problem.__traceback__)
-        print("\nOriginal exception was:", file=sys.stderr)
-        traceback.print_exception(type(error), error, error.__traceback__)

@@ -1,7 +1,13 @@
-"""What the warm process does: import, wait for ranks to fork, and be started again if killed."""
+"""What the warm process does: import, wait for ranks to fork, and be started again if killed.
+
+A fork is two processes: a guard, and the rank that it starts, watches and ends. A guard is needed
+because only a parent learns how a process ended, and because the launcher knows the client alone:
+when that is killed, the guard kills the rank and all that the rank has started.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import os
@@ -11,17 +17,29 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NoReturn, Sequence, Tuple
 
-from hvd_pods.common.fast_start import die_with_parent
-from hvd_pods.rank import exception_notice, ranks, warm_wire
-from hvd_pods.warm import fork, script
+from hvd_pods.common.fast_start import (
+    PR_SET_CHILD_SUBREAPER,
+    die_with_parent,
+    ended_children,
+    processes,
+    set_process_option,
+)
+from hvd_pods.common.fence import GUARD
+from hvd_pods.rank import exception_notice, ranks, warm_client
+from hvd_pods.warm import script
 from hvd_pods.warm.state import WarmState
 
 # How often the importing process is started: only a lack of memory ever kills it.
 STARTS = 3
 # A client sends its request at once.
 REQUEST_SECONDS = 10.0
+COMM = Path("/proc/self/comm")
+# Launchers and terminals send these to a rank's whole process group.
+TO_THE_GROUP = {
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCONT, signal.SIGTSTP),
+}
 Rank = Tuple[Dict[str, Any], List[int]]
 
 
@@ -50,7 +68,7 @@ def main(main_namespace: dict[str, Any]) -> None:
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
     """Keep a process that imports and forks; its ranks return from here, too."""
     for start in range(1, STARTS + 1):
-        Path(warm_wire.READY).unlink(missing_ok=True)
+        Path(warm_client.READY).unlink(missing_ok=True)
         reader, writer = os.pipe()
         parent = os.getpid()
         pid = os.fork()
@@ -61,31 +79,14 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
         os.close(writer)
         status = os.waitpid(pid, 0)[1]
         say(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
-        wait_for_ranks(listener, reader)
+        # Importing again beside running ranks could use up the memory that they need: no other rank
+        # finds the socket until the guards of all of them have closed the other end.
+        hidden = Path(warm_client.SOCKET).rename(f"{warm_client.SOCKET}.hidden")
+        os.read(reader, 1)
         os.close(reader)
+        hidden.rename(warm_client.SOCKET)
     say("ranks start cold from now on")
     return None
-
-
-def wait_for_ranks(listener: socket.socket, reader: int) -> None:
-    """Wait until the guards of all ranks have closed the other end, and refuse new ranks.
-
-    Importing again beside running ranks could use up the memory that they need.
-    """
-    while True:
-        ready = select.select([listener.fileno(), reader], [], [])[0]
-        if reader in ready:
-            return
-        with listener.accept()[0] as connection:
-            connection.settimeout(REQUEST_SECONDS)
-            try:
-                _, received = warm_wire.receive(connection)
-                warm_wire.send(connection, {"cold": "the warm process was killed"})
-            except (OSError, ValueError):
-                # The rank has been killed, too.
-                continue
-            for descriptor in received:
-                os.close(descriptor)
 
 
 def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
@@ -93,7 +94,7 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
     began = time.monotonic()
     state = WarmState()
     state.load(modules)
-    Path(warm_wire.READY).touch()
+    Path(warm_client.READY).touch()
     if state.problem:
         say(f"ranks start cold: {state.problem} (launch.preload)")
     else:
@@ -113,18 +114,18 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
 
 def answer(connection: socket.socket, state: WarmState, listener: int, alive: int) -> Rank | None:
     """Answer one client: refuse, or fork. Returns the request in the rank."""
-    if warm_wire.peer_uid(connection) != os.geteuid():
+    if warm_client.peer_uid(connection) != os.geteuid():
         say("refused a process of another user")
         return None
     connection.settimeout(REQUEST_SECONDS)
     received: list[int] = []
     try:
-        request, received = warm_wire.receive(connection)
-        reason = _find_reason(state, request, received[-1])
+        request, received = warm_client.receive(connection)
+        reason = state.find_reason(request)
         state.add_variables(request["environment"])
-        warm_wire.send(connection, {"cold": reason} if reason else {})
+        warm_client.send(connection, {"cold": reason} if reason else {})
         connection.settimeout(None)
-        if reason is None and fork.fork_rank(connection, listener, alive, received):
+        if reason is None and fork_rank(connection, listener, alive, received):
             return request, received
     except (LookupError, OSError, ValueError) as problem:
         say(f"a rank's request failed: {problem}")
@@ -133,13 +134,104 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
     return None
 
 
-def _find_reason(state: WarmState, request: dict[str, Any], folder: int) -> str | None:
-    """Why the rank must start cold; found out in its folder, which `folder` is open for."""
-    here = os.open(".", os.O_PATH | os.O_CLOEXEC)
+def fork_rank(connection: socket.socket, listener: int, alive: int, received: list[int]) -> bool:
+    """Start a guard and a rank. True in the rank, False in the warm process.
+
+    The guard keeps `alive` open. It closes `received`, the rank's descriptors: whoever reads a pipe
+    of the rank waits for all that hold it.
+    """
+    if os.fork():
+        return False
     try:
-        os.fchdir(folder)
-        request["folder"] = os.getcwd()  # noqa: PTH109 - a text
-        return state.find_reason(request, script.first_path(request["program"]))
-    finally:
-        os.fchdir(here)
-        os.close(here)
+        os.close(listener)
+        is_rank = _guard(connection, alive, received)
+    except BaseException:  # noqa: BLE001 - it must not become a second warm process
+        os._exit(1)
+    return is_rank
+
+
+def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
+    """True in the rank; the guard ends here."""
+    if connection.recv(len(warm_client.GO)) != warm_client.GO:
+        # The client was killed before it could pass on signals.
+        os._exit(1)
+    os.setsid()
+    # common/fence.py finds guards by this name, and waits until they have ended their ranks.
+    name = COMM.read_bytes()
+    COMM.write_text(GUARD)
+    set_process_option(PR_SET_CHILD_SUBREAPER, 1)
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer)
+    # Without a handler, the signal would not be written to the wake-up descriptor.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    guard = os.getpid()
+    rank = os.fork()
+    if rank == 0:
+        signal.set_wakeup_fd(-1)
+        die_with_parent(guard)
+        COMM.write_bytes(name)
+        for descriptor in (alive, connection.fileno(), reader, writer):
+            os.close(descriptor)
+        connection.detach()
+        return True
+    for descriptor in received:
+        os.close(descriptor)
+    # This process is in the group of the rank, as the parent of a rank that starts cold.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+        signal.signal(number, signal.SIG_IGN)
+    # A client that was killed in this moment is noticed below.
+    with contextlib.suppress(OSError):
+        warm_client.send(connection, {"pid": rank})
+    _watch(connection, reader, rank)
+
+
+def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
+    """Pass on signals until the rank ends, and report how it ended; kill it with its client."""
+    poll = select.poll()
+    # Registered first, so that it is handled first: the rank's number is not reused before reap.
+    poll.register(connection, select.POLLIN)
+    poll.register(reader, select.POLLIN)
+    status = None
+    while status is None:
+        for descriptor, _ in poll.poll():
+            if descriptor == reader:
+                os.read(reader, 4096)
+                status = dict(ended_children()).get(rank)
+            elif not _pass_on(connection, rank):
+                kill_descendants()
+                os._exit(0)
+    code = os.waitstatus_to_exitcode(status)
+    if code:
+        # The run has failed: none of its processes may go on beside the next attempt.
+        kill_descendants()
+    # A client that was killed in this moment needs no answer.
+    with contextlib.suppress(OSError):
+        warm_client.send(connection, {"status": code})
+    os._exit(0)
+
+
+def _pass_on(connection: socket.socket, rank: int) -> bool:
+    """Send the rank the signals that its client got. False when the client is gone."""
+    try:
+        numbers = connection.recv(4096)
+    except OSError:
+        return False
+    for number in numbers:
+        if number in TO_THE_GROUP and os.getpgid(rank) == os.getpid():
+            os.killpg(os.getpid(), number)
+        else:
+            os.kill(rank, number)
+    return bool(numbers)
+
+
+def kill_descendants() -> None:
+    """Kill all that this process has started, in whichever session and group, and wait for it."""
+    while True:
+        for pid in [pid for pid, _, parent, _ in processes() if parent == os.getpid()]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            # Orphans become children of this process, so that none is left when it has none.
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return

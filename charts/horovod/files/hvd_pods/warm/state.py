@@ -7,15 +7,13 @@ import importlib
 import os
 import sys
 import time
-from importlib.machinery import all_suffixes
+from importlib.machinery import FileFinder, SourceFileLoader, all_suffixes
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from hvd_pods.common import fast_start
 
-# Libraries that count the CPUs when they are loaded, by a part of their file names.
-COUNT_CPUS = ("libgomp", "libiomp", "libomp", "openblas", "libblis")
-# Variables that tell these libraries where to run their threads, among the CPUs at that time.
+# Variables that tell libraries where to run their threads, among the CPUs when they are loaded.
 PLACE_THREADS = ("OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 GPU_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 # How long to wait for threads that an import has started to end.
@@ -28,7 +26,6 @@ class WarmState:
     def __init__(self) -> None:
         self.problem: str | None = None
         self.cpus = os.sched_getaffinity(0)
-        self.folder = str(Path.cwd())
         self._before = open_descriptors()
         self.opened: dict[int, str] = {}
         self.tops: set[str] = set()
@@ -80,11 +77,11 @@ class WarmState:
                 if after is not None:
                     environment[name] = after
 
-    def find_reason(self, request: dict[str, Any], path0: str | None) -> str | None:
-        """Why this rank must start cold, or None. `path0` is the rank's sys.path[0]."""
-        return next(filter(None, self._reasons(request, path0)), None)
+    def find_reason(self, request: dict[str, Any]) -> str | None:
+        """Why this rank must start cold, or None."""
+        return next(filter(None, self._reasons(request)), None)
 
-    def _reasons(self, request: dict[str, Any], path0: str | None) -> Iterator[str | None]:
+    def _reasons(self, request: dict[str, Any]) -> Iterator[str | None]:
         yield self.problem
         yield _find_threads()
         # A GPU's context cannot be used in a fork.
@@ -93,51 +90,36 @@ class WarmState:
         taken = sorted(self.opened.keys() & set(request["descriptors"]))
         yield f"an imported module uses descriptor {taken[0]}" if taken else None
         yield self._find_cpus(request)
-        yield self._find_shadow(path0)
+        if not getattr(sys.flags, "safe_path", False):
+            yield self._find_shadow(request["first path"] or request["folder"])
         yield self._find_shadow(f"{fast_start.PACKAGES}/current/site", is_complete=False)
         changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
         yield f"{changed[0]} has changed since it was imported" if changed else None
-        yield self._find_relative(request)
+        paths = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+        relative = [path for path in paths if path and not path.startswith("/")]
+        yield f"PYTHONPATH has the relative path {relative[0]}" if relative else None
 
     def _find_cpus(self, request: dict[str, Any]) -> str | None:
-        if set(request["cpus"]) == self.cpus:
-            return None
         environment = request["environment"]
         placed = [name for name in PLACE_THREADS if name in environment]
-        loaded = find_library(COUNT_CPUS)
-        if loaded is None or ("OMP_NUM_THREADS" in environment and not placed):
+        is_told = "OMP_NUM_THREADS" in environment and not placed
+        if set(request["cpus"]) == self.cpus or is_told:
             return None
         remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in worker.env"
-        return f"the rank is bound, and {loaded} has counted the CPUs of the container: {remedy}"
+        return f"the rank is bound, and imports have counted the CPUs of the container: {remedy}"
 
-    def _find_shadow(self, path0: str | None, is_complete: bool = True) -> str | None:
+    def _find_shadow(self, folder: str, is_complete: bool = True) -> str | None:
         """A module in this folder would have been imported in place of the one that was.
 
         Unless `is_complete`, a package may have parts in other folders, as namespaces have.
         """
-        if path0 is None:
-            return None
-        suffixes = tuple(all_suffixes())
-        try:
-            entries = list(os.scandir(path0 or "."))
-        except OSError:
-            # Python ignores such a folder as well.
-            return None
-        for entry in entries:
-            name = entry.name.partition(".")[0]
-            if name in self.tops and name not in sys.builtin_module_names:
-                package = entry.is_dir() and (
-                    not is_complete or any(Path(entry.path).glob("__init__.*"))
-                )
-                if package or (entry.name.endswith(suffixes) and entry.is_file()):
-                    return f"{entry.path} takes precedence over the imported module {name}"
-        return None
-
-    def _find_relative(self, request: dict[str, Any]) -> str | None:
-        paths = request["environment"].get("PYTHONPATH", "")
-        relative = paths and not all(path.startswith("/") for path in paths.split(os.pathsep))
-        if relative and request["folder"] != self.folder:
-            return f"PYTHONPATH={paths} has another meaning in {request['folder']}"
+        finder = FileFinder(folder, (SourceFileLoader, all_suffixes()))
+        names = {name.partition(".")[0] for name in fast_start.list_names(folder)}
+        for name in sorted(names & self.tops.difference(sys.builtin_module_names)):
+            found = finder.find_spec(name)
+            if found and (found.origin or not is_complete):
+                place = found.origin or f"{folder}/{name}"
+                return f"{place} takes precedence over the imported module {name}"
         return None
 
 
@@ -190,12 +172,3 @@ def open_descriptors() -> dict[int, str]:
             # The descriptor with which the folder was read.
             continue
     return found
-
-
-def find_library(parts: Sequence[str]) -> str | None:
-    """The name of a loaded library with one of these parts in its name."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        name = line.rpartition("/")[2]
-        if "/" in line and any(part in name for part in parts):
-            return name
-    return None

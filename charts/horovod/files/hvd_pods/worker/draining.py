@@ -68,13 +68,8 @@ def may_stay(script: ranks.Script) -> bool:
     This run's state is in the worker's memory (library/keep.py), and no handler would save it.
     """
     run = Path(os.environ.get("HVD_RUN_ID", "")).name
-    try:
-        status = Path(f"/proc/{script.pid}/status").read_text()
-    except OSError:
-        return False
-    caught = next((line for line in status.splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
-    has_handler = int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1
-    return not has_handler and bool(run) and any((KEPT / run).glob("*-shared.*"))
+    is_kept = bool(run) and any((KEPT / run).glob("*-shared.*"))
+    return is_kept and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
 
 
 def main() -> int:

@@ -22,12 +22,12 @@ from types import FrameType
 from typing import IO, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, fence, notices, packages, ssh, threads
+from hvd_pods.common import fast_start, fence, metrics, notices, packages, ssh, threads
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import CODE, PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.rank import warm_client
-from hvd_pods.worker import draining, rank_watch, sshd
+from hvd_pods.worker import draining, rank_watch, serve_metrics, sshd
 
 # What sshd prints when a client connects and leaves, as the kubelet's startup probe and the master
 # do at the start and the end of each run. No LogLevel hides this message alone.
@@ -46,6 +46,9 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     # launch.preload, or what the image names.
     modules = environment.get("HVD_PRELOAD", "").replace(",", " ").split()
     if not modules:
+        return
+    if sys.version_info < (3, 9):
+        log("ranks start cold: forks need Python 3.9 or newer (launch.preload)")
         return
     # As rank/start.py sets them: libraries read them when they are imported.
     cpus = os.sched_getaffinity(0)
@@ -72,19 +75,13 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
 
 
 def start_metrics(environment: Mapping[str, str]) -> None:
-    """Make the directory for the ranks' metrics, and serve them if the chart enables that.
-
-    The server is a process of its own.
-    """
+    """Make the directory for the ranks' metrics, and serve them if the chart enables that."""
     folder = Path(environment["HVD_METRICS_DIR"])
-    # A container that is restarted finds what ranks have left, which need not be a folder.
+    # A container that is restarted finds what ranks have left.
     shutil.rmtree(folder, ignore_errors=True)
-    with suppress(FileNotFoundError, IsADirectoryError):
-        folder.unlink()
     folder.mkdir(exist_ok=True)
-    if "HVD_METRICS_PORT" in environment:
-        command = [sys.executable, "-I", "-S", str(PROGRAMS / "worker" / "serve_metrics.py")]
-        subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
+    slots = environment.get("HVD_SLOTS", "1")
+    metrics.start(lambda: serve_metrics.make_page(slots, folder))
 
 
 class Signals:
@@ -107,20 +104,6 @@ class Signals:
             os.read(self._reader, 4096)
 
 
-def reap(sshd: subprocess.Popen[bytes]) -> None:
-    """Reap ended processes, also orphans: the container's first process inherits them."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        if pid == sshd.pid:
-            is_exit = os.WIFEXITED(status)
-            sshd.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
-
-
 def pass_on(errors: IO[bytes]) -> None:
     """Write sshd's messages to this pod's log, except messages about clients that have left."""
     for line in errors:
@@ -138,7 +121,11 @@ def serve(command: list[str], signals: Signals) -> int:
 
     def wait(seconds: float) -> None:
         signals.wait(seconds)
-        reap(server)
+        # Also orphans, which the container's first process inherits.
+        for pid, status in fast_start.ended_children():
+            if pid == server.pid:
+                is_exit = os.WIFEXITED(status)
+                server.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
 
     while server.returncode is None:
         if signals.asked_to_end:

@@ -56,8 +56,8 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """Report to the master from a worker."""
     try:
         report(Path(environment["HVD_METRICS_DIR"]), float(sys.argv[1]))
-    except (BrokenPipeError, KeyError):
-        # The master is gone; or an earlier version of the chart has started this worker.
+    except BrokenPipeError:
+        # The master is gone.
         return 1
     return 0
 

@@ -38,41 +38,15 @@ def ask(script: ranks.Script) -> str | None:
     if state:
         return state
     # Without a handler, it would end the process.
-    if not has_signal(script.pid, "SigCgt"):
+    if not ranks.has_signal(script.pid, STACK_SIGNAL, "SigCgt"):
         return (
             "shows no Python stack: it is still starting, or its command is not python, or has the "
             "option -E, -I or -S"
         )
-    file = ranks.stack_file(script.rank)
-    writes_there = has_open(script.pid, file)
-    if writes_there:
-        os.truncate(file, 0)
-    os.kill(script.pid, STACK_SIGNAL)
-    return None if writes_there else "writes its Python stack to its standard error"
-
-
-def has_open(pid: int, file: str) -> bool:
-    """Whether a process still has this file open: a script may have closed what it did not open."""
-    # Not where a link leads to.
-    folder, path = f"/proc/{pid}/fd", str(Path(file).parent.resolve() / Path(file).name)
-    for name in fast_start.list_names(folder):
-        try:
-            if os.readlink(f"{folder}/{name}") == path:
-                return True
-        except OSError:
-            # The process has closed this descriptor since.
-            continue
-    return False
-
-
-def has_signal(pid: int, *sets: str) -> bool:
-    """Whether STACK_SIGNAL is in one of these sets of signals of a process (proc(5), status)."""
     with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            name, _, mask = line.partition(":")
-            if name in sets and int(mask, 16) >> (STACK_SIGNAL - 1) & 1:
-                return True
-    return False
+        os.truncate(ranks.stack_file(script.rank), 0)
+    os.kill(script.pid, STACK_SIGNAL)
+    return None
 
 
 def read(rank: int, pid: int, until: float) -> str:
@@ -80,19 +54,20 @@ def read(rank: int, pid: int, until: float) -> str:
 
     On a busy machine, the rank may pause between two lines.
     """
-    before, is_late = b"", False
+    before, now, is_late = b"", b"", False
     while not is_late:
         time.sleep(SETTLED)
         # In this order: what was written until then is read.
         is_late = time.monotonic() > until
         # The process has taken the signal, and its handler, which blocks it, has ended.
-        has_ended = not has_signal(pid, "ShdPnd", "SigBlk")
-        now = hostile.read_file(Path(ranks.stack_file(rank)))
+        has_ended = not ranks.has_signal(pid, STACK_SIGNAL, "ShdPnd", "SigBlk")
+        with suppress(OSError):
+            now = hostile.read_file(Path(ranks.stack_file(rank)))
         # A script may block the signal for ever.
         if now and (is_late or (now == before and has_ended)):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
         before = now
-    return "does not show its Python stack: it does not react to signals"
+    return "shows no Python stack: its log has it, or it does not react to signals"
 
 
 def main() -> int:

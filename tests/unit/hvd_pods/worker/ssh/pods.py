@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 
 from devtools.common.apt import install_packages
-from devtools.common.errors import DevtoolsError
 from tests.ports import find_port
 from tests.unit.hvd_pods.copies import copy_files, replace_in
 from tests.waiting import wait_until
 
-# Of a test that needs no worker of root.
-unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+# Of a test for which it matters whether the worker runs as root.
+also_as_root = pytest.mark.parametrize(
+    "ssh_pods", [0, 4321], indirect=True, ids=["root", "unprivileged"]
+)
 WORKER = "hvd-worker-0"
 REVISION = "r1"
 KEYS = ("user-key", "host-key")
@@ -55,15 +56,11 @@ OF_SSHD = {100: "sshd", 65534: "nobody"}
 SOURCES = itertools.count(1)
 
 
-class SshdMissingError(DevtoolsError):
-    """The tests of SSH cannot run without OpenSSH's server."""
-
-
 def require_sshd() -> None:
-    """Install OpenSSH's server when it is missing. Raises SshdMissingError when that fails."""
+    """Install OpenSSH's server when it is missing. Raises DevtoolsError when that fails."""
     if shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
         return
-    install_packages(["openssh-server"], SshdMissingError)
+    install_packages(["openssh-server"])
     if shutil.which("systemctl"):
         # Only the tests need it; the machine's own sshd must not start at the next boot.
         subprocess.run(["systemctl", "disable", "ssh.service"], check=True, capture_output=True)
@@ -92,9 +89,7 @@ class User:
     openssh: Path | None = None
 
 
-def make_user(
-    uid: int, folder: Path, root_capabilities: str = "+setgid,+setuid,+sys_chroot"
-) -> User:
+def make_user(uid: int, folder: Path) -> User:
     """Return a user with the rights that the chart gives a container of this UID.
 
     Only root can make one; without root, return the user that runs the tests.
@@ -110,7 +105,7 @@ def make_user(
     entries += ["root:x:0:0::/root:/bin/sh"] if uid else []
     entries += [f"{of}:x:{uid}:65534::/run/sshd:/bin/false" for uid, of in OF_SSHD.items()]
     passwd.write_text("\n".join([*entries, ""]))
-    capabilities = f"-all,{root_capabilities}" if uid == 0 else "-all"
+    capabilities = "-all" if uid else "-all,+setgid,+setuid,+sys_chroot"
     rights = ["--no-new-privs", f"--bounding-set={capabilities}", "--inh-caps=-all"]
     rights += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     enter = ["unshare", "--mount", "sh", "-c", ENTER_NAMESPACE, str(passwd)]

@@ -7,12 +7,11 @@ from subprocess import PIPE
 
 import pytest
 
-from tests.unit.hvd_pods.worker.ssh.pods import WORKER, SshPods, unprivileged
+from tests.unit.hvd_pods.worker.ssh.pods import WORKER, SshPods
 
 pytestmark = pytest.mark.slow
 
 
-@unprivileged
 def test_a_newer_master_ends_the_ranks_of_the_older_one_which_is_then_refused(
     ssh_pods: SshPods,
 ) -> None:
@@ -35,7 +34,6 @@ def test_a_newer_master_ends_the_ranks_of_the_older_one_which_is_then_refused(
     assert new.ssh(WORKER, "true", HVD_EPOCH="101").returncode == 0
 
 
-@unprivileged
 @pytest.mark.parametrize("environment", ["", "env -i "], ids=["", "without its environment"])
 def test_ranks_that_left_their_session_are_ended_before_the_next_attempt_begins(
     ssh_pods: SshPods, environment: str

@@ -105,40 +105,29 @@ def wait_for(client: subprocess.Popen[bytes], text: str) -> None:
     raise AssertionError(f"the rank has ended before {text!r}")
 
 
-def test_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
+def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
     pods: SshPods, notices: list[dict[str, Any]]
 ) -> None:
-    with running_rank(pods) as client:
-        pods.worker.process.terminate()
-        wait_for(client, "saving")
-        assert notices == [LEAVING], "the master does not know why its ranks end"
-        assert read_banner(pods.port) == "", "the next attempt could begin here"
-        pods.worker.process.terminate()
-        assert pods.worker.process.poll() is None
-        (pods.worker.generated / "go-4").write_text("")
-        assert client.wait(60) == 143, "the launcher does not learn how the rank ended"
-    assert pods.worker.process.wait(60) == 0
-    assert (pods.worker.generated / "checkpoint-4").read_text() == "x"
-    assert notices == [LEAVING, {**RANK_4, "kind": "ended"}]
-    assert "Traceback" not in pods.worker.log
-
-
-def test_rank_that_has_saved_lets_the_others_save_before_its_launcher_ends_them(
-    pods: SshPods, notices: list[dict[str, Any]]
-) -> None:
-    folder = pods.worker.generated
+    """Also those that save for longer than the first, whose launcher would end the others."""
+    folder, ended = pods.worker.generated, {**RANK_4, "kind": "ended"}
     with running_rank(pods, 4) as first, running_rank(pods, 5) as second:
         pods.worker.process.terminate()
         wait_for(first, "saving")
         wait_for(second, "saving")
+        assert notices == [LEAVING, {**LEAVING, "rank": 5}], "the master does not know why"
+        assert read_banner(pods.port) == "", "the next attempt could begin here"
+        pods.worker.process.terminate()
         (folder / "go-4").write_text("")
-        ended = {**RANK_4, "kind": "ended"}
         wait_until(lambda: ended in notices, 60, "the master knows that one rank has ended")
         assert first.poll() is None, "its launcher would end the other rank now"
         assert not (folder / "checkpoint-5").exists()
+        assert pods.worker.process.poll() is None
         (folder / "go-5").write_text("")
-        assert first.wait(60) == second.wait(60) == 143
+        assert first.wait(60) == second.wait(60) == 143, "the launcher does not learn how"
+    assert pods.worker.process.wait(60) == 0
     assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
+    assert notices[2:] == [ended, {**ended, "rank": 5}]
+    assert "Traceback" not in pods.worker.log
 
 
 def test_master_that_is_asked_to_end_asks_each_rank_once(

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import queue
 import socket
-import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
 
-from hvd_pods.cluster.addresses import Endpoint
-from hvd_pods.common.fast_start import START_RANKS
-from hvd_pods.common.run import Host
-from hvd_pods.master import direct, probing
-from hvd_pods.rules import messages as m
-from hvd_pods.worker.sshd import GRACE_TIME, leave_out_unknown
-from tests.unit.hvd_pods.copies import replace_in
+from hvd_pods.master import probing
+from hvd_pods.worker.sshd import leave_out_unknown
 from tests.unit.hvd_pods.worker.ssh.pods import (
     CONTAINER,
-    KEYS,
     REVISION,
     WORKER,
     SshPods,
-    Worker,
-    make_key,
-    make_user,
-    unprivileged,
+    also_as_root,
 )
 from tests.waiting import wait_until
 
@@ -51,9 +39,9 @@ def test_log_names_clients_that_send_something_wrong_but_none_that_leave(ssh_pod
     assert "reset by peer" not in ssh_pods.worker.log
 
 
-@pytest.fixture(scope="module")
-def session_environment(ssh_pods: SshPods) -> dict[str, str]:
-    """The environment of a session that the client and the home directory try to change."""
+@also_as_root
+def test_session_has_the_containers_environment(ssh_pods: SshPods) -> None:
+    """Whatever the client and the home directory do to change it."""
     home, agent = ssh_pods.worker.user.home, ssh_pods.master.root / "agent"
     if home is not None:
         (home / ".ssh" / "environment").write_text("FROM_HOME=1\n")
@@ -73,20 +61,15 @@ def session_environment(ssh_pods: SshPods) -> dict[str, str]:
             process.terminate()
     assert done.returncode == 0, done.stderr
     entries = (entry.partition(b"=") for entry in done.stdout.split(b"\0") if entry)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
-
-
-def test_session_has_the_containers_environment(
-    ssh_pods: SshPods, session_environment: dict[str, str]
-) -> None:
+    found = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
     expected = {**CONTAINER, "HVD_SSH_PORT": str(ssh_pods.port), "HVD_REVISION": REVISION}
     # Where the packages of the user's code will be (common/packages.py).
     packages = ssh_pods.worker.root / "code" / ".packages" / "current"
     expected |= {"PATH": f"{CONTAINER['PATH']}:{packages}/bin", "PYTHONPATH": f"{packages}/site"}
-    assert {name: session_environment.get(name) for name in expected} == expected
+    assert {name: found.get(name) for name in expected} == expected
     # Besides, only what sshd, the shell and (LC_CTYPE) Python set, and the epoch: nothing of the
     # client's variables and options, of its agent and display, and of files in the home directory.
-    assert session_environment.keys() - expected.keys() <= {
+    assert found.keys() - expected.keys() <= {
         *("HVD_EPOCH", "HVD_METRICS_DIR"),
         *("LC_CTYPE", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"),
         *("SSH_CLIENT", "SSH_CONNECTION"),
@@ -96,50 +79,8 @@ def test_session_has_the_containers_environment(
     assert not (ssh_pods.worker.generated / "rc-was-run").exists()
 
 
-@unprivileged
-def test_session_of_the_master_starts_the_ranks_of_its_host(ssh_pods: SshPods) -> None:
-    """Without another Python."""
-    (ranks,) = direct.place_ranks([(WORKER, 2)])
-    script = ["sh", "-c", "echo $RANK of $WORLD_SIZE; tr '\\0' ' ' </proc/$PPID/cmdline"]
-    given = {"directory": "/", "variables": {}, "arguments": ["2", *script], "ranks": ranks}
-    for one in ranks:
-        one["HVD_SLOTS"] = "2"
-    command = START_RANKS.replace("/horovod/", f"{ssh_pods.worker.root}/")
-    line = ssh_pods.master.ssh_command(WORKER, command)
-    with ssh_pods.master.start(*line, stdin=PIPE, stdout=PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        # The ranks end with their input.
-        process.stdin.write(json.dumps(given).encode() + b"\n")
-        process.stdin.flush()
-        lines = process.stdout.read().decode().splitlines()
-    assert {"0 of 2", "1 of 2"} <= set(lines)
-    assert any("worker/session.py" in line for line in lines)
-    epoch = (ssh_pods.worker.generated / "epoch").read_text() or "0"
-    assert (ssh_pods.worker.generated / "finished").read_text() == f"{epoch} 2"
-
-
-@unprivileged
 def test_login_without_a_command_is_a_shell(ssh_pods: SshPods) -> None:
     assert ssh_pods.master.ssh(WORKER, input=b"echo $HVD_REVISION; exit 5\n").returncode == 5
-
-
-@unprivileged
-def test_command_sees_end_of_input_when_its_client_is_killed(ssh_pods: SshPods) -> None:
-    ended = ssh_pods.worker.generated / "ended"
-    os.mkfifo(ended)
-    os.chown(ended, ssh_pods.worker.user.uid, -1)
-    client = ssh_pods.master.start(
-        *ssh_pods.master.ssh_command(WORKER, f"echo ready; cat; echo ended >{ended}"),
-        stdin=PIPE,
-        stdout=PIPE,
-    )
-    with client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == b"ready\n"
-        client.kill()
-        # Opening the pipe waits for the command to open it, too.
-        assert ended.read_text() == "ended\n"
 
 
 def say_hello(port: int, source: str = "127.0.0.1") -> tuple[socket.socket, str]:
@@ -180,31 +121,6 @@ def test_worker_reaches_another_worker_by_its_address(ssh_pods: SshPods) -> None
     done = ssh_pods.worker.ssh("127.0.0.1", "echo reached by $SSH_CONNECTION")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"reached by 127.0.2.")
-
-
-def test_connection_of_the_master_outlasts_the_time_for_logins(
-    sshd: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By it, the master sees that the worker is there: master/probing.py."""
-    monkeypatch.setattr(probing, "RENEW_EVERY", 0.5)
-    events: queue.Queue[object] = queue.Queue()
-    host, endpoints = Host("w-0", "w-0.hvd", 1, "w", REVISION), {"w-0": Endpoint("127.0.0.1")}
-    with tempfile.TemporaryDirectory() as name:
-        keys = {key: make_key() for key in KEYS}
-        worker = Worker(Path(name) / "worker", make_user(4321, Path(name)), keys)
-        replace_in(worker.files / "hvd_pods/worker/sshd.py", f"= {GRACE_TIME}", "= 2", 1)
-        with worker.serve(CONTAINER) as port:
-            prober = probing.Prober(
-                [host], port, lambda: endpoints, lambda: "", events.put, 1, lost_after=60.0
-            )
-            idle, _ = say_hello(port)
-            prober.start()
-            while not isinstance(event := events.get(timeout=20), m.HostAnswers):
-                assert isinstance(event, m.HostProblem)
-            with idle:
-                assert idle.recv(1) == b""
-            prober.close()
-    assert events.empty(), "the worker has closed the connection"
 
 
 def test_sshd_that_knows_fewer_options_starts(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.hvd_pods.worker.ssh.pods import SshPods, unprivileged
+from tests.unit.hvd_pods.worker.ssh.pods import SshPods
 
-pytestmark = [pytest.mark.slow, unprivileged]
+pytestmark = pytest.mark.slow
 BEGIN = """
 import json, os, subprocess
 from pathlib import Path
@@ -104,37 +104,3 @@ print(json.dumps([ended, answer, stays.wait(30)]))
 """,
     )
     assert seen == ["ended\n", "still here\n", 255]
-
-
-def test_output_of_a_rank_ends_with_the_ssh_that_horovodrun_kills(ssh_pods: SshPods) -> None:
-    """It waits for that; the process of a shared login would keep the output open."""
-    is_ended = observe(
-        ssh_pods,
-        """
-logins = Logins(PORT, 'horovodrun')
-logins.keep({HOST: FIRST})
-session = begin('exec sleep 60')
-connection(session)
-session.kill()
-_, errors = session.communicate(timeout=20)
-print(json.dumps(errors == ''))
-""",
-    )
-    assert is_ended
-
-
-def test_sessions_beyond_those_of_a_login_log_in_themselves(ssh_pods: SshPods) -> None:
-    ports = observe(
-        ssh_pods,
-        """
-logins.keep({HOST: FIRST})
-sessions = [begin() for _ in range(19)]
-ports = [connection(session)[1] for session in sessions]
-logins.end()
-for session in sessions:
-    session.kill()
-print(json.dumps(ports))
-""",
-    )
-    # The worker has one slot: sshd.BASE_CONNECTIONS and one more.
-    assert max(ports.count(port) for port in ports) == 17

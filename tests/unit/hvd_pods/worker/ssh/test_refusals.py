@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import ssh
-from tests.unit.hvd_pods.worker.ssh.pods import WORKER, Master, SshPods, make_key, unprivileged
+from tests.unit.hvd_pods.worker.ssh.pods import WORKER, Master, SshPods, also_as_root, make_key
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,6 @@ def impostor(ssh_pods: SshPods) -> Master:
     return ssh_pods.add_master("impostor", host_key=make_key())
 
 
-@unprivileged
 def test_launcher_that_skips_the_host_key_check_still_logs_in(ssh_pods: SshPods) -> None:
     known_hosts = ssh_pods.master.generated / "known_hosts"
     before = known_hosts.read_text()
@@ -58,7 +57,6 @@ def test_launcher_that_skips_the_host_key_check_still_logs_in(ssh_pods: SshPods)
     assert known_hosts.read_text() == before
 
 
-@unprivileged
 @pytest.mark.parametrize(
     "words",
     [
@@ -90,7 +88,6 @@ def test_name_of_a_host_or_an_option_starts_no_program(
     assert not (tmp_path / "started").exists()
 
 
-@unprivileged
 def test_ssh_leaves_the_launchers_output_blocking(ssh_pods: SshPods) -> None:
     """Open MPI drops what is left at its end when a pipe takes no more: lines would be missing."""
     reader, writer = os.pipe()
@@ -109,23 +106,6 @@ def test_ssh_leaves_the_launchers_output_blocking(ssh_pods: SshPods) -> None:
             os.close(end)
 
 
-@unprivileged
-def test_ssh_runs_when_nobody_reads_its_output(ssh_pods: SshPods, tmp_path: Path) -> None:
-    """A named pipe, as container runtimes have them, waits for a reader when it is opened."""
-    os.mkfifo(tmp_path / "output")
-    reader = os.open(tmp_path / "output", os.O_RDONLY | os.O_NONBLOCK)
-    writer = os.open(tmp_path / "output", os.O_WRONLY)
-    os.fchown(writer, ssh_pods.master.user.uid, -1)
-    os.close(reader)
-    done = ssh_pods.master.start(*ssh_pods.master.ssh_command(WORKER, "true"), stdout=writer)
-    os.close(writer)
-    try:
-        assert done.wait(20) == 0
-    finally:
-        done.kill()
-
-
-@unprivileged
 @pytest.mark.parametrize("options", [[], UNCHECKED, WITHOUT_FILE], ids=["default", "no", "no file"])
 def test_wrong_host_key_is_refused(impostor: Master, options: list[str]) -> None:
     done = impostor.ssh(*options, WORKER, "echo logged in")
@@ -133,7 +113,6 @@ def test_wrong_host_key_is_refused(impostor: Master, options: list[str]) -> None
     assert ssh.OTHER_KEYS.search(done.stderr.decode())
 
 
-@unprivileged
 def test_worker_refuses_another_host_key(ssh_pods: SshPods) -> None:
     known_hosts = ssh_pods.worker.generated / "known_hosts"
     before = known_hosts.read_text()
@@ -144,12 +123,14 @@ def test_worker_refuses_another_host_key(ssh_pods: SshPods) -> None:
     assert b"Host key verification failed" in done.stderr
 
 
+@also_as_root
 def test_foreign_user_key_is_refused(ssh_pods: SshPods) -> None:
     done = ssh_pods.add_master("foreign", user_key=make_key()).ssh(WORKER, "echo logged in")
     assert (done.returncode, done.stdout) == (255, b"")
     assert ssh.OTHER_KEYS.search(done.stderr.decode())
 
 
+@also_as_root
 def test_other_user_is_refused(ssh_pods: SshPods) -> None:
     """The key is the right one. Another sshd than root's cannot become that user."""
     done = ssh_pods.master.ssh("-l", "other", WORKER, "echo logged in")
@@ -158,7 +139,6 @@ def test_other_user_is_refused(ssh_pods: SshPods) -> None:
         assert b"Permission denied (publickey)" in done.stderr
 
 
-@unprivileged
 def test_no_other_method_than_a_key_is_offered(ssh_pods: SshPods) -> None:
     others = "PreferredAuthentications=password,keyboard-interactive,hostbased"
     done = ssh_pods.master.plain_ssh("-o", others, WORKER, "echo logged in")
@@ -166,7 +146,6 @@ def test_no_other_method_than_a_key_is_offered(ssh_pods: SshPods) -> None:
     assert b"Permission denied (publickey)." in done.stderr, "the methods that the server offers"
 
 
-@unprivileged
 @pytest.mark.parametrize(
     "forward",
     [["-W", "127.0.0.1:22"], ["-R", "0:127.0.0.1:22"]],
@@ -179,14 +158,12 @@ def test_forwarding_is_refused(ssh_pods: SshPods, forward: list[str]) -> None:
     assert b"forwarding failed" in done.stderr
 
 
-@unprivileged
 def test_sftp_is_refused(ssh_pods: SshPods) -> None:
     done = ssh_pods.master.plain_ssh("-s", WORKER, "sftp")
     assert done.returncode != 0
     assert b"subsystem request failed" in done.stderr
 
 
-@unprivileged
 def test_sshd_runs_with_every_restriction(ssh_pods: SshPods) -> None:
     """Two settings forbid most things, so no login shows that one of them is missing."""
     config = str(ssh_pods.worker.generated / "sshd_config")

@@ -5,13 +5,12 @@ set -euo pipefail
 module load cuda/12
 cd /work/imagenet
 GPUS=8
-NODES=2
 HOSTS="a:$GPUS,b:$GPUS"
 export NCCL_DEBUG=INFO
 export OMPI_MCA_btl_tcp_if_include=eth0
 LAUNCH_OPTIONS="-bind-to none -map-by slot"
 
-mpirun -np $((NODES * GPUS)) -H ${HOSTS} $LAUNCH_OPTIONS \
+mpirun -np 16 -H ${HOSTS} $LAUNCH_OPTIONS \
     -x NCCL_DEBUG -x LD_LIBRARY_PATH \
     -mca pml ob1 \
     python train.py --batch-size ${BATCH:-64} \

@@ -5,7 +5,7 @@ export TOKEN=$(cat token)
 source env.sh
 cd /work
 make data
-BATCH=32; STEPS=$((BATCH * 4))
+BATCH=32; STEPS=128
 UNUSED=1
 time docker run --rm -it --init --privileged --name x --hostname y --ulimit memlock=-1 --runtime nvidia \
   -p 1:2 --ipc host --restart no --pull always --log-driver none --log-opt a=b --security-opt c \

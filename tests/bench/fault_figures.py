@@ -1,0 +1,154 @@
+"""What a fault has cost a training, and the tables of that."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from devtools.docs_gen.generated import table
+from tests.bench.report import as_range
+from tests.faults.training import Step
+
+# Seconds in which a run has to recover.
+LIMIT = 180.0
+# Seconds that no step takes, twenty times as long as one without faults.
+PAUSE = 1.0
+# What names a fault: one of these, near the rank or the pod. These are all kinds, in order.
+GONE = r"delet|gone|lost|terminat|remov|no longer|closed by"
+ENDED = r"delet|gone|terminat|asked to end|evict|drain|sigterm"
+NAMED_BY = {
+    "rank killed": r"signal 9|sigkill|killed",
+    "worker deleted": GONE,
+    "worker drained": f"{GONE}|{ENDED}",
+    "network cut": r"network|unreachable|not respond|no response|timed? ?out|lost|not answer",
+    "rank stopped": r"stopped|sigstop|stall|hang|not respond|does not run",
+    "master deleted": ENDED,
+    "node dead": r"not ?ready|unreachable|not respond|no response|timed? ?out|lost|not answer",
+}
+
+
+class Outcome(NamedTuple):
+    """What a fault has cost. seconds: without a step; None: it did not recover in LIMIT. again:
+    steps made twice. cause: what the contestant told of it.
+    """
+
+    seconds: float | None
+    again: int
+    cause: str = ""
+
+
+def pause(steps: Sequence[Step], at: float) -> Outcome:
+    """The longest time without a step since a fault, and the steps that were then made again."""
+    before = [step for step in steps if step.at <= at]
+    after = [step for step in steps if step.at > at]
+    pairs = zip([*before[-1:], *after], after, strict=False)
+    last, first = max(pairs, key=lambda pair: pair[1].at - max(at, pair[0].at))
+    return Outcome(first.at - max(at, last.at), max(0, last.step - first.step + 1))
+
+
+def named(told: str, who: Sequence[str], how: str) -> str:
+    """The lines of a text that name somebody and, nearby, what has happened; or nothing."""
+    one, near = f"(?:{'|'.join(who)})", r"[^\0]{0,300}?"
+    found = re.search(f".*{one}{near}(?:{how}).*|.*(?:{how}){near}{one}.*", told, re.IGNORECASE)
+    return found[0] if found else ""
+
+
+def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, float]:
+    """The share of the time in which a training made steps that count, and the steps that it made
+    again. A step that took longer than PAUSE was a pause.
+    """
+    steps = [step for step in steps if step.at <= began + seconds]
+    reached, spent = steps[0].step, 0.0
+    for before, step in pairwise(steps):
+        took = step.at - before.at
+        if step.step > reached and step.start == before.start and took < PAUSE:
+            spent += took
+        reached = max(reached, step.step)
+    again = len(steps) - len({step.step for step in steps})
+    return {"effective": spent / seconds, "again": again}
+
+
+def seconds_cell(outcome: Mapping[str, Any]) -> str:
+    """The seconds without a step, and the steps that were made again."""
+    if outcome["seconds"] is None:
+        return f"not in {LIMIT:.0f}"
+    again = f" ({outcome['again']})" if outcome["again"] else ""
+    return f"{outcome['seconds']:.1f}{again}"
+
+
+def start_table(measured: Mapping[str, Any]) -> str:
+    """The start of a run, and what a training without faults costs."""
+    rows, imports = [], 0.0
+    if alone := measured.get("bare", {}).get("start", {}).get("turns"):
+        imports = statistics.median(turn["imported"] - turn["rank"] for turn in alone)
+    for each in measured.values():
+        turns = each.get("start", {}).get("turns", [])
+        total = [turn["allreduce"] for turn in turns]
+        beyond = f"{statistics.median(total) - imports:.2f}" if turns and imports else ""
+        calm = each.get("each", {}).get("calm")
+        step = (f"{1000 * calm['step']:.1f}", calm["pods"]) if calm else ("", "")
+        rows.append((each["name"], as_range(total) if turns else "", beyond, *step))
+    head = ("", "Start to the first allreduce, s", "beyond the import, s", "a step, ms", "pods")
+    return table(head, rows)
+
+
+def fault_tables(measured: Mapping[str, Any]) -> str:
+    """Each fault once: what it cost, and what a person was told."""
+    done = [each for each in measured.values() if "each" in each]
+    faults = [each["each"]["faults"] for each in done]
+    cost = [
+        (each["name"], *(seconds_cell(of[name]) if name in of else "" for name in NAMED_BY))
+        for each, of in zip(done, faults, strict=True)
+    ]
+    told = [
+        (
+            each["name"],
+            *(("yes" if of[name]["cause"] else "no") if name in of else "" for name in NAMED_BY),
+        )
+        for each, of in zip(done, faults, strict=True)
+    ]
+    first = table(("Seconds without a step (steps made again)", *NAMED_BY), cost)
+    return f"{first}\n\n{table(('The cause is named', *NAMED_BY), told)}"
+
+
+def storm_table(measured: Mapping[str, Any]) -> str:
+    """What a storm cost: the share of the time that counts, and what one fault takes."""
+    rows = []
+    for each in measured.values():
+        storm = each.get("storm", {})
+        if paused := [seconds for _, seconds, _ in storm.get("faults", [])]:
+            known = [LIMIT if seconds is None else seconds for seconds in paused]
+            longest = f"{max(known):.1f}" if None not in paused else f"not in {LIMIT:.0f}"
+            median = f"{statistics.median(known):.1f}"
+            rows.append((
+                each["name"], f"{100 * storm['effective']:.1f}", len(paused), median, longest,
+                storm["again"], "yes" if storm["equal"] else "no",
+            ))  # fmt: skip
+    head = (
+        "In a storm of faults", "effective training time, %", "faults that came",
+        "without a step, s: median", "longest", "steps made again", "weights right",
+    )  # fmt: skip
+    return table(head, rows)
+
+
+def sources(measured: Mapping[str, Any]) -> str:
+    """Which versions were measured, when and at which commits."""
+    versions = dict.fromkeys(each["version"] for each in measured.values())
+    parts = [
+        each[part] for each in measured.values() for part in ("start", "each", "storm")
+        if part in each
+    ]  # fmt: skip
+    commits = sorted({part["commit"] for part in parts})
+    storm = next((each["storm"] for each in measured.values() if "storm" in each), None)
+    loads = sorted(part["load"] for part in parts)
+    told = f"Versions: {', '.join(versions)}. Measured at {', '.join(commits)}"
+    told += f", with a load average of {loads[0]:.1f} to {loads[-1]:.1f} before each part."
+    if storm:
+        told += (
+            f" The storm: {storm['seconds']:.0f} s, a fault each {storm['every']:.0f} s, "
+            f"seed {storm['seed']}."
+        )
+    return told

@@ -1,0 +1,154 @@
+"""Controllers of others beside the local cluster: processes of this machine with their CRDs, and
+with their webhooks, which the API server reaches here. Webhooks see objects of one namespace only.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from devtools.localkube.instance import current
+from devtools.localkube.pki import Authority
+from devtools.toolchain.tools import BUILT, tool
+from tests.e2e.cluster import Namespace
+from tests.waiting import wait_until
+
+# The folder below TMPDIR in which controllers of controller-runtime look for their certificate.
+CERTIFICATES = "k8s-webhook-server/serving-certs"
+# What a controller of controller-runtime needs not do here.
+ALONE = {
+    "leaderElection": {"leaderElect": False},
+    "metrics": {"bindAddress": "0"},
+    "health": {"healthProbeBindAddress": "0"},
+}
+
+
+class Controller(NamedTuple):
+    """A program of devtools/toolchain and what belongs to it.
+
+    command: the words before the program. ready: what its log has when it works. crds: files.
+    webhooks: a file; of them, those for `kinds`, or all; and the port at which the program serves
+    them. config: of its option --config.
+    """
+
+    program: str
+    crds: Sequence[Path] = ()
+    ready: Sequence[str] = ("Serving webhook server", "Starting workers")
+    arguments: Sequence[str] = ()
+    command: Sequence[str] = ()
+    environment: Mapping[str, str] = {}
+    webhooks: Path | None = None
+    kinds: Collection[str] = ()
+    port: int = 0
+    config: dict[str, Any] | None = None
+
+
+@contextmanager
+def running(
+    namespace: Namespace, controllers: Sequence[Controller], folder: Path | None = None
+) -> Iterator[None]:
+    """Run controllers until the end of the block, with their files in `folder`, or in one that is
+    removed afterwards.
+    """
+    authority, host = Authority("controllers"), str(current().gateway_ip)
+    with tempfile.TemporaryDirectory(prefix="hvd-peers-") as path, ExitStack() as stack:
+        folder = folder or Path(path)
+        pair = authority.issue("webhooks", hosts=[host])
+        certificates = folder / CERTIFICATES
+        certificates.mkdir(parents=True)
+        (certificates / "tls.crt").write_bytes(pair.certificate)
+        (certificates / "tls.key").write_bytes(pair.key)
+        for each in controllers:
+            for crd in each.crds:
+                namespace.kubectl("apply", "--server-side", "--filename", str(crd))
+                # `--for=condition` fails where a new CRD has no conditions yet; this form waits.
+                named = yaml.safe_load(crd.read_text())
+                kind, name = named["spec"]["names"]["kind"], named["metadata"]["name"]
+                accepted = f"--for=jsonpath={{.status.acceptedNames.kind}}={kind}"
+                namespace.kubectl("wait", accepted, f"crd/{name}", "--timeout=60s")
+            stack.enter_context(_process(namespace, each, folder, host))
+        for each in controllers:
+            if each.webhooks:
+                stack.enter_context(_webhooks(namespace, each, host, authority.certificate))
+        yield
+
+
+def _path(program: str) -> str:
+    """A program of devtools/toolchain, else one of this machine's."""
+    return str(tool(program)) if program in BUILT else program
+
+
+@contextmanager
+def _process(namespace: Namespace, each: Controller, folder: Path, host: str) -> Iterator[None]:
+    """One controller, which works."""
+    arguments = [*each.arguments]
+    if each.config:
+        config = folder / f"{each.program}.yaml"
+        served = {**each.config.get("webhook", {}), "host": host, "port": each.port}
+        config.write_text(json.dumps({**each.config, "webhook": served}))
+        arguments.append(f"--config={config}")
+    path = folder / f"{each.environment.get('ARGOCD_BINARY_NAME', each.program)}.log"
+    with path.open("w") as log:
+        process = subprocess.Popen(
+            [*each.command, _path(each.program), *arguments],
+            env={**namespace.environment(), "TMPDIR": str(folder), **each.environment},
+            stdout=log, stderr=log,
+        )  # fmt: skip
+
+    def works() -> bool:
+        text = path.read_text()
+        assert process.poll() is None, text
+        return all(words in text for words in each.ready)
+
+    try:
+        wait_until(works, 60, f"{each.program} works; its log: {path}")
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def _webhooks(
+    namespace: Namespace, each: Controller, host: str, authority: bytes
+) -> Iterator[None]:
+    """The webhooks of a controller; objects of other namespaces need none of them."""
+    assert each.webhooks
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace.name}}
+    documents = list(yaml.safe_load_all(each.webhooks.read_text()))
+    names = []
+    for document in documents:
+        document["webhooks"] = [hook for hook in document["webhooks"] if _is_for(hook, each.kinds)]
+        document["metadata"]["name"] = f"hvd-bench-{each.program}"
+        names.append(f"{document['kind'].lower()}/hvd-bench-{each.program}")
+        for webhook in document["webhooks"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {
+                "url": f"https://{host}:{each.port}{path}",
+                "caBundle": b64encode(authority).decode(),
+            }
+            webhook["namespaceSelector"] = here
+            if each.program == "jobset" and webhook["rules"][0]["resources"] == ["pods"]:
+                # As in its own installation.
+                key = "jobset.sigs.k8s.io/jobset-name"
+                exists = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+                webhook["objectSelector"] = exists
+    namespace.apply({"apiVersion": "v1", "kind": "List", "items": documents})
+    try:
+        yield
+    finally:
+        namespace.kubectl("delete", *names)
+
+
+def _is_for(webhook: dict[str, Any], kinds: Collection[str]) -> bool:
+    return not kinds or any(
+        kind in rule["resources"] for rule in webhook["rules"] for kind in kinds
+    )

@@ -1,0 +1,93 @@
+"""Defects of Horovod 0.28.1 that were reported upstream, on two ranks: docs/runtime.md."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from devtools.images.catalogue import Image, load_catalogue
+from devtools.trials.checks import STALLS, WITH_TF_KERAS
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox
+from images.common import build_horovod
+
+HERE = Path(__file__).parent
+SCRIPT, TRAINING = HERE / "wounds_ranks.py", HERE / "elastic_ranks.py"
+# Both use the blacklist as it is by default.
+ELASTIC = ("horovodrun", "--host-discovery-script", "/output/hosts", "--network-interface", "lo")
+GROWS = (*ELASTIC, "-np", "1", "--min-np", "1", "--max-np", "2")
+NEEDS_TWO = (*ELASTIC, "-np", "2", "--min-np", "2", "--max-np", "2")
+
+
+def results(
+    inside: Sandbox, launcher: tuple[str, ...], case: str, *hosts: str, **environment: str
+) -> list[str]:
+    """What each rank that came to the end printed."""
+    script = inside.folder / "hosts"
+    script.write_text("".join(["#!/bin/sh\n", *(f"echo {host}:1\n" for host in hosts)]))
+    script.chmod(0o777)
+    for file in (SCRIPT, TRAINING):
+        (inside.folder / file.name).write_text(file.read_text())
+    command = (*launcher, "python3", f"/output/{SCRIPT.name}", case)
+    printed = inside.succeed(*command, uid=OWN_UID, **STALLS, **environment)
+    return [line.partition("RESULT ")[2] for line in printed.splitlines() if "RESULT " in line]
+
+
+def test_dense_and_sparse_gradients_are_reduced_in_one_group(cpu: Sandbox) -> None:
+    """horovod#3994 and its fix, #3995."""
+    expected = "[[2.0, 2.0, 2.0], [[1.0, 1.0], [1.0, 1.0]]]"
+    assert results(cpu, TWO_RANKS, "grouped_dense_and_sparse_gradients") == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("case", "expected", "environment"),
+    [
+        ("variables_of_a_rank_that_joins", "[6, 6.0]", {}),
+        ("optimizer_of_a_rank_that_joins", "[6, 6]", WITH_TF_KERAS),
+    ],
+)
+def test_rank_joins(cpu: Sandbox, case: str, expected: str, environment: dict[str, str]) -> None:
+    """The symptom of horovod#2652."""
+    assert results(cpu, GROWS, case, "localhost", **environment) == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["rank_lost_beside_process_sets", "rank_lost_while_ranks_meet"],
+)
+@pytest.mark.patch("blacklist-cooldown.patch")
+def test_run_goes_on_with_the_host_of_a_lost_rank(image: Image, inside: Sandbox, case: str) -> None:
+    """horovod#4021, horovod#2484; the host is used again as it is by default: horovod#1926."""
+    environment = {"FRAMEWORK": str(image.framework), "HOROVOD_GLOO_TIMEOUT_SECONDS": "20"}
+    hosts = ("localhost", "127.0.0.1")
+    assert results(inside, NEEDS_TWO, case, *hosts, **environment) == ["[6, [2, 2]]"] * 2
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
+def test_cmake_says_in_a_line_why_a_framework_is_not_found(tmp_path: Path) -> None:
+    """horovod#3902: pip compiles in an environment of its own, which has no framework."""
+    series = build_horovod.patches(load_catalogue()["cpu"].folder)
+    modules = build_horovod.patched_source(tmp_path / "work", series) / "cmake" / "Modules"
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'Traceback:' >&2\necho 'Error: none' >&2\nexit 1\n")
+    python.chmod(0o755)
+    script = tmp_path / "find.cmake"
+    script.write_text(
+        f'list(APPEND CMAKE_MODULE_PATH "{modules}")\nset(PY_EXE "{python}")\n'
+        "find_package(Mxnet)\nfind_package(Tensorflow)\nfind_package(Pytorch REQUIRED)\n"
+    )
+    done = subprocess.run(
+        ["cmake", "-P", script], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    for framework, said in {
+        "mxnet": done.stdout,
+        "tensorflow": done.stdout,
+        "torch": done.stderr,
+    }.items():
+        text = " ".join(said.split())
+        assert f"{python} cannot import {framework} (Error: none)." in text
+        assert "--no-build-isolation" in text

@@ -1,0 +1,150 @@
+"""A node of the local cluster: names, cgroups, processes, images, and what the machine needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from devtools.common.errors import DevtoolsError
+from devtools.localkube import cgroups, instance, preflight
+from devtools.localkube.images import full_name
+from devtools.localkube.instance import BENCHMARK_RANGE, Instance
+from devtools.localkube.oci import pack_program
+from devtools.localkube.record import ProcessIdentity
+
+V1 = """\
+31 24 0:27 / {root}/memory rw,relatime - cgroup cgroup rw,memory
+32 24 0:28 / {root}/cpuset rw,relatime - cgroup cgroup rw,cpuset
+33 24 0:29 / {root}/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct
+34 24 0:29 / {root}/cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+35 24 0:30 /inner {root}/part rw,relatime - cgroup cgroup rw,pids
+36 24 0:31 / /var/lib rw,relatime shared:1 - ext4 /dev/vda rw
+"""
+V2 = "31 24 0:27 / {root} rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def table(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mountinfo"
+    path.write_text(text.format(root=tmp_path))
+    return path
+
+
+def test_version_1_hierarchies_are_listed_once_each(tmp_path: Path) -> None:
+    mounts = table(tmp_path, V1)
+    names = [path.name for path in cgroups.hierarchies(mounts)]
+    assert names == ["memory", "cpuset", "cpu"]
+    assert {"cpu", "cpuset", "memory", "cpuacct"} <= cgroups.controllers(mounts)
+
+
+def test_version_2_controllers_are_enabled_for_pods(tmp_path: Path) -> None:
+    mounts = table(tmp_path, V2)
+    for directory in (tmp_path, tmp_path / "lk", tmp_path / "lk" / "pods"):
+        directory.mkdir(exist_ok=True)
+        (directory / "cgroup.controllers").write_text("cpu memory\n")
+    assert cgroups.controllers(mounts) == {"cpu", "memory"}
+    cgroups.create("lk", cgroups.hierarchies(mounts))
+    for directory in (tmp_path, tmp_path / "lk", tmp_path / "lk" / "pods"):
+        assert (directory / "cgroup.subtree_control").read_text() in ("+cpu", "+memory")
+    assert not (tmp_path / "lk" / "daemons" / "cgroup.subtree_control").exists()
+
+
+def test_daemons_join_all_hierarchies_but_version_1_cpusets(tmp_path: Path) -> None:
+    roots = [tmp_path / "memory", tmp_path / "cpuset"]
+    for root in roots:
+        root.mkdir()
+    (tmp_path / "cpuset" / "cpuset.cpus").write_text("0-1")
+    cgroups.create("lk", roots)
+    cgroups.join_daemons("lk", roots, [42])
+    assert (tmp_path / "memory" / "lk" / "daemons" / "cgroup.procs").read_text() == "42"
+    assert not (tmp_path / "cpuset" / "lk" / "daemons" / "cgroup.procs").exists()
+
+
+def test_file_system_without_overlay_support_raises_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
+    device = tmp_path.stat().st_dev
+    line = f"30 1 {os.major(device)}:{os.minor(device)} / / rw - {{kind}} none rw\n"
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(line.format(kind="ext4"))
+    preflight.check_file_system(Instance("hvd"), mounts)
+    mounts.write_text(line.format(kind="overlay"))
+    with pytest.raises(DevtoolsError, match=r"\(overlay\)"):
+        preflight.check_file_system(Instance("hvd"), mounts)
+
+
+def test_process_with_another_start_or_boot_is_not_the_same() -> None:
+    own = ProcessIdentity.of(os.getpid())
+    assert own.is_alive()
+    # Field 22 of /proc/PID/stat, counted from the end because the command may contain spaces.
+    assert own.start == int(Path("/proc/self/stat").read_text().split(")")[-1].split()[19])
+    assert not replace(own, start=own.start + 1).is_alive()
+    assert not replace(own, boot="another boot").is_alive()
+
+
+def test_kill_ends_the_recorded_process_and_no_other() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        recorded = ProcessIdentity.of(child.pid)
+        replace(recorded, start=recorded.start + 1).kill_and_wait()
+        assert child.poll() is None
+        recorded.kill_and_wait()
+        assert not recorded.is_alive()
+    recorded.kill_and_wait()  # does nothing after its end
+
+
+HVD = Instance("hvd")
+
+
+def test_address_ranges_of_a_cluster_do_not_overlap() -> None:
+    nodes = (HVD, HVD.second)
+    own = [HVD.services, *(node.pods for node in nodes)]
+    assert all(part.subnet_of(HVD.network) for part in own)
+    assert not any(a.overlaps(b) for a, b in combinations(own, 2))
+    ends = [address for node in nodes for address in (node.node_ip, node.gateway_ip)]
+    assert len(set(ends)) == 4
+    assert not any(end in part for end in ends for part in own)
+    assert all(node.pods.num_addresses > 2 * 110 for node in nodes)
+    # The tests run two clusters at once.
+    others = [Instance(name).network for name in ("second", "lifecycle")]
+    assert not any(HVD.network.overlaps(other) for other in others)
+    assert all(other.subnet_of(BENCHMARK_RANGE) for other in others)
+
+
+def test_name_that_cannot_be_an_interface_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a" * 13, "UPPER", "-x", "a b", "../x"):
+        monkeypatch.setenv("LOCALKUBE_NAME", name)
+        with pytest.raises(DevtoolsError, match="is not a valid name of a cluster"):
+            instance.current()
+    monkeypatch.setenv("LOCALKUBE_NAME", "a" * 12)
+    assert len(instance.current().link) <= 15
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("a", "docker.io/library/a:latest"),
+        ("a:1", "docker.io/library/a:1"),
+        ("localhost/a:1", "docker.io/library/a:1"),
+        ("me/a:1", "docker.io/me/a:1"),
+        ("registry.example/me/a", "registry.example/me/a:latest"),
+        ("host:5000/a", "host:5000/a:latest"),
+    ],
+)
+def test_full_name_is_the_name_that_kubernetes_uses(short: str, full: str) -> None:
+    assert full_name(short) == full
+    assert full_name(full) == full
+
+
+def test_packed_program_is_reproducible(tmp_path: Path) -> None:
+    program, archive = tmp_path / "program", tmp_path / "a.tar"
+    packed = []
+    for content in (b"x", b"x", b"y"):
+        program.write_bytes(content)
+        pack_program("docker.io/library/a:1", program, archive)
+        packed.append(archive.read_bytes())
+    assert packed[0] == packed[1] != packed[2]
