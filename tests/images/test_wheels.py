@@ -153,12 +153,12 @@ def test_source_builds_for_the_frameworks_that_are_installed(
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     python = tmp_path / "env" / "bin" / "python"
     if isolation:
-        tools = [python, "-m", "pip", "install", "--quiet", "setuptools", "wheel", "packaging"]
+        tools = [str(python), "-m", "pip", "install", "--quiet", "setuptools", "wheel", "packaging"]
         subprocess.run(tools, check=True)
     cmake = tmp_path / "cmake"
     cmake.write_text(CMAKE)
     cmake.chmod(0o755)
-    build = [python, "-m", "pip", "wheel", "--no-deps", *isolation, archive]
+    build = [str(python), "-m", "pip", "wheel", "--no-deps", *isolation, str(archive)]
     environment = os.environ | {"HOROVOD_CMAKE": str(cmake)}
 
     def run() -> subprocess.CompletedProcess[str]:
