@@ -57,8 +57,8 @@ def _start_first(instance: Instance) -> None:
         )
         note(f"cluster {instance.name!r} is running{outdated}: {instance.kubeconfig}")
         return
-    kube, coredns = tool("kube"), tool("coredns")
-    tool("pause")
+    for program in ("kube", "coredns", "pause"):
+        tool(program)
     preflight.install_missing()
     # The other nodes reach nothing without the first.
     for node in (*instance.others, instance):
@@ -69,9 +69,7 @@ def _start_first(instance: Instance) -> None:
     if not _state_is_current(instance):
         _make_state(instance)
         pki.write_all(instance)
-    _write_files(instance)
-    with step(f"start cluster {instance.name!r}"):
-        Boot(instance, kube, coredns).run()
+    _boot(instance)
 
 
 def down(instance: Instance | None = None, *, images: bool = False) -> bool:
@@ -133,9 +131,7 @@ def add_node(instance: Instance | None = None, number: int | None = None) -> Ins
         _forget_node(node)
         preflight.check_space(node)
         _make_state(node)
-        _write_files(node)
-        with step(f"start node {node.node} of cluster {first.name!r}"):
-            Boot(node, tool("kube"), tool("coredns")).run()
+        _boot(node)
     return node
 
 
@@ -203,7 +199,8 @@ def _make_state(instance: Instance) -> None:
     instance.state.mkdir(mode=0o700, parents=True)
 
 
-def _write_files(instance: Instance) -> None:
+def _boot(instance: Instance) -> None:
+    """Writes the files of a node whose state directory is there, and starts it."""
     for directory in (instance.logs, instance.run, instance.store):
         directory.mkdir(parents=True, exist_ok=True)
     pack_program(config.PAUSE_IMAGE, tool("pause"), instance.state / config.PAUSE_ARCHIVE)
@@ -211,6 +208,8 @@ def _write_files(instance: Instance) -> None:
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, text)
     write_atomically(instance.state / "made-by.json", json.dumps(_made_by()))
+    with step(f"start node {instance.node} of cluster {instance.name!r}"):
+        Boot(instance, tool("kube"), tool("coredns")).run()
 
 
 def _remove_shared_directories(instance: Instance) -> None:

@@ -61,7 +61,7 @@ def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance
             f"cluster {first.name!r} has no second node, so no network between nodes",
             "start one: python -m devtools.localkube add-node",
         )
-    remedy = "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
+    queue, remedy = ["noqueue"], "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
     if delay:
         queue = ["netem", "delay", delay, *(["rate", rate] if rate else [])]
         remedy = (
@@ -70,8 +70,6 @@ def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance
         )
     elif rate:
         queue = ["tbf", "rate", rate, "burst", BURST, "latency", LONGEST_QUEUE]
-    else:
-        queue = ["noqueue"]
     for node in nodes:
         for place, end in ((_other_end(node), node.link), (inside(node), NODE_INTERFACE)):
             command = [*place, "tc", "qdisc", "replace", "dev", end, "root", *queue]
