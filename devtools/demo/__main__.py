@@ -111,7 +111,8 @@ def follow_training(session: Session) -> dict[str, float]:
             if FIRST_RANK in line:
                 workers = f"{selector},app.kubernetes.io/component=worker"
                 columns = "custom-columns=WORKER:.metadata.name,NODE:.spec.nodeName"
-                note(kubectl.run("get", "pods", f"--selector={workers}", f"--output={columns}"))
+                table = kubectl.run("get", "pods", f"--selector={workers}", f"--output={columns}")
+                note(table.rstrip())
     if kubectl.wait_for_job_end(name, END_SECONDS) != "Complete":
         reason = kubectl.run("get", job, "--output=jsonpath={.status.conditions[*].message}")
         raise DevtoolsError(f"{job} did not complete: {reason}", "read the log above")
