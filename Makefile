@@ -12,8 +12,8 @@ help: ## List the commands
 venv:
 	@python3 devtools/bootstrap.py
 
-demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; default: local)
-	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER))
+demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; NODES=2 to 4 of local)
+	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(NODES),--nodes $(NODES))
 
 test: lint ## Run all checks and all tests
 	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
