@@ -71,7 +71,7 @@ class Trainer(Contestant):
         if self.action:
             runtime["template"]["spec"]["failurePolicy"] = {
                 "maxRestarts": MOST_FAULTS,
-                "rules": [{"action": self.action, "targetReplicatedJobs": ["launcher"]}],
+                "rules": [{"name": "restart", "action": self.action}],
             }
             launcher["template"]["spec"]["backoffLimit"] = 0
             launcher["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
