@@ -69,6 +69,8 @@ class Trainer(Contestant):
         pod = node["template"]["spec"]["template"]["spec"]["containers"][0]
         pod |= {"command": SSHD[:1], "args": SSHD[1:]}
         if self.action:
+            # A launcher with a rank may look for its own name before DNS has it, and fail.
+            runtime["mlPolicy"]["mpi"]["runLauncherAsNode"] = False
             runtime["template"]["spec"]["failurePolicy"] = {
                 "maxRestarts": MOST_FAULTS,
                 "rules": [{"name": "restart", "action": self.action}],
