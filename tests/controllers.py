@@ -17,7 +17,7 @@ import yaml
 
 from devtools.localkube.instance import current
 from devtools.localkube.pki import Authority
-from devtools.toolchain.tools import BUILT, tool
+from devtools.toolchain.tools import tool
 from tests.e2e.cluster import Namespace
 from tests.waiting import wait_until
 
@@ -81,11 +81,6 @@ def running(
         yield
 
 
-def _path(program: str) -> str:
-    """A program of devtools/toolchain, else one of this machine's."""
-    return str(tool(program)) if program in BUILT else program
-
-
 @contextmanager
 def _process(namespace: Namespace, each: Controller, folder: Path, host: str) -> Iterator[None]:
     """One controller, which works."""
@@ -95,10 +90,10 @@ def _process(namespace: Namespace, each: Controller, folder: Path, host: str) ->
         served = {**each.config.get("webhook", {}), "host": host, "port": each.port}
         config.write_text(json.dumps({**each.config, "webhook": served}))
         arguments.append(f"--config={config}")
-    path = folder / f"{each.environment.get('ARGOCD_BINARY_NAME', each.program)}.log"
+    path = folder / f"{each.program}.log"
     with path.open("w") as log:
         process = subprocess.Popen(
-            [*each.command, _path(each.program), *arguments],
+            [*each.command, str(tool(each.program)), *arguments],
             env={**namespace.environment(), "TMPDIR": str(folder), **each.environment},
             stdout=log, stderr=log,
         )  # fmt: skip

@@ -75,7 +75,6 @@ RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
 SOURCE_CONTROLLER = "github.com/fluxcd/source-controller"
 HELM_CONTROLLER = "github.com/fluxcd/helm-controller"
-ARGO = "github.com/argoproj/argo-cd/v3"
 KWOK = "sigs.k8s.io/kwok"
 KUEUE = "sigs.k8s.io/kueue"
 TRAINER = "github.com/kubeflow/trainer/v2"
@@ -127,7 +126,6 @@ BUILT = {
         Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
         Tool("source-controller", "flux", SOURCE_CONTROLLER, "source-controller"),
         Tool("helm-controller", "flux", HELM_CONTROLLER, "helm-controller"),
-        Tool("argocd", "argo", f"{ARGO}/cmd", "argocd"),
         Tool("trainer", "trainer", f"{TRAINER}/cmd/trainer-controller-manager", "trainer"),
         Tool("jobset", "trainer", JOBSET, "jobset"),
         # An S3 server of a test, and its client.

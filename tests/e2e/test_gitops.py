@@ -1,8 +1,8 @@
-"""The pages of docs/gitops.md, followed by Flux and by Argo CD. Rare: both are built first.
+"""The objects of docs/gitops.md, followed by Flux. Rare: its controllers are built first.
 
-Their controllers run here, beside the local cluster, and read the chart from a git server of the
-test. Each story is that of a team: install, change by hand, another value, another chart, and a
-finished run that is left alone.
+They run here, beside the local cluster, and read the chart from a git server of the test. The story
+is that of a team: install, change by hand, a finished run that is left alone, another chart, and
+another value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,9 +22,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from devtools.common.apt import install_packages
 from devtools.common.errors import DevtoolsError
-from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
+from devtools.toolchain.tools import HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder
 from tests.chart.test_custom_resources import documented
 from tests.controllers import Controller, running
 from tests.e2e.cluster import CHART, Namespace, Values, on_shared_cores
@@ -117,42 +115,25 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Tool(ABC):
-    """A tool that keeps a release as the page has it. `values` go into the page's own object."""
+class Flux:
+    """A release that Flux keeps, as the page has it. `values` go into the page's own object."""
 
     namespace: Namespace
     url: str
-
-    @abstractmethod
-    def apply(self, values: Values) -> None:
-        """Write the tool's objects."""
-
-    @abstractmethod
-    def sync(self) -> None:
-        """Let the tool look at the repository and the cluster once more, and wait for its end."""
-
-    @abstractmethod
-    def remove(self) -> None:
-        """Delete the tool's object, and with it the release."""
-
-    def image(self) -> Values:
-        repository, _, tag = self.namespace.image.rpartition(":")
-        return {"image": {"repository": repository, "tag": tag}}
-
-
-class Flux(Tool):
-    """source-controller and helm-controller."""
 
     def apply(self, values: Values) -> None:
         source = documented("GitRepository")
         source["spec"].update(url=self.url, ref={"branch": BRANCH})
         release = documented("HelmRelease")
-        release["spec"]["values"] = {**release["spec"]["values"], **self.image(), **values}
+        repository, _, tag = self.namespace.image.rpartition(":")
+        image = {"image": {"repository": repository, "tag": tag}}
+        release["spec"]["values"] = {**release["spec"]["values"], **image, **values}
         for manifest in (source, release):
             manifest["metadata"]["namespace"] = self.namespace.name
             self.namespace.apply(manifest)
 
     def sync(self) -> None:
+        """Let Flux look at the repository and the cluster once more, and wait for its end."""
         for kind in ("gitrepository", "helmrelease"):
             (item,) = self.namespace.get(kind)["items"]
             # `flux reconcile` does the same.
@@ -197,113 +178,16 @@ def running_flux(namespace: Namespace, folder: Path) -> Iterator[None]:
         yield
 
 
-class ArgoCD(Tool):
-    """The application controller and the repository server."""
-
-    def apply(self, values: Values) -> None:
-        self.write(values)
-
-    def write(self, values: Values, *options: str) -> None:
-        """Write the Application; `options` are added to the page's syncOptions."""
-        application = documented("Application")
-        application["metadata"]["namespace"] = self.namespace.name
-        spec = application["spec"]
-        spec["source"].update(repoURL=self.url, targetRevision=BRANCH)
-        spec["destination"]["namespace"] = self.namespace.name
-        spec["syncPolicy"]["syncOptions"] += options
-        helm = spec["source"]["helm"]
-        helm["valuesObject"] = {**helm["valuesObject"], **self.image(), **values}
-        self.namespace.apply(application)
-
-    def sync(self) -> None:
-        before = self._status().get("reconciledAt")
-        refresh = "argocd.argoproj.io/refresh=hard"
-        self.namespace.kubectl("annotate", "application", RELEASE, "--overwrite", refresh)
-        wait_until(lambda: self._is_synced(before), 180, "Argo CD has synced", PROGRAM_PAUSE)
-
-    def _status(self) -> dict[str, Any]:
-        status: dict[str, Any] = self.namespace.get("application", RELEASE).get("status", {})
-        return status
-
-    def _is_synced(self, before: str | None) -> bool:
-        status = self._status()
-        is_new = status.get("reconciledAt") not in (None, before)
-        ended = status.get("operationState", {}).get("phase") in (None, "Succeeded")
-        return is_new and ended and status.get("sync", {}).get("status") == "Synced"
-
-    def remove(self) -> None:
-        finalizer = '{"metadata": {"finalizers": ["resources-finalizer.argocd.argoproj.io"]}}'
-        self.namespace.kubectl("patch", "application", RELEASE, "--type=merge", "-p", finalizer)
-        self.namespace.kubectl("delete", "application", RELEASE, "--timeout=120s")
-
-
-@contextmanager
-def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
-    labels = {"app.kubernetes.io/part-of": "argocd"}
-    for kind, name in (("ConfigMap", "argocd-cm"), ("Secret", "argocd-secret")):
-        meta = {"name": name, "labels": labels}
-        namespace.apply({"apiVersion": "v1", "kind": kind, "metadata": meta})
-    redis, repositories, spare = find_port(), find_port(), find_port()
-    (folder / "bin").mkdir()
-    # The repository server calls Helm by this name.
-    (folder / "bin" / "helm").symlink_to(tool("helm3"))
-    if shutil.which("redis-server") is None:
-        install_packages(["redis-server"])
-    address, where = f"127.0.0.1:{redis}", f"--namespace={namespace.name}"
-    environment = {
-        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-        "ARGOCD_GPG_ENABLED": "false", "ARGOCD_FAKE_IN_CLUSTER": "true",
-    }  # fmt: skip
-    crds = (module_folder("argo", ARGO) / "manifests" / "crds").glob("app*-crd.yaml")
-    controllers = [
-        Controller(
-            "redis-server", crds=sorted(crds), ready=["Ready to accept"],
-            arguments=["--port", str(redis), "--save", ""],
-        ),
-        Controller(
-            "argocd", ready=["is listening on"],
-            arguments=[
-                f"--redis={address}", f"--port={repositories}", f"--metrics-port={spare}",
-                "--disable-tls",
-            ],
-            environment={**environment, "ARGOCD_BINARY_NAME": "argocd-repo-server"},
-        ),
-        Controller(
-            "argocd", ready=["Application Controller"],
-            arguments=[
-                where, f"--redis={address}", f"--repo-server=127.0.0.1:{repositories}",
-                "--repo-server-plaintext", f"--metrics-port={find_port()}",
-            ],
-            environment={**environment, "ARGOCD_BINARY_NAME": "argocd-application-controller"},
-        ),
-    ]  # fmt: skip
-    with running(namespace, controllers, folder):
-        everything = {"group": "*", "kind": "*"}
-        namespace.apply({
-            "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
-            "metadata": {"name": "default"},
-            "spec": {
-                "sourceRepos": ["*"], "destinations": [{"namespace": "*", "server": "*"}],
-                "clusterResourceWhitelist": [everything],
-            },
-        })  # fmt: skip
-        yield
-
-
-TOOLS = {"flux": (Flux, running_flux), "argo": (ArgoCD, running_argo)}
-
-
-@pytest.fixture(params=TOOLS)
-def team(request: pytest.FixtureRequest, namespace: Namespace, tmp_path: Path) -> Iterator[Tool]:
-    """A tool that runs, and the repository that it reads."""
-    made, run = TOOLS[request.param]
+@pytest.fixture
+def flux(namespace: Namespace, tmp_path: Path) -> Iterator[Flux]:
+    """Flux, which runs, and the repository that it reads."""
     repository = Repository.make(tmp_path / "repository")
-    with served(repository.folder) as url, run(namespace, tmp_path):
-        tool = made(namespace, url)
-        yield tool
+    with served(repository.folder) as url, running_flux(namespace, tmp_path):
+        made = Flux(namespace, url)
+        yield made
         # The test may not have come to the object, or may have removed it.
         with suppress(DevtoolsError):
-            tool.remove()
+            made.remove()
 
 
 def run_of(script: str, number: int = 2) -> Values:
@@ -323,20 +207,20 @@ def identity(namespace: Namespace) -> dict[str, Any]:
 
 
 def test_release_is_kept_as_the_page_says(
-    team: Tool, namespace: Namespace, node_folder: Path, privileged: Namespace, tmp_path: Path
+    flux: Flux, namespace: Namespace, node_folder: Path, privileged: Namespace, tmp_path: Path
 ) -> None:
     mount: Mapping[str, Any] = {
         "volumes": [{"name": "data", "hostPath": {"path": str(node_folder)}}],
         "volumeMounts": [{"name": "data", "mountPath": "/data"}],
     }
-    team.apply({**run_of(WAIT), **mount})
-    team.sync()
+    flux.apply({**run_of(WAIT), **mount})
+    flux.sync()
     namespace.wait_for_event("Training", 240)
     first = identity(namespace)
 
     # Somebody changes an object by hand in the middle of the run: it is healed, the run goes on.
     namespace.kubectl("delete", "service", RELEASE)
-    team.sync()
+    flux.sync()
     wait_until(
         lambda: namespace.get("services")["items"], 120, "the Service is back", PROGRAM_PAUSE
     )
@@ -347,40 +231,23 @@ def test_release_is_kept_as_the_page_says(
     namespace.wait_for_no_workers(RELEASE)
     # An hour of syncs, shortened.
     for _ in range(5):
-        team.sync()
+        flux.sync()
     assert identity(namespace) == first
     assert namespace.replicas(f"{RELEASE}-worker") == 0
 
     # Another chart alone repeats nothing.
     Repository(tmp_path / "repository").bump_chart()
-    team.sync()
+    flux.sync()
     namespace.assert_completes(RELEASE)
     assert namespace.replicas(f"{RELEASE}-worker") == 0
     assert namespace.get("secret", f"{RELEASE}-ssh")["data"] == first["keys"]
 
     # Another value is another run; the Job of the run before is pruned.
-    team.apply({**run_of("print('again')", number=1), **mount})
-    team.sync()
+    flux.apply({**run_of("print('again')", number=1), **mount})
+    flux.sync()
     namespace.assert_completes(RELEASE)
     assert "again" in namespace.log(RELEASE)
     assert identity(namespace)["keys"] == first["keys"]
 
-    team.remove()
+    flux.remove()
     namespace.wait_until_gone("statefulsets,jobs,services")
-
-
-def test_argo_that_replaces_objects_repeats_a_finished_run_unless_told(
-    namespace: Namespace, tmp_path: Path
-) -> None:
-    """As the page says of Replace=true, with the remedy that it gives."""
-    repository = Repository.make(tmp_path / "repository")
-    with served(repository.folder) as url, running_argo(namespace, tmp_path):
-        argo = ArgoCD(namespace, url)
-        argo.write(run_of("print('once')", number=1), "Replace=true")
-        argo.sync()
-        namespace.assert_completes(RELEASE)
-        namespace.wait_for_no_workers(RELEASE)
-        first = identity(namespace)
-        argo.sync()
-        assert identity(namespace)["job"] == first["job"]
-        argo.remove()
