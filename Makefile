@@ -91,7 +91,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-bench: venv ## Measure the loop of `hvdchart dev`, and `hvdchart deploy` of unchanged code
+bench: venv ## Measure the loop of `hvdchart dev`
 	@$(PY) -m tests.bench.bench_loop
 
 bench-faults: venv ## Measure start and faults, also of other launchers (ONLY=keep,waiting PARTS=start,each,storm,node TURNS=5 SECONDS=300)

@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from devtools.docs_gen.generated import table
 from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
-from tests.bench.contestants import NAME, Chart, bench_namespace, choose, in_turns
+from tests.bench.contestants import NAME, Chart, bench_namespace, choose
 from tests.bench.report import as_share, publish, verdict
 from tests.e2e.cluster import Namespace
 
@@ -79,8 +79,6 @@ LAYOUTS = {
     "two": Layout("two ranks of one worker", 1, 2, SHARED),
     "network": Layout("two workers of one rank", 2, 1, {**SHARED, "OMPI_MCA_btl": "self,tcp"}),
 }
-# A figure for each turn, by party.
-Figures = dict[str, list[float]]
 
 
 @dataclass
@@ -88,7 +86,7 @@ class Measured:
     """What a layout gave: by network the seconds of each step of each start."""
 
     ranks: int
-    seconds: dict[str, list[Figures]] = field(default_factory=dict)
+    seconds: dict[str, list[dict[str, list[float]]]] = field(default_factory=dict)
 
     def ratios(self, network: str) -> list[float]:
         """How fast the pods were in each start, as a share of the host's speed: means of turns."""
@@ -127,7 +125,7 @@ def pods(namespace: Namespace, layout: Layout) -> Chart:
 @contextmanager
 def both(
     namespace: Namespace, inside: RuncSandbox, layout: Layout
-) -> Iterator[dict[str, list[interleaved_training.Rank]]]:
+) -> Iterator[interleaved_training.Parties]:
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
     with interleaved_training.Meeting(inside.folder) as meeting:
@@ -139,10 +137,7 @@ def both(
 
         try:
             chart.start(interleaved_training.command(PODS, NETWORKS), inside.folder)
-            parties = meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
-            interleaved_training.refuse_unless_alike(parties)
-            interleaved_training.pin(parties)
-            yield parties
+            yield meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
             meeting.close()
             process.wait()
             chart.wait_for_end()
@@ -155,14 +150,10 @@ def both(
             chart.remove()
 
 
-def measure(
-    measured: Measured, parties: Mapping[str, Sequence[interleaved_training.Rank]], turns: int
-) -> None:
+def measure(measured: Measured, parties: interleaved_training.Parties, turns: int) -> None:
     """Let both parties of one start train in turns."""
     for network in NETWORKS:
-        seconds: Figures = {HOST: [], PODS: []}
-        for party in in_turns((HOST, PODS), turns):
-            seconds[party].append(interleaved_training.train(parties[party], network, 1))
+        seconds = interleaved_training.take_turns(parties, network, turns)
         measured.seconds.setdefault(network, []).append(seconds)
         print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
 

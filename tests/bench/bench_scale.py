@@ -28,7 +28,6 @@ from devtools.trials.sandbox import (
 )
 from hvd_pods.common.fusion import BY_RANKS, choose
 from tests.bench import interleaved_training
-from tests.bench.contestants import in_turns
 from tests.bench.report import as_share, publish, verdict
 
 NETWORK, BATCH, SIZE = "resnet50", 4, 160
@@ -41,7 +40,6 @@ LAUNCHES = {
     "MPI": (TWO_RANKS, choose(2, {BY_RANKS: "1"})),
     "Gloo": (GLOO, choose(2, {BY_RANKS: "1", "HOROVOD_CPU_OPERATIONS": "GLOO"})),
 }
-Figures = dict[str, list[float]]
 
 
 @contextmanager
@@ -65,18 +63,7 @@ def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
         for _, process in processes:
             stack.callback(process.wait, 60)
         stack.callback(meeting.close)
-        parties = meeting.wait_for({APART: 2, **dict.fromkeys(LAUNCHES, 2)}, check)
-        interleaved_training.refuse_unless_alike(parties)
-        interleaved_training.pin(parties)
-        yield parties
-
-
-def measure(parties: interleaved_training.Parties, turns: int) -> Figures:
-    """The seconds of a step, by case."""
-    seconds: Figures = {case: [] for case in parties}
-    for case in in_turns(tuple(parties), turns):
-        seconds[case].append(interleaved_training.train(parties[case], NETWORK, 1))
-    return seconds
+        yield meeting.wait_for({APART: 2, **dict.fromkeys(LAUNCHES, 2)}, check)
 
 
 def efficiencies(seconds: Mapping[str, Sequence[float]], case: str) -> list[float]:
@@ -109,7 +96,7 @@ def main() -> None:
     ):
         shutil.copy(interleaved_training.SCRIPT, inside.folder)
         with everyone(inside) as parties:
-            seconds = measure(parties, options.turns)
+            seconds = interleaved_training.take_turns(parties, NETWORK, options.turns)
     publish("bench-scale", "scaling.md", options.turns, seconds, scale_table(seconds))
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -73,16 +72,3 @@ def test_tests_of_separate_images_run_only_in_a_proof() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "tested separately: python -m images prove cuda | cuda-next | pyt" in done.stdout
     assert "passed" not in done.stdout
-
-
-def test_gpu_needs_an_engine_that_passes_it_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proving, "_GPUS", tmp_path)
-    docker, buildah = SimpleNamespace(program="docker"), SimpleNamespace(program="buildah")
-    assert proving.gpu_for(buildah) is None  # type: ignore[arg-type]
-    (tmp_path / "0000:01:00.0").mkdir()
-    (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t NVIDIA H100\nIRQ: 3\n")
-    assert proving.gpu_for(docker) == "NVIDIA H100"  # type: ignore[arg-type]
-    with pytest.raises(DevtoolsError, match=r"GPU \(NVIDIA H100\), and Buildah cannot give it"):
-        proving.gpu_for(buildah)  # type: ignore[arg-type]
