@@ -18,7 +18,7 @@ from devtools.images.content import (
     wheel_key,
 )
 from devtools.images.lock import fill_in_parameters, lock_file, stale_locks
-from images.common import build_horovod, finish
+from images.common import build_horovod
 
 GOOD = """
 bases: {sid: debian:sid}
@@ -161,17 +161,18 @@ def test_override_selects_the_row_that_has_it(tmp_path: Path) -> None:
     assert older.suite == "bullseye"
     assert older.base == "ubuntu:bullseye"
     assert catalogue(tmp_path, USUAL)["one"].base == "debian:bookworm"
-    # An override counts even when it is the default.
-    with pytest.raises(DevtoolsError, match=r"one with python=3.9, suite=bookworm is not among"):
-        catalogue(tmp_path, USUAL, python="3.9", suite="bookworm")
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"python": "3.12"}, "suite bullseye; python 3.9 or 3.8"),
+        # An override counts even when it is the default.
+        ({"python": "3.9", "suite": "bookworm"}, "python=3.9, suite=bookworm is not among"),
         ({"march": "z80"}, "use one of x86-64, native"),
         ({"horovod": "0.27.0"}, "horovod 0.28.1; suite bookworm; python 3.11"),
+        ({"gpus": "50;90"}, "use some, separated by commas, of 50, 70, 80, 90"),
+        ({"gpus": "50,"}, "'' is not a choice"),
     ],
 )
 def test_versions_in_no_row_are_refused_with_the_rows(
@@ -191,9 +192,6 @@ def test_option_can_take_several_words(tmp_path: Path) -> None:
         # A tag cannot have commas.
         assert other.reference == "repo:0.28.1-gpus-50-90"
     assert catalogue(tmp_path, USUAL, gpus="80,70")["one"].reference == "repo:0.28.1"
-    for asked in ("", "50,", "50;90", "50 90", "9.0", "50,75"):
-        with pytest.raises(DevtoolsError, match="use some, separated by commas, of 50, 70, 80, 90"):
-            catalogue(tmp_path, USUAL, gpus=asked)
 
 
 def test_wheel_key_changes_only_with_the_content_of_the_wheel(
@@ -238,16 +236,3 @@ def test_portable_wheel_is_compiled_once_for_every_python() -> None:
     older = image(tensorflow="2.19.1")
     assert wheel_key(older) != wheel_key(images[0])
     assert compiled_in(older)["tensorflow"] == "2.19.1"
-
-
-def test_pattern_that_matches_nothing_fails_the_build(tmp_path: Path) -> None:
-    (tmp_path / "package").mkdir()
-    assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]
-    with pytest.raises(SystemExit, match="gone/include matches nothing"):
-        finish.matches(tmp_path, "gone/include")
-    slim = tmp_path / "slim.txt"
-    slim.write_text("# why\nremove a/b\nstrip c.so # d\n")
-    assert finish.slimming(slim) == [("remove", "a/b"), ("strip", "c.so")]
-    slim.write_text("remove a\ndelete b\n")
-    with pytest.raises(SystemExit, match=r"slim\.txt:2: 'delete b': expected remove or strip"):
-        finish.slimming(slim)
