@@ -15,19 +15,15 @@ Needs root, Buildah and an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from devtools.docs_gen.generated import table
-from devtools.images.build import build
-from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
+from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace, choose
 from tests.bench.report import as_share, publish, verdict
@@ -181,14 +177,9 @@ def main() -> None:
     if not 1 <= options.starts <= options.turns:
         parser.error("--starts must be at least 1 and at most --turns")
     chosen = choose(options.only, LAYOUTS)
-    with (
-        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
-        sandbox(build("examples"), Path(folder) / "output") as inside,
-        bench_namespace() as namespace,
-    ):
+    with interleaved_training.examples() as inside, bench_namespace() as namespace:
         if not isinstance(inside, RuncSandbox):
             sys.exit(f"{inside.image.engine.program} does not mount images: use Buildah")
-        shutil.copy(interleaved_training.SCRIPT, inside.folder)
         measured = {}
         for name, layout in chosen.items():
             measured[name] = Measured(layout.ranks)

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.docs_gen.generated import table
-from devtools.images.build import build
-from devtools.trials.sandbox import Sandbox, launch_ranks, sandbox
+from devtools.trials.sandbox import Sandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
 
@@ -85,11 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=12)
     turns = parser.parse_args().turns
-    with (
-        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
-        sandbox(build("examples"), Path(folder) / "output") as inside,
-    ):
-        shutil.copy(SCRIPT, inside.folder)
+    with interleaved_training.examples(SCRIPT) as inside:
         measured = {ranks: measure(inside, ranks, turns) for ranks in (1, 2)}
     publish("bench-pipeline", "pipeline.md", turns, {"speeds": measured}, speeds_table(measured))
 

@@ -10,22 +10,12 @@ Buildah and an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from devtools.docs_gen.generated import table
-from devtools.images.build import build
-from devtools.trials.sandbox import (
-    TWO_RANKS,
-    TWO_RANKS_OVER_GLOO,
-    Sandbox,
-    launch_ranks,
-    sandbox,
-)
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, launch_ranks
 from hvd_pods.common.fusion import BY_RANKS, choose
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
@@ -90,13 +80,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=18)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
-        sandbox(build("examples"), Path(folder) / "output") as inside,
-    ):
-        shutil.copy(interleaved_training.SCRIPT, inside.folder)
-        with everyone(inside) as parties:
-            seconds = interleaved_training.take_turns(parties, NETWORK, options.turns)
+    with interleaved_training.examples() as inside, everyone(inside) as parties:
+        seconds = interleaved_training.take_turns(parties, NETWORK, options.turns)
     publish("bench-scale", "scaling.md", options.turns, seconds, scale_table(seconds))
 
 

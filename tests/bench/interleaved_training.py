@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from devtools.images.build import build
+from devtools.trials.sandbox import Sandbox, sandbox
 from hvd_pods.common.threads import YIELD
 from tests.bench.contestants import in_turns
 
@@ -86,6 +90,17 @@ class Rank:
 
 
 Parties = dict[str, list[Rank]]
+
+
+@contextmanager
+def examples(script: Path = SCRIPT) -> Iterator[Sandbox]:
+    """The image of the examples, with a script in the folder that it mounts."""
+    with (
+        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
+        sandbox(build("examples"), Path(folder) / "output") as inside,
+    ):
+        shutil.copy(script, inside.folder)
+        yield inside
 
 
 class Meeting:
