@@ -18,9 +18,9 @@ import argparse
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 
 from devtools.docs_gen.generated import table
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks
@@ -77,24 +77,8 @@ LAYOUTS = {
 }
 
 
-@dataclass
-class Measured:
-    """What a layout gave: by network the seconds of each step of each start."""
-
-    ranks: int
-    seconds: dict[str, list[dict[str, list[float]]]] = field(default_factory=dict)
-
-    def ratios(self, network: str) -> list[float]:
-        """How fast the pods were in each start, as a share of the host's speed: means of turns."""
-        return [
-            statistics.fmean(h / p for h, p in zip(start[HOST], start[PODS], strict=True))
-            for start in self.seconds[network]
-        ]
-
-    def speed(self, network: str, party: str) -> float:
-        """Images/s of all ranks together."""
-        seconds = [each for start in self.seconds[network] for each in start[party]]
-        return self.ranks * NETWORKS[network][0] * len(seconds) / sum(seconds)
+# The seconds of each step by party, of each start, by network.
+Measured = dict[str, list[dict[str, list[float]]]]
 
 
 def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
@@ -146,24 +130,25 @@ def both(
             chart.remove()
 
 
-def measure(measured: Measured, parties: interleaved_training.Parties, turns: int) -> None:
-    """Let both parties of one start train in turns."""
-    for network in NETWORKS:
-        seconds = interleaved_training.take_turns(parties, network, turns)
-        measured.seconds.setdefault(network, []).append(seconds)
-        print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
+def ratios(starts: Sequence[Mapping[str, Sequence[float]]]) -> list[float]:
+    """How fast the pods were in each start, as a share of the host's speed: means of turns."""
+    return [
+        statistics.fmean(h / p for h, p in zip(start[HOST], start[PODS], strict=True))
+        for start in starts
+    ]
 
 
 def speeds_table(measured: Mapping[str, Measured]) -> str:
     """Speeds and their ratio as a table of Markdown."""
     head = ("Network", "In pods", "Host, images/s", "Pods, images/s", "Pods / host")
     rows = []
-    for layout, figures in measured.items():
-        for network, title in TITLES.items():
-            speeds = (f"{figures.speed(network, party):.2f}" for party in (HOST, PODS))
-            ratios = figures.ratios(network)
-            shown = (as_share(ratios), verdict(ratios, GOAL))
-            rows.append((title, LAYOUTS[layout].title, *speeds, *shown))
+    for name, networks in measured.items():
+        for network, starts in networks.items():
+            images, shares = LAYOUTS[name].ranks * NETWORKS[network][0], ratios(starts)
+            steps = ([each for start in starts for each in start[party]] for party in (HOST, PODS))
+            speeds = (f"{images / statistics.fmean(seconds):.2f}" for seconds in steps)
+            shown = (as_share(shares), verdict(shares, GOAL))
+            rows.append((TITLES[network], LAYOUTS[name].title, *speeds, *shown))
     return table((*head, f"Goal: at least {GOAL:.1%}"), rows)
 
 
@@ -180,14 +165,16 @@ def main() -> None:
     with interleaved_training.examples() as inside, bench_namespace() as namespace:
         if not isinstance(inside, RuncSandbox):
             sys.exit(f"{inside.image.engine.program} does not mount images: use Buildah")
-        measured = {}
+        measured: dict[str, Measured] = {}
         for name, layout in chosen.items():
-            measured[name] = Measured(layout.ranks)
+            measured[name] = {network: [] for network in NETWORKS}
             for _ in range(options.starts):
                 with both(namespace, inside, layout) as parties:
-                    measure(measured[name], parties, options.turns // options.starts)
-    figures = {name: asdict(each) for name, each in measured.items()}
-    publish("bench-bare", "performance.md", options.turns, figures, speeds_table(measured))
+                    for network, starts in measured[name].items():
+                        turns = options.turns // options.starts
+                        starts.append(interleaved_training.take_turns(parties, network, turns))
+                        print(f"{name}, {network}: {ratios(starts)[-1]:.1%}", flush=True)
+    publish("bench-bare", "performance.md", options.turns, measured, speeds_table(measured))
 
 
 if __name__ == "__main__":
