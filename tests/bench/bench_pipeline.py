@@ -53,11 +53,6 @@ def kept(speeds: Speeds, source: str) -> list[float]:
     return [speed / synthetic for synthetic, speed in turns]
 
 
-def gap(speeds: Speeds, source: str) -> str:
-    """The part of the synthetic speed that is lost, with its interval; empty for that itself."""
-    return "" if source == BASE else as_share([1 - share for share in kept(speeds, source)])
-
-
 def speeds_table(measured: Mapping[int, Speeds]) -> str:
     """Speeds and gaps as a table of Markdown."""
     head, rows = ["Source"], []
@@ -66,7 +61,8 @@ def speeds_table(measured: Mapping[int, Speeds]) -> str:
     for source in measured[1]:
         cells = [source]
         for speeds in measured.values():
-            cells += [f"{statistics.fmean(speeds[source]):.1f}", gap(speeds, source)]
+            gap = as_share([1 - share for share in kept(speeds, source)])
+            cells += [f"{statistics.fmean(speeds[source]):.1f}", "" if source == BASE else gap]
         rows.append(cells)
     reached = (
         f"{verdict(kept(speeds, OURS), GOAL)} with {ranks} rank{'s' * (ranks > 1)}"

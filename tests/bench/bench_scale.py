@@ -56,18 +56,14 @@ def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
         yield meeting.wait_for({APART: 2, **dict.fromkeys(LAUNCHES, 2)}, check)
 
 
-def efficiencies(seconds: Mapping[str, Sequence[float]], case: str) -> list[float]:
-    """The speed of a case as a share of that without averaging, turn by turn."""
-    return [apart / own for apart, own in zip(seconds[APART], seconds[case], strict=True)]
-
-
 def scale_table(seconds: Mapping[str, Sequence[float]]) -> str:
     """Speeds and efficiencies as a table of Markdown."""
     rows = []
     for case, each in seconds.items():
         speed = f"{2 * BATCH * len(each) / sum(each):.2f}"
         if case in GOALS:
-            shares = efficiencies(seconds, case)
+            # The speed as a share of that without averaging, turn by turn.
+            shares = [apart / own for apart, own in zip(seconds[APART], each, strict=True)]
             goal = f"{GOALS[case]:.0%}: {verdict(shares, GOALS[case])}"
             rows.append((case, speed, as_share(shares), goal))
         else:
