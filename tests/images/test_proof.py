@@ -15,17 +15,6 @@ from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import content_of
 from devtools.images.proof import FILE, Proof, read, state, write
 
-GOOD = Proof(
-    content="0123456789abcdef",
-    day="2026-01-31",
-    reference="repo:1",
-    versions={"python": "3.11", "horovod": "0.28.1"},
-    bytes=4_500_000_000,
-    passed=27,
-    gpu="none",
-    needed_gpu=2,
-)
-
 
 @pytest.fixture
 def images(tmp_path: Path) -> dict[str, Image]:
@@ -47,9 +36,11 @@ def images(tmp_path: Path) -> dict[str, Image]:
 
 def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image]) -> None:
     image = images["pytorch"]
-    file = write(image, dataclasses.replace(GOOD, content=content_of(image, images)))
+    content, versions = content_of(image, images), {"python": "3.11", "horovod": "0.28.1"}
+    proof = Proof(content, "2026-01-31", "repo:1", versions, 4_500_000_000, 27, "none", 2)
+    file = write(image, proof)
     assert file == image.folder / FILE
-    assert read(image).versions == GOOD.versions
+    assert read(image) == proof
     # The proof is no part of what it proves.
     assert state(image, images) == "proved on 2026-01-31, for the present content"
     (image.folder / "slim.txt").write_text("remove y")
