@@ -19,19 +19,15 @@ LOCK = ROOT / "requirements" / "docs.txt"
 SITE = ROOT / "build" / "site"
 
 
-def environment() -> Path:
-    """The environment of the site's packages, which is made first if it is missing."""
-    folder = bootstrap.environment_dir(LOCK)
-    bootstrap.ensure(folder, LOCK)
-    return folder
-
-
 def build(site: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the site into a folder. The result has what MkDocs says.
+    """Builds the site into a folder, and first the environment of its packages if it is missing.
+    The result has what MkDocs says.
 
     With --quiet, MkDocs would not count what it does not print, and --strict would pass.
     """
-    command = [str(environment() / "bin" / "python"), "-m", "mkdocs", "build", "--strict"]
+    environment = bootstrap.environment_dir(LOCK)
+    bootstrap.ensure(environment, LOCK)
+    command = [str(environment / "bin" / "python"), "-m", "mkdocs", "build", "--strict"]
     return subprocess.run(
         [*command, "--site-dir", str(site)],
         cwd=ROOT,

@@ -43,17 +43,13 @@ def parameter_tables(image: Image) -> str:
             shown = ", ".join(word for word in others if word != default)
         rows.append((f"`{key}`", default, shown or "none"))
     lines = [table(("Parameter", "Default", "Others"), rows)]
-    keys = [key for key in image.defaults if len(values_in_rows(image, key)) > 1]
+    # Those that have several values in the rows.
+    keys = [k for k in image.defaults if len({row.get(k) for row in image.combinations}) > 1]
     if keys:
         lines += ["", "What goes together, a row each; the defaults are built and tested:", ""]
         cells = [[", ".join(row.get(key, ["any"])) for key in keys] for row in image.combinations]
         lines.append(table(keys, cells))
     return "\n".join(lines)
-
-
-def values_in_rows(image: Image, key: str) -> set[tuple[str, ...]]:
-    """The sets of values that the combinations have for a parameter."""
-    return {row.get(key, ()) for row in image.combinations}
 
 
 def proof_table(images: Mapping[str, Image]) -> str:

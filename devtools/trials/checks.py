@@ -33,17 +33,6 @@ def install_tf_keras(inside: Sandbox) -> None:
     subprocess.run([*command, "--target", str(inside.folder)], check=True)
 
 
-def run_checks(
-    inside: Sandbox, launcher: tuple[str, ...], *checks: str, **environment: str
-) -> Result:
-    """Runs all checks, or the named ones, with a launcher such as mpirun and its arguments. The
-    image sees them in the folder that it mounts.
-    """
-    shutil.copytree(RANKS, inside.folder / RANKS.name, dirs_exist_ok=True)
-    command = (*launcher, "python3", "-m", RANKS.name, *checks)
-    return inside.run(*command, uid=OWN_UID, PYTHONPATH="/output", **STALLS, **environment)
-
-
 def parse_results(done: Result) -> dict[str, dict[str, str]]:
     """The errors of each check by rank; a rank on which the check passed has none. horovodrun
     prefixes each line with the rank.
@@ -66,8 +55,13 @@ def describe_failures(results: dict[str, dict[str, str]]) -> str:
 def assert_all_pass(
     inside: Sandbox, launcher: tuple[str, ...], *checks: str, **environment: str
 ) -> set[str]:
-    """Runs all checks, or the named ones, which must pass on all ranks; returns their names."""
-    results = parse_results(run_checks(inside, launcher, *checks, **environment))
+    """Runs all checks, or the named ones, with a launcher such as mpirun and its arguments. They
+    must pass on all ranks; returns their names. The image sees them in the folder that it mounts.
+    """
+    shutil.copytree(RANKS, inside.folder / RANKS.name, dirs_exist_ok=True)
+    command = (*launcher, "python3", "-m", RANKS.name, *checks)
+    done = inside.run(*command, uid=OWN_UID, PYTHONPATH="/output", **STALLS, **environment)
+    results = parse_results(done)
     assert describe_failures(results) == ""
     assert results
     assert set(results) >= set(checks)

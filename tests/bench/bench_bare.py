@@ -15,21 +15,17 @@ Needs root, Buildah and an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from devtools.docs_gen.generated import table
-from devtools.images.build import build
-from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
+from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks
 from tests.bench import interleaved_training
-from tests.bench.contestants import NAME, Chart, bench_namespace, choose, in_turns
+from tests.bench.contestants import NAME, Chart, bench_namespace, choose
 from tests.bench.report import as_share, publish, verdict
 from tests.e2e.cluster import Namespace
 
@@ -79,28 +75,10 @@ LAYOUTS = {
     "two": Layout("two ranks of one worker", 1, 2, SHARED),
     "network": Layout("two workers of one rank", 2, 1, {**SHARED, "OMPI_MCA_btl": "self,tcp"}),
 }
-# A figure for each turn, by party.
-Figures = dict[str, list[float]]
 
 
-@dataclass
-class Measured:
-    """What a layout gave: by network the seconds of each step of each start."""
-
-    ranks: int
-    seconds: dict[str, list[Figures]] = field(default_factory=dict)
-
-    def ratios(self, network: str) -> list[float]:
-        """How fast the pods were in each start, as a share of the host's speed: means of turns."""
-        return [
-            statistics.fmean(h / p for h, p in zip(start[HOST], start[PODS], strict=True))
-            for start in self.seconds[network]
-        ]
-
-    def speed(self, network: str, party: str) -> float:
-        """Images/s of all ranks together."""
-        seconds = [each for start in self.seconds[network] for each in start[party]]
-        return self.ranks * NETWORKS[network][0] * len(seconds) / sum(seconds)
+# The seconds of each step by party, of each start, by network.
+Measured = dict[str, list[dict[str, list[float]]]]
 
 
 def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
@@ -127,7 +105,7 @@ def pods(namespace: Namespace, layout: Layout) -> Chart:
 @contextmanager
 def both(
     namespace: Namespace, inside: RuncSandbox, layout: Layout
-) -> Iterator[dict[str, list[interleaved_training.Rank]]]:
+) -> Iterator[interleaved_training.Parties]:
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
     with interleaved_training.Meeting(inside.folder) as meeting:
@@ -139,10 +117,7 @@ def both(
 
         try:
             chart.start(interleaved_training.command(PODS, NETWORKS), inside.folder)
-            parties = meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
-            interleaved_training.refuse_unless_alike(parties)
-            interleaved_training.pin(parties)
-            yield parties
+            yield meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
             meeting.close()
             process.wait()
             chart.wait_for_end()
@@ -155,28 +130,25 @@ def both(
             chart.remove()
 
 
-def measure(
-    measured: Measured, parties: Mapping[str, Sequence[interleaved_training.Rank]], turns: int
-) -> None:
-    """Let both parties of one start train in turns."""
-    for network in NETWORKS:
-        seconds: Figures = {HOST: [], PODS: []}
-        for party in in_turns((HOST, PODS), turns):
-            seconds[party].append(interleaved_training.train(parties[party], network, 1))
-        measured.seconds.setdefault(network, []).append(seconds)
-        print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
+def ratios(starts: Sequence[Mapping[str, Sequence[float]]]) -> list[float]:
+    """How fast the pods were in each start, as a share of the host's speed: means of turns."""
+    return [
+        statistics.fmean(h / p for h, p in zip(start[HOST], start[PODS], strict=True))
+        for start in starts
+    ]
 
 
 def speeds_table(measured: Mapping[str, Measured]) -> str:
     """Speeds and their ratio as a table of Markdown."""
     head = ("Network", "In pods", "Host, images/s", "Pods, images/s", "Pods / host")
     rows = []
-    for layout, figures in measured.items():
-        for network, title in TITLES.items():
-            speeds = (f"{figures.speed(network, party):.2f}" for party in (HOST, PODS))
-            ratios = figures.ratios(network)
-            shown = (as_share(ratios), verdict(ratios, GOAL))
-            rows.append((title, LAYOUTS[layout].title, *speeds, *shown))
+    for name, networks in measured.items():
+        for network, starts in networks.items():
+            images, shares = LAYOUTS[name].ranks * NETWORKS[network][0], ratios(starts)
+            steps = ([each for start in starts for each in start[party]] for party in (HOST, PODS))
+            speeds = (f"{images / statistics.fmean(seconds):.2f}" for seconds in steps)
+            shown = (as_share(shares), verdict(shares, GOAL))
+            rows.append((TITLES[network], LAYOUTS[name].title, *speeds, *shown))
     return table((*head, f"Goal: at least {GOAL:.1%}"), rows)
 
 
@@ -190,22 +162,19 @@ def main() -> None:
     if not 1 <= options.starts <= options.turns:
         parser.error("--starts must be at least 1 and at most --turns")
     chosen = choose(options.only, LAYOUTS)
-    with (
-        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
-        sandbox(build("examples"), Path(folder) / "output") as inside,
-        bench_namespace() as namespace,
-    ):
+    with interleaved_training.examples() as inside, bench_namespace() as namespace:
         if not isinstance(inside, RuncSandbox):
             sys.exit(f"{inside.image.engine.program} does not mount images: use Buildah")
-        shutil.copy(interleaved_training.SCRIPT, inside.folder)
-        measured = {}
+        measured: dict[str, Measured] = {}
         for name, layout in chosen.items():
-            measured[name] = Measured(layout.ranks)
+            measured[name] = {network: [] for network in NETWORKS}
             for _ in range(options.starts):
                 with both(namespace, inside, layout) as parties:
-                    measure(measured[name], parties, options.turns // options.starts)
-    figures = {name: asdict(each) for name, each in measured.items()}
-    publish("bench-bare", "performance.md", options.turns, figures, speeds_table(measured))
+                    for network, starts in measured[name].items():
+                        turns = options.turns // options.starts
+                        starts.append(interleaved_training.take_turns(parties, network, turns))
+                        print(f"{name}, {network}: {ratios(starts)[-1]:.1%}", flush=True)
+    publish("bench-bare", "performance.md", options.turns, measured, speeds_table(measured))
 
 
 if __name__ == "__main__":

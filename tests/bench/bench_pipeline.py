@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.docs_gen.generated import table
-from devtools.images.build import build
-from devtools.trials.sandbox import Sandbox, launch_ranks, sandbox
+from devtools.trials.sandbox import Sandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
 
@@ -56,11 +53,6 @@ def kept(speeds: Speeds, source: str) -> list[float]:
     return [speed / synthetic for synthetic, speed in turns]
 
 
-def gap(speeds: Speeds, source: str) -> str:
-    """The part of the synthetic speed that is lost, with its interval; empty for that itself."""
-    return "" if source == BASE else as_share([1 - share for share in kept(speeds, source)])
-
-
 def speeds_table(measured: Mapping[int, Speeds]) -> str:
     """Speeds and gaps as a table of Markdown."""
     head, rows = ["Source"], []
@@ -69,7 +61,8 @@ def speeds_table(measured: Mapping[int, Speeds]) -> str:
     for source in measured[1]:
         cells = [source]
         for speeds in measured.values():
-            cells += [f"{statistics.fmean(speeds[source]):.1f}", gap(speeds, source)]
+            gap = as_share([1 - share for share in kept(speeds, source)])
+            cells += [f"{statistics.fmean(speeds[source]):.1f}", "" if source == BASE else gap]
         rows.append(cells)
     reached = (
         f"{verdict(kept(speeds, OURS), GOAL)} with {ranks} rank{'s' * (ranks > 1)}"
@@ -85,11 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=12)
     turns = parser.parse_args().turns
-    with (
-        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
-        sandbox(build("examples"), Path(folder) / "output") as inside,
-    ):
-        shutil.copy(SCRIPT, inside.folder)
+    with interleaved_training.examples(SCRIPT) as inside:
         measured = {ranks: measure(inside, ranks, turns) for ranks in (1, 2)}
     publish("bench-pipeline", "pipeline.md", turns, {"speeds": measured}, speeds_table(measured))
 

@@ -10,25 +10,14 @@ Buildah and an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from devtools.docs_gen.generated import table
-from devtools.images.build import build
-from devtools.trials.sandbox import (
-    TWO_RANKS,
-    TWO_RANKS_OVER_GLOO,
-    Sandbox,
-    launch_ranks,
-    sandbox,
-)
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, launch_ranks
 from hvd_pods.common.fusion import BY_RANKS, choose
 from tests.bench import interleaved_training
-from tests.bench.contestants import in_turns
 from tests.bench.report import as_share, publish, verdict
 
 NETWORK, BATCH, SIZE = "resnet50", 4, 160
@@ -41,7 +30,6 @@ LAUNCHES = {
     "MPI": (TWO_RANKS, choose(2, {BY_RANKS: "1"})),
     "Gloo": (GLOO, choose(2, {BY_RANKS: "1", "HOROVOD_CPU_OPERATIONS": "GLOO"})),
 }
-Figures = dict[str, list[float]]
 
 
 @contextmanager
@@ -65,23 +53,7 @@ def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
         for _, process in processes:
             stack.callback(process.wait, 60)
         stack.callback(meeting.close)
-        parties = meeting.wait_for({APART: 2, **dict.fromkeys(LAUNCHES, 2)}, check)
-        interleaved_training.refuse_unless_alike(parties)
-        interleaved_training.pin(parties)
-        yield parties
-
-
-def measure(parties: interleaved_training.Parties, turns: int) -> Figures:
-    """The seconds of a step, by case."""
-    seconds: Figures = {case: [] for case in parties}
-    for case in in_turns(tuple(parties), turns):
-        seconds[case].append(interleaved_training.train(parties[case], NETWORK, 1))
-    return seconds
-
-
-def efficiencies(seconds: Mapping[str, Sequence[float]], case: str) -> list[float]:
-    """The speed of a case as a share of that without averaging, turn by turn."""
-    return [apart / own for apart, own in zip(seconds[APART], seconds[case], strict=True)]
+        yield meeting.wait_for({APART: 2, **dict.fromkeys(LAUNCHES, 2)}, check)
 
 
 def scale_table(seconds: Mapping[str, Sequence[float]]) -> str:
@@ -90,7 +62,8 @@ def scale_table(seconds: Mapping[str, Sequence[float]]) -> str:
     for case, each in seconds.items():
         speed = f"{2 * BATCH * len(each) / sum(each):.2f}"
         if case in GOALS:
-            shares = efficiencies(seconds, case)
+            # The speed as a share of that without averaging, turn by turn.
+            shares = [apart / own for apart, own in zip(seconds[APART], each, strict=True)]
             goal = f"{GOALS[case]:.0%}: {verdict(shares, GOALS[case])}"
             rows.append((case, speed, as_share(shares), goal))
         else:
@@ -103,13 +76,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=18)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
-        sandbox(build("examples"), Path(folder) / "output") as inside,
-    ):
-        shutil.copy(interleaved_training.SCRIPT, inside.folder)
-        with everyone(inside) as parties:
-            seconds = measure(parties, options.turns)
+    with interleaved_training.examples() as inside, everyone(inside) as parties:
+        seconds = interleaved_training.take_turns(parties, NETWORK, options.turns)
     publish("bench-scale", "scaling.md", options.turns, seconds, scale_table(seconds))
 
 

@@ -280,9 +280,8 @@ def seconds(log: str) -> tuple[str, str]:
 
 def columns(peak: Peak) -> tuple[str, ...]:
     """The most memory, its clients of SSH, and the most files that one process had open."""
-    ssh, files = peak.processes["ssh"], max(peak.open_files.values())
-    held = f"{peak.memory_by_name.get('ssh', 0):.0f}"
-    return f"{peak.memory:.0f}", held, str(ssh), str(files), f"{peak.cpu_seconds:.1f}"
+    counts, cpu = (str(peak.ssh), str(peak.open_files)), f"{peak.cpu_seconds:.1f}"
+    return f"{peak.memory:.0f}", f"{peak.ssh_memory:.0f}", *counts, cpu
 
 
 if __name__ == "__main__":

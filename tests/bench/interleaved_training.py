@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from devtools.images.build import build
+from devtools.trials.sandbox import Sandbox, sandbox
 from hvd_pods.common.threads import YIELD
+from tests.bench.contestants import in_turns
 
 SCRIPT = Path(__file__).with_name("interleaved_ranks.py")
 SOCKET = "interleaved.sock"
@@ -36,7 +41,6 @@ ENVIRONMENT = {
 START, ANSWER = 600.0, 120.0
 # Struct ucred of unix(7): pid, uid, gid.
 _CREDENTIALS = struct.Struct("3i")
-Answer = dict[str, Any]
 
 
 def command(party: str, networks: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -59,11 +63,11 @@ class Rank:
         first = self.receive()
         self.party, self.number, self.alike = first["party"], first["rank"], first["alike"]
 
-    def send(self, work: Mapping[str, Any]) -> None:
-        """Tell the rank what to do."""
-        self._connection.sendall(json.dumps(work).encode() + b"\n")
+    def ask(self, network: str) -> None:
+        """Let the rank make a step."""
+        self._connection.sendall(f"{network}\n".encode())
 
-    def receive(self) -> Answer:
+    def receive(self) -> Any:
         """What the rank answers. Ends the program if it has ended, or says nothing."""
         try:
             line = self._lines.readline()
@@ -71,8 +75,7 @@ class Rank:
             raise SystemExit(f"{self.party}: no answer of rank {self.number}: {problem}") from None
         if not line:
             raise SystemExit(f"{self.party}: rank {self.number} has ended; its output says why")
-        answer: Answer = json.loads(line)
-        return answer
+        return json.loads(line)
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal, unless it has ended."""
@@ -87,6 +90,17 @@ class Rank:
 
 
 Parties = dict[str, list[Rank]]
+
+
+@contextmanager
+def examples(script: Path = SCRIPT) -> Iterator[Sandbox]:
+    """The image of the examples, with a script in the folder that it mounts."""
+    with (
+        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
+        sandbox(build("examples"), Path(folder) / "output") as inside,
+    ):
+        shutil.copy(script, inside.folder)
+        yield inside
 
 
 class Meeting:
@@ -119,7 +133,8 @@ class Meeting:
             self._ranks.pop().close()
 
     def wait_for(self, sizes: Mapping[str, int], check: Callable[[], None]) -> Parties:
-        """The ranks of each party, in order, when all are ready; they are stopped then.
+        """The ranks of each party, in order, when all are ready: alike, bound to the same CPUs, and
+        stopped.
 
         `check` is called repeatedly, and ends the program if the ranks cannot come any more.
         """
@@ -143,10 +158,12 @@ class Meeting:
                 for each in party:
                     each.signal(signal.SIGSTOP)
                 print(f"ready: {rank.party}", flush=True)
+        _refuse_unless_alike(parties)
+        _pin(parties)
         return parties
 
 
-def pin(parties: Parties) -> None:
+def _pin(parties: Parties) -> None:
     """Bind the ranks of each party to the same CPUs, one each: all present threads, and with them
     the threads that they start.
     """
@@ -159,26 +176,32 @@ def pin(parties: Parties) -> None:
                 os.sched_setaffinity(int(task.name), {cpu})
 
 
-def refuse_unless_alike(parties: Parties) -> None:
+def _refuse_unless_alike(parties: Parties) -> None:
     """End the program unless all ranks have the same software and the same settings."""
     first, *others = [rank for party in parties.values() for rank in party]
     for rank in others:
-        for key in sorted({*first.alike, *rank.alike}):
-            ours, theirs = first.alike.get(key), rank.alike.get(key)
-            if ours != theirs:
-                raise SystemExit(
-                    f"{first.party} and {rank.party} are not comparable: {key} is {ours} in the "
-                    f"first, {theirs} in the second"
-                )
+        if first.alike != rank.alike:
+            raise SystemExit(
+                f"{first.party} and {rank.party} are not comparable: {first.alike} in the first, "
+                f"{rank.alike} in the second"
+            )
 
 
-def train(ranks: Sequence[Rank], network: str, steps: int) -> float:
-    """Let ranks train some steps while all others stay stopped; the seconds of the slowest one."""
+def take_turns(parties: Parties, network: str, turns: int) -> dict[str, list[float]]:
+    """The seconds of a step by party, a figure for each turn."""
+    seconds: dict[str, list[float]] = {party: [] for party in parties}
+    for party in in_turns(tuple(parties), turns):
+        seconds[party].append(_make_step(parties[party], network))
+    return seconds
+
+
+def _make_step(ranks: Sequence[Rank], network: str) -> float:
+    """Let ranks make a step while all others stay stopped; the seconds of the slowest one."""
     for rank in ranks:
         rank.signal(signal.SIGCONT)
     for rank in ranks:
-        rank.send({"network": network, "steps": steps})
-    answers = [rank.receive() for rank in ranks]
+        rank.ask(network)
+    seconds = [float(rank.receive()) for rank in ranks]
     for rank in ranks:
         rank.signal(signal.SIGSTOP)
-    return max(float(answer["seconds"]) for answer in answers)
+    return max(seconds)

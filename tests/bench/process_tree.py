@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import psutil
 
@@ -15,32 +14,30 @@ PAUSE_SECONDS = 0.3
 
 @dataclass
 class Peak:
-    """The most that was seen at one moment, in MiB, and the numbers of processes and files."""
+    """The most that was seen at one moment: MiB of all and of ssh, numbers of processes of ssh and
+    of files that one process had open. The CPU seconds are those of all processes.
+    """
 
     memory: float = 0.0
+    ssh_memory: float = 0.0
+    ssh: int = 0
+    open_files: int = 0
     cpu_seconds: float = 0.0
-    memory_by_name: dict[str, float] = field(default_factory=dict)
-    processes: Counter[str] = field(default_factory=Counter)
-    open_files: Counter[str] = field(default_factory=Counter)
 
     def sample(self, root: psutil.Process) -> None:
         """Look once. The memory that several processes share is divided among them."""
-        counts: Counter[str] = Counter()
-        memory: Counter[str] = Counter()
+        memory: dict[str, list[float]] = {}
         # Those of the children that have ended count with those of the root.
-        used = root.cpu_times()
-        self.cpu_seconds = used.user + used.system + used.children_user + used.children_system
+        self.cpu_seconds = sum(root.cpu_times()[:4])
         for process in [root, *root.children(recursive=True)]:
             # A process may end meanwhile.
             with suppress(psutil.NoSuchProcess):
-                name, files = process.name(), process.num_fds()
-                memory[name] += process.memory_full_info().pss
-                counts[name] += 1
-                self.open_files[name] = max(self.open_files[name], files)
-        self.processes |= counts
-        if memory.total() / 2**20 > self.memory:
-            self.memory = memory.total() / 2**20
-            self.memory_by_name = {name: held / 2**20 for name, held in memory.items()}
+                name, self.open_files = process.name(), max(self.open_files, process.num_fds())
+                memory.setdefault(name, []).append(process.memory_full_info().pss / 2**20)
+        clients, total = memory.get("ssh", []), sum(map(sum, memory.values()))
+        self.ssh = max(self.ssh, len(clients))
+        if total > self.memory:
+            self.memory, self.ssh_memory = total, sum(clients)
 
 
 @contextmanager

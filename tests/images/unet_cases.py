@@ -133,12 +133,6 @@ def slices_are_cropped_and_scaled(source: Path, data: Path) -> str:
     return "right"
 
 
-def pair(source: Path, affine: Any = None) -> None:
-    """Save a scan and a mask that lie beside each other."""
-    save(source / "a_flair.nii.gz", scan())
-    save(source / "a_seg.nii.gz", labels(), affine)
-
-
 def overwrite_a_shard(data: Path) -> None:
     shard = data / "train-001.npy"
     shard.write_bytes(shard.read_bytes()[:-4] + b"\1\2\3\4")
@@ -152,7 +146,8 @@ def no_scan(source: Path, data: Path) -> str:
 
 @case
 def mask_elsewhere(source: Path, data: Path) -> str:
-    pair(source, affine=np.diag([2, 1, 1, 1]))
+    save(source / "a_flair.nii.gz", scan())
+    save(source / "a_seg.nii.gz", labels(), np.diag([2, 1, 1, 1]))
     return run(source, data)
 
 

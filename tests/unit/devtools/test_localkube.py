@@ -1,8 +1,7 @@
-"""A node of the local cluster: names, cgroups, processes, images, and what the machine needs."""
+"""A node of the local cluster: names, cgroups, processes."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import replace
 from itertools import combinations
@@ -11,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from devtools.common.errors import DevtoolsError
-from devtools.localkube import cgroups, instance, preflight
+from devtools.localkube import cgroups, instance
 from devtools.localkube.images import full_name
 from devtools.localkube.instance import BENCHMARK_RANGE, Instance
-from devtools.localkube.oci import pack_program
 from devtools.localkube.record import ProcessIdentity
 
 V1 = """\
@@ -62,29 +60,6 @@ def test_daemons_join_all_hierarchies_but_version_1_cpusets(tmp_path: Path) -> N
     cgroups.join_daemons("lk", roots, [42])
     assert (tmp_path / "memory" / "lk" / "daemons" / "cgroup.procs").read_text() == "42"
     assert not (tmp_path / "cpuset" / "lk" / "daemons" / "cgroup.procs").exists()
-
-
-def test_file_system_without_overlay_support_raises_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
-    device = tmp_path.stat().st_dev
-    line = f"30 1 {os.major(device)}:{os.minor(device)} / / rw - {{kind}} none rw\n"
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(line.format(kind="ext4"))
-    preflight.check_file_system(Instance("hvd"), mounts)
-    mounts.write_text(line.format(kind="overlay"))
-    with pytest.raises(DevtoolsError, match=r"\(overlay\)"):
-        preflight.check_file_system(Instance("hvd"), mounts)
-
-
-def test_process_with_another_start_or_boot_is_not_the_same() -> None:
-    own = ProcessIdentity.of(os.getpid())
-    assert own.is_alive()
-    # Field 22 of /proc/PID/stat, counted from the end because the command may contain spaces.
-    assert own.start == int(Path("/proc/self/stat").read_text().split(")")[-1].split()[19])
-    assert not replace(own, start=own.start + 1).is_alive()
-    assert not replace(own, boot="another boot").is_alive()
 
 
 def test_kill_ends_the_recorded_process_and_no_other() -> None:
@@ -138,13 +113,3 @@ def test_name_that_cannot_be_an_interface_raises_an_error(monkeypatch: pytest.Mo
 def test_full_name_is_the_name_that_kubernetes_uses(short: str, full: str) -> None:
     assert full_name(short) == full
     assert full_name(full) == full
-
-
-def test_packed_program_is_reproducible(tmp_path: Path) -> None:
-    program, archive = tmp_path / "program", tmp_path / "a.tar"
-    packed = []
-    for content in (b"x", b"x", b"y"):
-        program.write_bytes(content)
-        pack_program("docker.io/library/a:1", program, archive)
-        packed.append(archive.read_bytes())
-    assert packed[0] == packed[1] != packed[2]
