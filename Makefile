@@ -91,8 +91,10 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-bench: venv ## Measure the loop of `hvdchart dev`
-	@$(PY) -m tests.bench.bench_loop
+BENCHES_APART := $(foreach name,thousand faults bare pipeline scale,tests/bench/bench_$(name).py)
+bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
+	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
+	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
 bench-faults: venv ## Measure start and faults, also of other launchers (ONLY=keep,waiting PARTS=start,each,storm,node TURNS=5 SECONDS=300)
 	@$(PY) -m tests.bench.bench_faults $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS)) $(if $(TURNS),--turns $(TURNS)) \

@@ -1,9 +1,12 @@
-"""Writes the table of the master's events in docs/inside.md from the code in hvd_pods/rules."""
+"""Draws the master's events and effects, docs/pictures/loop.svg, and writes their table in
+docs/inside.md: both from the code in charts/horovod/files/hvd_pods/rules.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 
 from devtools.docs_gen.generated import replace_sections, table
@@ -11,14 +14,78 @@ from hvd_pods.rules import decide, ending, gathering, holding, messages, trainin
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "inside.md"
+PICTURE = ROOT / "docs" / "pictures" / "loop.svg"
 RULES = (decide, ending, gathering, holding, training)
+# Heights of a line and of the space around a group, in pixels, and the left edges of the columns.
+LINE, SPACE, LEFT, MIDDLE, RIGHT, WIDTH = 20, 44, 20, 390, 690, 1020
+STYLE = """<style>
+  text { font-family: system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #1f2933 }
+  .title { font-size: 15px; font-weight: 600 }
+  .line { font-size: 14px; fill: #52606d }
+</style>"""
+HEAD = (
+    '<defs><marker id="head" markerWidth="9" markerHeight="9" refX="8" refY="4.5" orient="auto">'
+    '<path d="M0,0 L9,4.5 L0,9 z" fill="#486581"/></marker></defs>'
+)
+
+
+def groups() -> dict[str, list[str]]:
+    """The events and effects by the comments above them, in the order of the code."""
+    found: dict[str, list[str]] = {}
+    for line in inspect.getsource(messages).splitlines():
+        title = re.fullmatch(r"# (E\w+ .*):", line)
+        name = re.match(r"class (\w+)\((Event|AttemptEvent|Effect)\):", line)
+        if title:
+            found[title[1]] = []
+        elif name and found and name[1] != "AttemptEvent":
+            found[list(found)[-1]].append(name[1])
+    return found
+
+
+def picture() -> str:
+    """The loop: events on the left, effects on the right."""
+    columns = {"Events": LEFT, "Effects": RIGHT}
+    ends, parts = dict.fromkeys(columns, 20), []
+    for title, names in groups().items():
+        kind = title.split()[0]
+        x, y = columns[kind], ends[kind]
+        height = LINE * len(names) + SPACE
+        parts.append(_box(x, y, 310, height - 12, title, names))
+        ends[kind] = y + height
+    height = max(ends.values()) + 8
+    middle = height // 2
+    rules = [f"{module.__name__.rpartition('.')[2]}.py" for module in RULES]
+    text = ["one queue, one thread:", "decide(state, event, moment)", "-> (state, effects)", *rules]
+    parts.append(_box(MIDDLE, middle - 100, 240, 200, "The loop", text))
+    for x, end in ((LEFT + 312, MIDDLE - 4), (MIDDLE + 242, RIGHT - 4)):
+        parts.append(
+            f'<path d="M{x},{middle} H{end}" stroke="#486581" stroke-width="2" '
+            'marker-end="url(#head)"/>'
+        )
+    label = "The master's loop: sources put events on a queue, decide turns them into effects"
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"'
+    background = f'<rect width="{WIDTH}" height="{height}" rx="10" fill="#ffffff"/>'
+    return "\n".join(
+        [f'{start} aria-label="{label}">', STYLE, HEAD, background, *parts, "</svg>\n"]
+    )
+
+
+def _box(x: int, y: int, width: int, height: int, title: str, lines: list[str]) -> str:
+    shown = [
+        f'<text class="line" x="{x + 14}" y="{y + 46 + LINE * number}">{line}</text>'
+        for number, line in enumerate(line.replace(">", "&gt;") for line in lines)
+    ]
+    frame = f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="#f0f4f8"/>'
+    return "\n".join(
+        [frame, f'<text class="title" x="{x + 14}" y="{y + 24}">{title}</text>', *shown]
+    )
 
 
 def reached() -> dict[str, set[str]]:
     """The effects that each function of the rules may ask for, itself or by what it calls."""
     asked: dict[str, set[str]] = {}
     calls: dict[str, set[str]] = {}
-    known = {effect.__name__ for effect in messages.Effect.__subclasses__()}
+    known = {name for title, names in groups().items() if title[:7] == "Effects" for name in names}
     for module in RULES:
         own = module.__name__.rpartition(".")[2]
         for node in ast.parse(inspect.getsource(module)).body:
@@ -35,15 +102,20 @@ def reached() -> dict[str, set[str]]:
 
 def events() -> str:
     """Each event, what it says, and the effects that may follow at once."""
-    effects, rows = reached(), []
-    for event, handler in decide.HANDLERS.items():
-        where = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}"
-        said = (inspect.getdoc(event) or "").split("\n\n")[0]
-        follow = ", ".join(sorted(effects[where])) or "nothing"
-        rows.append((f"`{event.__name__}`", " ".join(said.split()), follow))
+    effects = reached()
+    rows = []
+    for title, names in groups().items():
+        for name in names if title.startswith("Events") else []:
+            handler = decide.HANDLERS.get(getattr(messages, name))
+            if handler is None:
+                continue
+            where = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}"
+            said = (inspect.getdoc(getattr(messages, name)) or "").split("\n\n")[0]
+            follow = ", ".join(sorted(effects[where])) or "nothing"
+            rows.append((f"`{name}`", " ".join(said.split()), follow))
     return table(("Event", "What has happened", "May follow at once"), rows)
 
 
 def generated_texts() -> dict[Path, str]:
-    """The page with its table."""
-    return {PAGE: replace_sections(PAGE, {"events of the master": events()})}
+    """The picture, and the page with its table."""
+    return {PICTURE: picture(), PAGE: replace_sections(PAGE, {"events of the master": events()})}
