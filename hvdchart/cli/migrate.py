@@ -31,7 +31,7 @@ def migrate(
         typer.Option(
             metavar="FILE",
             help="Read a typed command line, or a shell script with one, instead: mpirun, "
-            "horovodrun, docker run, mlt; - reads standard input.",
+            "horovodrun, docker run; - reads standard input.",
         ),
     ] = None,
     output: Output = None,
