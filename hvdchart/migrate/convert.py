@@ -17,7 +17,7 @@ from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpij
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
+from hvdchart.spec.paths import child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
@@ -99,7 +99,7 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
         kind, version = ledger.tree.get("kind"), ledger.tree.get("apiVersion")
         raise SpecError(place, "", f"got apiVersion {version!r}, kind {kind!r}", _EXPECTED)
     of_arena, of_stable = (
-        sum(_has(ledger, path) for path in marks) for marks in (arena.MARKS, stable_chart.MARKS)
+        sum(ledger.has(path) for path in marks) for marks in (arena.MARKS, stable_chart.MARKS)
     )
     for key in _THIS_CHART_KEYS:
         if key in ledger.tree and of_arena < 2:
@@ -110,15 +110,9 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     if of_stable:
         return _STABLE, stable_chart.migrate_chart
     keys = join_names(sorted(ledger.tree), 6) or "none"
-    looks = [f"it looks like {text}" for path, text in _LOOKS.items() if _has(ledger, path)]
+    looks = [f"it looks like {text}" for path, text in _LOOKS.items() if ledger.has(path)]
     problem = looks[0] if looks else "no chart that migrate knows has them"
     raise SpecError(place, "", f"its keys are {keys}; {problem}", _EXPECTED)
-
-
-def _has(ledger: Ledger, path: KeyPath) -> bool:
-    # Not by the ledger's own look-ups, which remember the keys that a reader knows.
-    parent = value_at(ledger.tree, path[:-1])
-    return isinstance(parent, dict) and path[-1] in parent
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:

@@ -70,7 +70,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
     _drop_all(ledger, ("spec",), _MPIJOBS_OWN)
     if implementation not in ("", "OpenMPI"):
         ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
-    ledger.close("an MPIJob", most=False)
+    ledger.close()
 
 
 def _carry_over_run_policy(ledger: Ledger) -> None:
@@ -137,7 +137,7 @@ def migrate_volcano(ledger: Ledger) -> None:
     ledger.leave_out(("spec", "volumes"), "mount its claims with volumes and volumeMounts")
     for task in tasks:
         _drop_all(ledger, task, _TASKS_OWN)
-    ledger.close("a Volcano Job", most=False)
+    ledger.close()
 
 
 def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:

@@ -76,6 +76,8 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
     [
         ({"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
          "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
+        ({"worker_container__volumeMount": ["a"]}, "these keys are not carried over: "
+         f"{WORKER_POD}.containers[0].volumeMount[0]. Set"),
         ({"worker_pod__initContainers": [WAITER]},
          "the values name mpi-job-name, which only the operator sets"),
     ],
@@ -94,8 +96,6 @@ TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
     [
         ({"worker_pod__containers": []},
          f"{WORKER_POD}.containers: got []; expected a container: launcher and workers have one"),
-        ({"worker_container__volumeMount": []},
-         "containers[0].volumeMount: no such key; expected volumeMounts, if that is meant"),
         ({"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
          "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
         ({"worker_container__env": [{"name": "V", "value": "3"}, {"name": "V", "value": "4"}]},
