@@ -143,28 +143,6 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, **more: Any) -> tarfile.Tar
     return made
 
 
-def links_beyond_the_longest_path() -> dict[str, Any]:
-    """An archive that leaves its folder through links which `realpath` gives up to follow.
-
-    The filter `data` of tarfile lets it pass before Python 3.11.13 (CVE-2025-4517): a chain of
-    links whose target is longer than a path may be, and a file that is written through it.
-    """
-    members, path = [], ""
-    folder = "d" * 247
-    for step in "abcdefghijklmnop":
-        members.append(member(f"{path}{folder}", tarfile.DIRTYPE, mode=0o755))
-        members.append(member(f"{path}{step}", tarfile.SYMTYPE, linkname=folder))
-        path += f"{folder}/"
-    short = "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p"
-    link = f"{short}/{'l' * 254}"
-    members += [
-        member(link, tarfile.SYMTYPE, linkname="../" * 16),
-        member("escape", tarfile.SYMTYPE, linkname=f"{link}/.."),
-        member("escape/out.py"),
-    ]
-    return archive_of(*members)
-
-
 def bomb() -> dict[str, Any]:
     return packed(gzip.compress(bytes(unpack.MOST_BYTES + 1), 1))
 
@@ -186,9 +164,8 @@ def test_all_parts_of_an_archive_are_read(tmp_path: Path, monkeypatch: pytest.Mo
         (lambda: archive_of(member("inner/../../out.py")), "leads out of the folder"),
         (lambda: archive_of(member("/tmp/out.py")), "leads out of the folder"),
         (lambda: {"data": {"../out.py": "text"}}, "leads out of the folder"),
-        (links_beyond_the_longest_path, "'a' is neither a file nor a folder"),
-        (lambda: archive_of(member("out.py", tarfile.LNKTYPE, linkname="/etc/passwd")), "neither"),
-        (lambda: archive_of(member("out.py", tarfile.FIFOTYPE)), "neither a file nor a folder"),
+        *((lambda kind=kind: archive_of(member("a", kind, linkname="/etc")), "is neither a file")
+          for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE)),
         (lambda: archive_of(member("a/" * 600 + "out.py")), "has more than 1000 bytes"),
         (lambda: archive_of(*(member(f"{n}.py") for n in range(unpack.MOST_ENTRIES + 1))),
          "has more than 20000 entries"),
@@ -214,41 +191,29 @@ def test_code_has_no_folder_that_programs_run_on_sight(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "train.py"]
 
 
-@st.composite
-def archives(draw: st.DrawFn) -> bytes:
-    """Archives of odd members, some of them damaged."""
-    parts = st.sampled_from(["a", "b", "..", ".", "", "/", "x" * 260, "\x1b[2J", "\udce9", ".git"])
-    names = st.lists(parts, max_size=6).map("/".join)
-    kinds = st.sampled_from([*tarfile.SUPPORTED_TYPES, b"V", b"\xff"])
-    content = draw(st.binary(max_size=2000))
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=draw(st.sampled_from([0, 1, 2]))) as archive:
-        for _ in range(draw(st.integers(0, 5))):
-            made = member(draw(names), draw(kinds), linkname=draw(names)[:90], size=len(content))
-            made.mode = draw(st.integers(0, 0o7777))
-            with suppress(ValueError):
-                archive.addfile(made, io.BytesIO(content))
-    data = bytearray(file.getvalue())
-    for place, byte in draw(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)))):
-        data[place % len(data)] = byte
-    return gzip.compress(bytes(data), 1)
+# Members of each kind, with names that a folder does not have.
+MEMBERS = [
+    member(name, kind, linkname="../x").tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+    for kind in (*tarfile.SUPPORTED_TYPES, b"V", b"\xff")
+    for name in ("a", "../b", "/", "x" * 260, "\x1b[2J", "\udce9", ".git/c")
+]
+FLIPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=5)
 
 
 @pytest.mark.fuzz
-@given(data=archives() | st.binary(max_size=500))
-def test_any_archive_is_refused_or_stays_in_its_folder(data: bytes) -> None:
+@given(st.lists(st.sampled_from(MEMBERS), max_size=5), FLIPS)
+def test_any_archive_is_refused_or_stays_in_its_folder(
+    members: list[bytes], flips: list[tuple[int, int]]
+) -> None:
+    data = bytearray(b"".join(members) + bytes(1024))
+    for place, byte in flips:
+        data[place % len(data)] = byte
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        (root / "beside").mkdir()
-        try:
-            written = unpack_code(packed(data), root / "new")
-        except FileError:
-            written = []
-        outside = {path.name for path in root.iterdir()} - {"new"}
-        assert outside == {"beside"}
-        assert list((root / "beside").iterdir()) == []
+        with suppress(FileError):
+            unpack_code(packed(gzip.compress(data, 1)), root / "new")
+        assert {path.name for path in root.iterdir()} <= {"new"}
         assert not any(path.is_symlink() for path in root.rglob("*"))
-        assert all((root / "new" / file).is_file() for file in written)
 
 
 def test_command_writes_the_code_that_the_run_mounts(

@@ -51,11 +51,19 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
         ({"programs": {"sshd": None}}, "direct", "sshd", "image.ssh"),
         ({"programs": {"mpirun": None, "horovodrun": None}, "horovod": False}, "direct", None, ""),
         ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
-        ({"horovod": False, "frameworks": {}}, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
+        (NO_HOROVOD, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
         ({"frameworks": {}}, "mpirun", "a framework", "tensorflow or torch"),
         (GLOO_ONLY, "mpirun", "Horovod on torch", "HOROVOD_WITH_MPI=1"),
         (GLOO_ONLY, "elastic", None, ""),
         ({"frameworks": BROKEN}, "mpirun", "Horovod on torch", "HOROVOD_WITH_PYTORCH=1"),
+        # A program without Horovod needs its own framework alone.
+        ({**NO_HOROVOD, "framework": "torch"}, "direct", None, ""),
+        ({**NO_HOROVOD, "framework": "jax"}, "direct", "jax", "pip install jax"),
+        ({**NO_HOROVOD, "framework": "torch"}, "mpirun", None, ""),
+        ({**NO_HOROVOD, "framework": "mpi"}, "mpirun", None, ""),
+        # What a run brings to an image is no reason to refuse it.
+        ({"programs": {"sshd": None}, "brought": ["ssh"]}, "mpirun", None, "image.ssh"),
+        ({"programs": {"mpirun": None}, "brought": ["mpi"]}, "mpirun", None, "requirements.txt"),
         # PyTorch is installed as a dependency in an image for TensorFlow.
         ({"frameworks": {**BROKEN, **GOOD["frameworks"]}}, "mpirun", None, ""),
     ],
@@ -64,44 +72,13 @@ def test_missing_requirement_is_named_with_its_remedy(
     changes: dict[str, Any], mode: str, lacking: str | None, remedy: str
 ) -> None:
     programs = {**GOOD["programs"], **changes.get("programs", {})}
-    findings = check_requirements({**GOOD, **changes, "programs": programs}, mode)
+    settings = {key: changes[key] for key in ("framework", "brought") if key in changes}
+    findings = check_requirements({**GOOD, **changes, "programs": programs}, mode, **settings)
     assert [finding.requirement for finding in missing(findings)] == ([lacking] if lacking else [])
     head, *lines = check_report("team/train:1", findings)
     assert head == "team/train:1"
     assert remedy in "\n".join(lines)
-    assert any(line.startswith("  --  ") for line in lines) == (lacking is not None)
-
-
-@pytest.mark.parametrize(
-    ("changes", "brought", "remedy"),
-    [
-        ({"programs": {**GOOD["programs"], "sshd": None}}, "ssh", "image.ssh"),
-        ({"programs": {**GOOD["programs"], "mpirun": None}}, "mpi", "requirements.txt"),
-    ],
-)
-def test_what_a_run_brings_to_an_image_is_no_reason_to_refuse_it(
-    changes: dict[str, Any], brought: str, remedy: str
-) -> None:
-    findings = check_requirements({**GOOD, **changes}, "mpirun", brought=[brought])
-    assert missing(findings) == []
-    assert remedy in "\n".join(check_report("team/train:1", findings))
-
-
-@pytest.mark.parametrize(
-    ("framework", "mode", "lacking"),
-    [
-        ("torch", "direct", []),
-        ("jax", "direct", ["jax"]),
-        ("torch", "mpirun", []),
-        ("mpi", "mpirun", []),
-        ("horovod", "mpirun", ["Horovod"]),
-    ],
-)
-def test_program_without_horovod_needs_its_own_framework_alone(
-    framework: str, mode: str, lacking: list[str]
-) -> None:
-    findings = check_requirements({**GOOD, **NO_HOROVOD}, mode, framework)
-    assert [finding.requirement for finding in missing(findings)] == lacking
+    assert any(line.startswith("  --  ") for line in lines) == bool(lacking or remedy)
 
 
 @pytest.mark.parametrize(
