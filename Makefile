@@ -12,8 +12,8 @@ help: ## List the commands
 venv:
 	@python3 devtools/bootstrap.py
 
-demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; default: local)
-	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER))
+demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; NODES=2 to 4 of local)
+	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(NODES),--nodes $(NODES))
 
 test: lint ## Run all checks and all tests
 	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
@@ -72,8 +72,9 @@ release: venv ## Write the packaged chart, the wheel, notes and checksums into d
 	@rm -rf dist
 	@$(PY) -m devtools.release build dist $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(REGISTRY),--registry $(REGISTRY))
 
-wheels: venv ## Build Horovod's wheels into dist/wheels (TENSORFLOW="2.21.0 2.20.0"; default: that of the image cpu)
+wheels: venv ## Build Horovod's wheels and its source with the patches into dist/wheels (TENSORFLOW="2.21.0 2.20.0"; default: that of the image cpu)
 	@mkdir -p dist/wheels
+	@$(PY) -m images sdist dist/wheels
 	@cp "$$($(PY) -m images wheel pytorch)" dist/wheels
 	@for setting in $(or $(TENSORFLOW:%=--set=tensorflow=%),--set=python=3.11); do \
 	  cp "$$($(PY) -m images wheel cpu "$$setting")" dist/wheels || exit; done
@@ -90,7 +91,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand faults bare pipeline,tests/bench/bench_$(name).py)
+BENCHES_APART := $(foreach name,thousand faults bare pipeline scale,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
@@ -98,6 +99,9 @@ bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; check
 bench-faults: venv ## Measure start and faults, also of other launchers (ONLY=keep,waiting PARTS=start,each,storm,node TURNS=5 SECONDS=300)
 	@$(PY) -m tests.bench.bench_faults $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS)) $(if $(TURNS),--turns $(TURNS)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY)) $(if $(SEED),--seed $(SEED))
+
+bench-scale: venv ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo (TURNS=18)
+	@$(PY) -m tests.bench.bench_scale $(if $(TURNS),--turns $(TURNS))
 
 bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)
 	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))

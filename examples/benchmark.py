@@ -174,27 +174,17 @@ def summarize(options: argparse.Namespace, figures: list[float]) -> dict[str, An
     }
 
 
-def positive(text: str) -> int:
-    """Parse an argument that must be a number of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
-
-
 def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     models = [*IMAGE_MODELS, *TEXT_MODELS]
     parser.add_argument("--model", choices=models, default="resnet50")
-    parser.add_argument(
-        "--batch-size", type=positive, default=32, help="samples of a rank and step"
-    )
-    parser.add_argument("--image-size", type=positive, help="default: the network's usual size")
+    parser.add_argument("--batch-size", type=int, default=32, help="samples of a rank and step")
+    parser.add_argument("--image-size", type=int, help="default: the network's usual size")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--warmup", type=positive, default=10, help="steps before the first round")
-    parser.add_argument("--rounds", type=positive, default=10)
-    parser.add_argument("--steps", type=positive, default=10, help="steps of a round")
+    parser.add_argument("--warmup", type=int, default=10, help="steps before the first round")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=10, help="steps of a round")
     return parser.parse_args()
 
 

@@ -250,27 +250,21 @@ def arguments() -> argparse.Namespace:
         "--output", type=Path, default=Path(output) if output else None,
         help="folder for checkpoints and logs; a run resumes there (default: $OUTPUT_PATH)",
     )  # fmt: skip
-    parser.add_argument("--steps", type=positive, default=600, help="of the whole training")
-    parser.add_argument("--batch-size", type=positive, default=8, help="slices per rank and step")
+    parser.add_argument("--steps", type=int, default=600, help="of the whole training")
+    parser.add_argument("--batch-size", type=int, default=8, help="slices per rank and step")
     parser.add_argument(
-        "--filters", type=positive, default=32, help="of the first level; doubled at each other"
+        "--filters", type=int, default=32, help="of the first level; doubled at each other"
     )
     parser.add_argument(
         "--learning-rate", type=float, default=0.0005, help="multiplied by the number of ranks"
     )
-    parser.add_argument("--warmup-steps", type=positive, default=50)
-    parser.add_argument("--check-every", type=positive, default=50, metavar="STEPS")
+    parser.add_argument("--warmup-steps", type=int, default=50)
+    parser.add_argument("--check-every", type=int, default=50, metavar="STEPS")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--target-dice", type=float, default=0.85, help="below it, the exit status is 1"
     )
     return parser.parse_args()
-
-
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
 
 
 def main() -> int:

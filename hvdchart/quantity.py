@@ -25,8 +25,7 @@ _QUANTITY = re.compile(
 def parse_quantity(text: str) -> Fraction:
     """The exact number that a quantity stands for: 1.5Gi, 500m, 1e3.
 
-    Raises ValueError for any other text. Reads what `kubernetes.utils.parse_quantity` reads, which
-    a test compares; importing that package would take longer than rendering a spec.
+    Raises ValueError for any other text.
     """
     match = _QUANTITY.fullmatch(text)
     if not match:

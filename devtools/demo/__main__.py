@@ -18,6 +18,7 @@ from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import console, note, show_error, step
 from devtools.demo import clusters
+from devtools.localkube.instance import LAST_NODE
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 
@@ -28,6 +29,8 @@ VALUES = ROOT / "build" / "demo-values.yaml"
 NAMESPACE = "hvd-demo"
 RELEASE = "hvd"
 RESULT = "RESULT "
+# In the master's log when all workers are there.
+FIRST_RANK = "rank 0 of "
 # How long Helm may take to uninstall a release.
 HELM_TIMEOUT = "300s"
 # How long the master's pod may take to start, an image pull included, and how long the Job may take
@@ -64,10 +67,11 @@ def make_namespace(session: Session) -> None:
     session.kubectl.run("apply", "--filename", "-", input=json.dumps(manifest))
 
 
-def render_values() -> None:
+def render_values(workers: int | None) -> None:
     """Renders the spec that comes with the repository, with the command that a user would run."""
     VALUES.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "hvdchart", "render", str(SPEC), "-w", str(VALUES)]
+    command += [f"--set=nodes.0.count={workers}"] if workers else []
     subprocess.run(command, cwd=ROOT, check=True)
 
 
@@ -104,6 +108,11 @@ def follow_training(session: Session) -> dict[str, float]:
                 result = json.loads(text)
             else:
                 print(f"  {line}", end="", flush=True)
+            if FIRST_RANK in line:
+                workers = f"{selector},app.kubernetes.io/component=worker"
+                columns = "custom-columns=WORKER:.metadata.name,NODE:.spec.nodeName"
+                table = kubectl.run("get", "pods", f"--selector={workers}", f"--output={columns}")
+                note(table.rstrip())
     if kubectl.wait_for_job_end(name, END_SECONDS) != "Complete":
         reason = kubectl.run("get", job, "--output=jsonpath={.status.conditions[*].message}")
         raise DevtoolsError(f"{job} did not complete: {reason}", "read the log above")
@@ -135,15 +144,15 @@ and then, for example:
   {session.cluster.stop_hint}""")
 
 
-def demo(cluster_kind: str) -> None:
-    """Runs the whole demo. Raises DevtoolsError."""
+def demo(cluster_kind: str, nodes: int | None) -> None:
+    """Runs the whole demo. nodes: of localkube, with a worker on each. Raises DevtoolsError."""
     began = time.monotonic()
     for name in ("helm4", "kubectl"):
         tool(name)
-    cluster = clusters.start(cluster_kind)
+    cluster = clusters.start_localkube(nodes) if nodes else clusters.start(cluster_kind)
     session = Session(cluster, Kubectl(NAMESPACE, cluster.environment))
     with step("render values/local.spec.yaml"):
-        render_values()
+        render_values(nodes)
     with step(f"helm install {RELEASE} charts/horovod -f {VALUES.relative_to(ROOT)}"):
         make_namespace(session)
         install(session)
@@ -164,9 +173,17 @@ def main() -> int:
         help="local: localkube on this machine; kind: a cluster in Docker; current: that of the"
         " current kubeconfig (default: local)",
     )
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        choices=range(2, LAST_NODE + 1),
+        help="train over so many nodes of the local cluster, with a worker on each",
+    )
     arguments = parser.parse_args()
+    if arguments.nodes and arguments.cluster != "local":
+        parser.error("--nodes needs --cluster local: another cluster has the nodes that it has")
     try:
-        demo(arguments.cluster)
+        demo(arguments.cluster, arguments.nodes)
     except DevtoolsError as error:
         show_error(error)
         return 1

@@ -14,7 +14,7 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.ui import step
 from devtools.images.build import archive, build
 from devtools.localkube import cluster
-from devtools.localkube.images import load
+from devtools.localkube.images import load_everywhere
 from devtools.toolchain.tools import tool
 
 
@@ -38,14 +38,16 @@ class Cluster:
         return " ".join([*settings, f"PATH={':'.join(folders)}:$PATH"])
 
 
-def _start_localkube() -> Cluster:
-    kubeconfig = cluster.up()
+def start_localkube(nodes: int = 1) -> Cluster:
+    """Makes sure that localkube runs with so many nodes, and that all have the examples' image."""
+    kubeconfig = cluster.up(nodes=nodes)
     image = build("examples")
     with step(f"load {image.reference} into the cluster"):
-        load(image.reference)
+        load_everywhere(image.reference)
     return Cluster(
         {"KUBECONFIG": str(kubeconfig)},
         "python -m devtools.localkube down   # stops the cluster",
+        {"worker.spread": "Required"} if nodes > 1 else {},
     )
 
 
@@ -97,7 +99,7 @@ def _run(*command: str) -> str:
 
 
 KINDS: dict[str, Callable[[], Cluster]] = {
-    "local": _start_localkube,
+    "local": start_localkube,
     "kind": _start_kind,
     "current": _use_current_context,
 }

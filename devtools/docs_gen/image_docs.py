@@ -19,6 +19,7 @@ from devtools.docs_gen.generated import replace_sections, table
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import build_arguments, environment_lines
 from devtools.images.proof import read
+from devtools.images.sdist import FOLDER as SOURCE
 from images.common import build_horovod
 
 PAGE = ROOT / "docs" / "images.md"
@@ -72,11 +73,13 @@ def proof_table(images: Mapping[str, Image]) -> str:
 
 
 def patch_table(images: Mapping[str, Image]) -> str:
-    """Each patch with the subject of its mail and the images that have it, in their order."""
+    """Each patch with the subject of its mail and what has it, in the order of the images."""
     users: dict[Path, list[str]] = {}
     for image in images.values():
         for patch in build_horovod.patches(image.folder):
             users.setdefault(patch, []).append(f"`{image.name}`")
+    for patch in build_horovod.patches(SOURCE):
+        users.setdefault(patch, []).append("source")
     rows = [
         (
             f"[`{patch.stem}`](../images/patches/{patch.name})",
@@ -85,7 +88,7 @@ def patch_table(images: Mapping[str, Image]) -> str:
         )
         for patch, names in users.items()
     ]
-    return table(("Patch", "What it does", "Images"), rows)
+    return table(("Patch", "What it does", "In"), rows)
 
 
 def bake_file(images: Mapping[str, Image]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from devtools.images import build as builder
 from devtools.images.catalogue import find, load_catalogue
 from devtools.images.lock import write_locks
 from devtools.images.proof import state
+from devtools.images.sdist import write_sdist
 from hvdchart.errors import HvdchartError
 
 app = typer.Typer(
@@ -63,6 +65,14 @@ def wheel(name: Name, set_: Set = None) -> None:
     its framework is installed.
     """
     typer.echo(builder.wheel(name, _settings(set_)))
+
+
+@app.command()
+def sdist(out: Annotated[Path, typer.Argument(help="an existing folder")]) -> None:
+    """Write Horovod's source with all patches into a folder; print its path. pip builds it for the
+    frameworks that are installed.
+    """
+    typer.echo(write_sdist(out))
 
 
 @app.command()

@@ -15,7 +15,8 @@ from devtools.common.apt import install_packages
 from devtools.common.commands import run_logged
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import tail
-from hvdchart.image.engines import runtime_options, usable_engines, working_engines
+from hvdchart.image.engines import choose_engine as working_engine
+from hvdchart.image.engines import runtime_options, working_engines
 
 CHOICE = "HVD_IMAGE_ENGINE"
 KEY_LABEL = "dev.hvdchart.images.key"
@@ -183,7 +184,7 @@ def choose_engine(log: Path) -> Engine:
     """
     engines = {kind.program: kind for kind in (Docker, Podman, Buildah)}
     chosen = os.environ.get(CHOICE)
-    working = usable_engines(chosen, f"unset {CHOICE}") if chosen else working_engines()
+    working = [working_engine(chosen, f"unset {CHOICE}")] if chosen else working_engines()
     if not working:
         install_packages(["buildah", "runc"])
     return engines[working[0] if working else "buildah"](log)

@@ -12,18 +12,21 @@ import typer
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note, show_error
-from devtools.localkube import cluster, images
-from devtools.localkube.instance import current
+from devtools.localkube import cluster, images, link
+from devtools.localkube.instance import LAST_NODE, current
 from devtools.toolchain import tools
 
 app = typer.Typer(
     name="localkube",
-    help="Runs a real Kubernetes of one node or two, built from pinned Go modules, on this machine."
-    " $LOCALKUBE_NAME names the cluster (default: hvd).",
+    help="Runs a real Kubernetes of one to four nodes, built from pinned Go modules, on this"
+    " machine. $LOCALKUBE_NAME names the cluster (default: hvd).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+Number = Annotated[int | None, typer.Argument(min=2, max=LAST_NODE)]
 
 
 class Output(StrEnum):
@@ -34,9 +37,13 @@ class Output(StrEnum):
 
 
 @app.command()
-def up() -> None:
+def up(
+    nodes: Annotated[
+        int, typer.Option(help="Start nodes until there are so many.", min=1, max=LAST_NODE)
+    ] = 1,
+) -> None:
     """Start the cluster and print its kubeconfig's path. Builds and installs what is missing."""
-    print(cluster.up())
+    print(cluster.up(nodes=nodes))
 
 
 @app.command()
@@ -52,16 +59,30 @@ def down(
 
 
 @app.command()
-def add_node() -> None:
-    """Start a second node and print its name. It has its own images: `load` loads into both."""
-    print(cluster.add_node().node_name)
+def add_node(number: Number = None) -> None:
+    """Start the next node, or that of a number, and print its name. `load` loads into all nodes."""
+    print(cluster.add_node(number=number).node_name)
 
 
 @app.command()
-def remove_node() -> None:
-    """Stop the second node at once, as a power cut does. Its images stay."""
-    removed = cluster.remove_node()
-    note("the second node is removed" if removed else "there was no second node")
+def remove_node(number: Number = None) -> None:
+    """Stop the last node, or that of a number, at once, as a power cut does. Its images stay."""
+    removed = cluster.remove_node(number=number)
+    note(f"{removed.node_name} is removed" if removed else "there was no such node")
+
+
+@app.command()
+def shape(
+    rate: Annotated[str | None, typer.Option(help="In each direction, such as 1gbit.")] = None,
+    delay: Annotated[str | None, typer.Option(help="In each direction, such as 5ms.")] = None,
+    off: Annotated[bool, typer.Option("--off", help="Remove the limits.")] = False,
+) -> None:
+    """Limit the network of each node but the first. A node that is added later has no limit."""
+    if off == bool(rate or delay):
+        raise typer.BadParameter("give --rate, --delay or both, or --off")
+    limit = "no limit" if off else " ".join(filter(None, (rate, delay)))
+    for node in link.shape(current(), rate, delay):
+        print(f"{node.node_name}: {limit}")
 
 
 @app.command()
@@ -86,10 +107,8 @@ def status(
 @app.command()
 def load(sources: Annotated[list[str], typer.Argument(metavar="IMAGE...")]) -> None:
     """Load images into the cluster: OCI or docker archives, or images of a local builder."""
-    first = current()
-    nodes = [first, *([first.second] if first.second.containerd_socket.exists() else [])]
     for source in sources:
-        for image in (image for node in nodes for image in images.load(source, node)):
+        for image in images.load_everywhere(source):
             result = "was already loaded" if image.skipped else "loaded"
             print(f"{' '.join(image.names) or image.id}: {result}")
 

@@ -1,4 +1,4 @@
-"""Starts, stops and checks a cluster: up, down, status; adds and removes a second node."""
+"""Starts, stops and checks a cluster: up, down, status; adds and removes nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from devtools.common.ui import note, step
 from devtools.localkube import config, pki, preflight
 from devtools.localkube.boot import Boot, clear_leftovers
 from devtools.localkube.health import Health, health, kubectl
-from devtools.localkube.instance import Instance, current
+from devtools.localkube.instance import LAST_NODE, Instance, current
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
 from devtools.localkube.record import Record, boot_id
@@ -30,8 +30,9 @@ from hvdchart.files import write_atomically
 HEALTHY_WITHIN, LOOK_EVERY = 30.0, 0.5
 
 
-def up(instance: Instance | None = None) -> Path:
-    """Starts the cluster from whatever state it was left in, and returns its kubeconfig's path.
+def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
+    """Starts the cluster from whatever state it was left in, and nodes until there are so many, and
+    returns its kubeconfig's path.
 
     Builds and installs what is missing. A healthy cluster is not changed. One that crashed starts
     again with all its objects, unless the machine was rebooted or localkube has changed since: then
@@ -41,30 +42,34 @@ def up(instance: Instance | None = None) -> Path:
     instance = instance or current()
     preflight.check_machine()
     with _locked(instance):
-        if _is_healthy(instance):
-            outdated = (
-                ""
-                if _state_is_current(instance)
-                else " (started by another version of localkube; run `down` first to replace it)"
-            )
-            note(f"cluster {instance.name!r} is running{outdated}: {instance.kubeconfig}")
-            return instance.kubeconfig
-        kube, coredns = tool("kube"), tool("coredns")
-        tool("pause")
-        preflight.install_missing()
-        # The second node reaches nothing without the first.
-        clear_leftovers(instance.second)
-        clear_leftovers(instance)
-        preflight.check_network(instance)
-        preflight.check_space(instance)
-        preflight.check_file_system(instance)
-        if not _state_is_current(instance):
-            _make_state(instance)
-            pki.write_all(instance)
-        _write_files(instance)
-        with step(f"start cluster {instance.name!r}"):
-            Boot(instance, kube, coredns).run()
+        _start_first(instance)
+    for node in instance.others[: nodes - 1]:
+        add_node(instance, node.node)
     return instance.kubeconfig
+
+
+def _start_first(instance: Instance) -> None:
+    if _is_healthy(instance):
+        outdated = (
+            ""
+            if _state_is_current(instance)
+            else " (started by another version of localkube; run `down` first to replace it)"
+        )
+        note(f"cluster {instance.name!r} is running{outdated}: {instance.kubeconfig}")
+        return
+    for program in ("kube", "coredns", "pause"):
+        tool(program)
+    preflight.install_missing()
+    # The other nodes reach nothing without the first.
+    for node in (*instance.others, instance):
+        clear_leftovers(node)
+    preflight.check_network(instance)
+    preflight.check_space(instance)
+    preflight.check_file_system(instance)
+    if not _state_is_current(instance):
+        _make_state(instance)
+        pki.write_all(instance)
+    _boot(instance)
 
 
 def down(instance: Instance | None = None, *, images: bool = False) -> bool:
@@ -76,9 +81,8 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
     instance = instance or current()
     preflight.check_machine()
     with _locked(instance):
-        record = Record.read(instance)
-        existed = instance.state.exists() or (record is not None and record.init.is_alive())
-        for node in (instance.second, instance):
+        existed = instance.state.exists() or Record.is_running(instance)
+        for node in (*instance.others, instance):
             _remove_node(node)
             if images and node.store.parent.exists():
                 shutil.rmtree(node.store.parent)
@@ -87,54 +91,66 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
 
 
 def status(instance: Instance | None = None) -> Health:
-    """The cluster's health, as its components report it; also of a second node that runs."""
+    """The cluster's health, as its components report it; also of the other nodes that run."""
     instance = instance or current()
-    first, second = health(instance), health(instance.second)
-    own = [part for part in second.parts if part.name not in ("API server", "cluster DNS")]
-    more = [replace(part, name=f"second node: {part.name}") for part in own]
-    return replace(first, parts=[*first.parts, *more])
+    whole = health(instance)
+    more = [
+        replace(part, name=f"node {node.node}: {part.name}")
+        for node in instance.others
+        for part in health(node).parts
+        if part.name not in ("API server", "cluster DNS")
+    ]
+    return replace(whole, parts=[*whole.parts, *more])
 
 
-def add_node(instance: Instance | None = None) -> Instance:
-    """Starts a second node of a running cluster, and returns it when it is Ready.
+def add_node(instance: Instance | None = None, number: int | None = None) -> Instance:
+    """Starts a node of a running cluster, and returns it when it is Ready. number: from 2 to
+    LAST_NODE; None for the lowest of which no healthy node runs.
 
     A node of its own processes, network and images; a healthy one is not changed, and one that
-    crashed begins anew. Raises DevtoolsError when the cluster does not run.
+    crashed begins anew. Raises DevtoolsError when the cluster does not run or has all its nodes.
     """
     first = instance or current()
     preflight.check_machine()
-    second = first.second
     with _locked(first):
         if not _is_healthy(first) or not _state_is_current(first):
             raise DevtoolsError(
                 f"cluster {first.name!r} does not run, or another version of localkube started it",
                 "start it: python -m devtools.localkube up (before that, down)",
             )
-        if _is_healthy(second):
-            return second
-        _remove_node(second)
-        _forget_node(second)
-        preflight.check_space(second)
-        _make_state(second)
-        _write_files(second)
-        with step(f"start the second node of cluster {first.name!r}"):
-            Boot(second, tool("kube"), tool("coredns")).run()
-    return second
+        wanted = [Instance(first.name, number)] if number else first.others
+        node = next((node for node in wanted if not _is_healthy(node)), None)
+        if node is None:
+            if number:
+                return wanted[0]
+            raise DevtoolsError(
+                f"cluster {first.name!r} has {LAST_NODE} nodes, which is the most",
+                "remove one first: python -m devtools.localkube remove-node",
+            )
+        _remove_node(node)
+        _forget_node(node)
+        preflight.check_space(node)
+        _make_state(node)
+        _boot(node)
+    return node
 
 
-def remove_node(instance: Instance | None = None) -> bool:
-    """Stops the second node at once, as a power cut does, and removes its state and its object.
+def remove_node(instance: Instance | None = None, number: int | None = None) -> Instance | None:
+    """Stops a node at once, as a power cut does, removes its state and its object, and returns it.
+    number: from 2 to LAST_NODE; None for the last node that there is.
 
-    Its images stay. Returns False when there was none.
+    Its images stay. Returns None when there was none.
     """
     first = instance or current()
     preflight.check_machine()
     with _locked(first):
-        existed = first.second.state.exists()
-        _remove_node(first.second)
-        if health(first).running:
-            _forget_node(first.second)
-    return existed
+        there = [n for n in first.others if n.state.exists() and number in (None, n.node)]
+        if not there:
+            return None
+        _remove_node(there[-1])
+        if Record.is_running(first):
+            _forget_node(there[-1])
+    return there[-1]
 
 
 def _is_healthy(node: Instance) -> bool:
@@ -183,7 +199,8 @@ def _make_state(instance: Instance) -> None:
     instance.state.mkdir(mode=0o700, parents=True)
 
 
-def _write_files(instance: Instance) -> None:
+def _boot(instance: Instance) -> None:
+    """Writes the files of a node whose state directory is there, and starts it."""
     for directory in (instance.logs, instance.run, instance.store):
         directory.mkdir(parents=True, exist_ok=True)
     pack_program(config.PAUSE_IMAGE, tool("pause"), instance.state / config.PAUSE_ARCHIVE)
@@ -191,6 +208,8 @@ def _write_files(instance: Instance) -> None:
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, text)
     write_atomically(instance.state / "made-by.json", json.dumps(_made_by()))
+    with step(f"start node {instance.node} of cluster {instance.name!r}"):
+        Boot(instance, tool("kube"), tool("coredns")).run()
 
 
 def _remove_shared_directories(instance: Instance) -> None:

@@ -50,8 +50,7 @@ def kubectl(instance: Instance, *arguments: str) -> str:
 
 def health(instance: Instance) -> Health:
     """Asks the components, which takes at most some seconds, and changes nothing."""
-    record = Record.read(instance)
-    if record is None or not record.init.is_alive():
+    if not Record.is_running(instance):
         return Health(running=False)
     parts = [
         *_check_processes(instance),

@@ -21,6 +21,7 @@ from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.oci import write_pushed
 from devtools.localkube.processes import ctr_command
+from devtools.localkube.record import Record
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,13 @@ def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
     if path.is_file():
         return _load_archive(instance, path)
     return [_load_from_builder(instance, find(str(source)))]
+
+
+def load_everywhere(source: str) -> list[Image]:
+    """Loads it into every node of the current cluster, each of which has a store of its own."""
+    first = current()
+    nodes = [first, *filter(Record.is_running, first.others)]
+    return [image for node in nodes for image in load(source, node)]
 
 
 def find(reference: str) -> BuilderImage:

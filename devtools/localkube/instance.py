@@ -1,6 +1,6 @@
 """A cluster's name and all that follows from it: directories, addresses, interface, cgroup.
 
-A second node has its own of most of them; the keys and the control plane are the first one's.
+Each node has its own of most of them; the keys and the control plane are the first one's.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from devtools.common.cache import cache_dir
 from devtools.common.errors import DevtoolsError
 
 DEFAULT_NAME = "hvd"
+# The number of the last node that can join.
+LAST_NODE = 4
 # RFC 2544 reserves this range for benchmarks, so no real network uses it. Each cluster has a /20.
 BENCHMARK_RANGE = IPv4Network("198.18.0.0/15")
 CLUSTERS = list(BENCHMARK_RANGE.subnets(new_prefix=20))
@@ -27,7 +29,7 @@ NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,11}")
 class Instance:
     """One node of a cluster. Clusters of different names can run at the same time.
 
-    node: 1 has the control plane, and is the whole cluster until 2 joins it.
+    node: 1 has the control plane, and is the whole cluster until others join it.
     """
 
     name: str
@@ -39,9 +41,9 @@ class Instance:
         return Instance(self.name)
 
     @property
-    def second(self) -> Instance:
-        """The node that can join a running cluster and leave it."""
-        return Instance(self.name, 2)
+    def others(self) -> list[Instance]:
+        """The nodes that can join the running cluster and leave it."""
+        return [Instance(self.name, node) for node in range(2, LAST_NODE + 1)]
 
     @property
     def label(self) -> str:
@@ -71,7 +73,7 @@ class Instance:
     @property
     def gateway_ip(self) -> IPv4Address:
         """The address at the other end of the node's veth pair: the machine's, or the first node's
-        for the second one.
+        for the others.
         """
         return self._link_network[2]
 
@@ -101,7 +103,7 @@ class Instance:
     @property
     def link(self) -> str:
         """The other end of the veth pair into the node's network namespace: the machine's, or, for
-        the second node, one in the first node's namespace.
+        the other nodes, one in the first node's namespace.
         """
         return f"lk-{self.name}" if self.node == 1 else f"node{self.node}"
 

@@ -1,4 +1,4 @@
-"""The veth pair that connects a node: the first one to the machine, the second one to the first."""
+"""The veth pair that connects a node: the first one to the machine, the others to the first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance
 from devtools.localkube.node_setup import NODE_INTERFACE
 from devtools.localkube.record import Record
+
+# A queue lets so much through at once, a packet of the largest size included, and drops what would
+# wait for longer.
+BURST, LONGEST_QUEUE = "128kb", "20ms"
 
 
 def inside(instance: Instance) -> list[str]:
@@ -30,7 +34,7 @@ def connect(instance: Instance, init: int) -> None:
     address = f"{instance.gateway_ip}/{instance.link_prefix}"
     _ip(instance, "address", "add", address, "dev", link)
     _ip(instance, "link", "set", link, "up")
-    # So that the machine reaches pods and Services too, and the first node the pods of the second.
+    # So that the machine reaches pods and Services too, and the first node the pods of the others.
     behind = instance.network if instance.node == 1 else instance.pods
     _ip(instance, "route", "add", str(behind), "via", node_ip)
 
@@ -43,6 +47,34 @@ def remove(instance: Instance) -> None:
         # It went with the first node.
         return
     subprocess.run(command, check=False, capture_output=True)
+
+
+def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance]:
+    """Shapes what the other nodes that run send and receive, and returns these nodes. rate and
+    delay: as tc(8) reads them; neither removes the limits.
+
+    Raises DevtoolsError when no other node runs, or tc refuses.
+    """
+    nodes = [node for node in first.others if Record.is_running(node)]
+    if not nodes:
+        raise DevtoolsError(
+            f"cluster {first.name!r} has no second node, so no network between nodes",
+            "start one: python -m devtools.localkube add-node",
+        )
+    queue, remedy = ["noqueue"], "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
+    if delay:
+        queue = ["netem", "delay", delay, *(["rate", rate] if rate else [])]
+        remedy = (
+            "a delay, such as 5ms, needs a kernel with netem (CONFIG_NET_SCH_NETEM; `modprobe"
+            " sch_netem` loads it); without it, give only a rate"
+        )
+    elif rate:
+        queue = ["tbf", "rate", rate, "burst", BURST, "latency", LONGEST_QUEUE]
+    for node in nodes:
+        for place, end in ((_other_end(node), node.link), (inside(node), NODE_INTERFACE)):
+            command = [*place, "tc", "qdisc", "replace", "dev", end, "root", *queue]
+            read_output(command, remedy=remedy)
+    return nodes
 
 
 def _other_end(instance: Instance) -> list[str]:

@@ -120,7 +120,7 @@ def _base64(data: bytes) -> str:
 def write_all(instance: Instance) -> None:
     """Writes new keys, certificates and kubeconfigs, readable by their owner only.
 
-    Also those of a second node, since the authority's own key is not kept.
+    Also those of the other nodes, since the authority's own key is not kept.
     """
     authority = Authority(f"localkube {instance.name}")
     node_ip = str(instance.node_ip)
@@ -132,15 +132,15 @@ def write_all(instance: Instance) -> None:
         "apiserver-kubelet-client": authority.issue("kube-apiserver", ["system:masters"]),
         "service-account": authority.issue("service-accounts"),
     }
-    for node in (instance, instance.second):
+    nodes, group = (instance, *instance.others), ["system:nodes"]
+    for node in nodes:
         hosts = [node.node_name, str(node.node_ip)]
         pairs[node.kubelet_keys.name] = authority.issue(node.node_name, hosts=hosts)
-    nodes = ["system:nodes"]
     clients = {
         instance.kubeconfig: ("admin", ["system:masters"]),
         **{
-            node.kubelet_keys.with_suffix(".conf"): (f"system:node:{node.node_name}", nodes)
-            for node in (instance, instance.second)
+            node.kubelet_keys.with_suffix(".conf"): (f"system:node:{node.node_name}", group)
+            for node in nodes
         },
         instance.pki / "scheduler.conf": ("system:kube-scheduler", []),
         instance.pki / "controller-manager.conf": ("system:kube-controller-manager", []),

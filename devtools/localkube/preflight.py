@@ -31,7 +31,7 @@ PACKAGES = {
         str(CNI_PLUGINS / name) for name in ("ptp", "host-local", "loopback")
     ),
     "nftables": ("nft",),
-    "iproute2": ("ip",),
+    "iproute2": ("ip", "tc"),
     "mount": ("mount", "umount"),
     "util-linux": ("unshare",),
 }

@@ -42,7 +42,7 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
             needs=("containerd",), ready=EXIT,
         ),
     ]  # fmt: skip
-    # On the second node, the API server is there before.
+    # On another node, the API server is there before.
     node = [
         Process(
             "kubelet", [str(kube), "kubelet", *_kubelet_flags(instance)],

@@ -86,6 +86,12 @@ class Record:
         fields = json.loads(path.read_text())
         return Record(ProcessIdentity(**fields["holder"]), ProcessIdentity(**fields["init"]))
 
+    @staticmethod
+    def is_running(instance: Instance) -> bool:
+        """Whether the node's process 1 runs."""
+        record = Record.read(instance)
+        return record is not None and record.init.is_alive()
+
     def stop(self) -> None:
         """Kills process 1, with which the kernel ends everything in its namespaces, and returns
         when all of it has ended.

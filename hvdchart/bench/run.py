@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvdchart.bench.scaling import Measurement, check_side_by_side, parse_machine, worker_pods
+from hvdchart.bench.scaling import Measurement, placement, rows
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
@@ -22,26 +22,21 @@ def measure(
     turns: int,
     report: Callable[[str], None],
     helm: Helm,
-) -> tuple[list[Measurement], list[Object]]:
-    """The measurements of a plan of `bench_plan` and the machines; reports each measurement."""
-    machines: dict[str, Object] = {}
+) -> Object:
+    """The result of a plan of `bench_plan` as JSON data; reports each measurement."""
     measured: list[Measurement] = []
+    place: Object = {}
 
     def take(outcome: Outcome) -> None:
         workers = trials[outcome.trial].workers
         if outcome.speed is None:
             raise RunFailedError(f"cannot measure {workers} workers: {outcome.error}")
+        if not measured:
+            place.update(placement(cluster.release(plan.spec.name).pods))
         turn = outcome.trial * turns // len(trials)
-        pods = tuple(worker_pods(cluster.release(plan.spec.name).pods))
-        measured.append(Measurement(turn, workers, outcome.ranks, outcome.speed, pods))
+        measured.append(Measurement(turn, workers, outcome.ranks, outcome.speed))
         size = f"{pluralize(workers, 'worker')}, {pluralize(outcome.ranks, 'rank')}"
         report(f"{len(measured)} of {len(trials)}: {size}: {outcome.speed:.1f} images/s")
 
-    def note_machine(line: str) -> None:
-        machine = parse_machine(line)
-        if machine:
-            machines.setdefault(str(machine["host"]), machine)
-
-    run_trials(cluster, plan, helm, len(trials), take, other=note_machine, least=len(trials))
-    check_side_by_side(measured)
-    return measured, list(machines.values())
+    run_trials(cluster, plan, helm, len(trials), take, least=len(trials))
+    return {**place, "rows": rows(measured)}

@@ -7,18 +7,16 @@ them. Sizes are compared within a turn only.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import re
 import statistics
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
+from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object, component_of
 from hvdchart.run.trials import Trial, trials_plan
 from hvdchart.spec.yaml_tree import Plain
@@ -32,16 +30,6 @@ _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.
 
 
 @dataclass(frozen=True)
-class Pod:
-    """A worker's pod, its node, and the digest of its image."""
-
-    name: str
-    uid: str
-    node: str
-    image: str
-
-
-@dataclass(frozen=True)
 class Measurement:
     """The speed of all ranks together, in one turn on the first `workers` workers."""
 
@@ -49,7 +37,6 @@ class Measurement:
     workers: int
     ranks: int
     speed: float
-    pods: tuple[Pod, ...]
 
 
 def sizes(workers: int, given: Sequence[int]) -> list[int]:
@@ -76,48 +63,29 @@ def bench_plan(plan: Plan, trials: Sequence[Trial], command: Sequence[str]) -> P
     code: dict[str, Plain] = {"files": {BENCHMARK: example(BENCHMARK)}}
     values = merge_values(plan.spec.values, {"code": code})
     changed = make_plan(dataclasses.replace(plan.spec, values=values), plan.tree)
-    return trials_plan(changed, "bench", trials, command, probes=True)
+    return trials_plan(changed, "bench", trials, command)
 
 
-def parse_machine(line: str) -> Object | None:
-    """What a rank runs on, in a line of the driver; None for any other line."""
-    match = re.search(r"MACHINE (\{.*\})", line)
-    with suppress(ValueError, RecursionError, KeyError, TypeError):
-        machine: Object = json.loads(match[1]) if match else {}
-        gpus = [str(gpu) for gpu in machine["gpus"]]
-        return {**machine, "host": str(machine["host"]), "gpus": gpus}
-    return None
+def placement(pods: Sequence[Object]) -> Object:
+    """The workers' image and nodes among a release's pods, as JSON data.
 
-
-def worker_pods(pods: Sequence[Object]) -> list[Pod]:
-    """The workers among a release's pods, by name."""
-    workers = []
-    for pod in (pod for pod in pods if component_of(pod) == "worker"):
-        metadata = pod["metadata"]
-        states = pod.get("status", {}).get("containerStatuses") or [{}]
-        image = str(states[0].get("imageID") or states[0].get("image") or "")
-        node = str(pod["spec"].get("nodeName", ""))
-        workers.append(Pod(metadata["name"], metadata["uid"], node, image))
-    return sorted(workers, key=lambda pod: pod.name)
-
-
-def check_side_by_side(measured: Sequence[Measurement]) -> None:
-    """Raise RunFailedError unless all were measured on the same pods with the same image."""
-    first = {pod.name: pod for pod in measured[0].pods}
-    for each in measured[1:]:
-        for pod in each.pods:
-            before = first.get(pod.name, pod)
-            if before.uid != pod.uid:
-                raise RunFailedError(
-                    f"{pod.name} was replaced between the measurements (on {before.node}, then on "
-                    f"{pod.node}): they are not comparable; measure again"
-                )
-    images = sorted({pod.image for each in measured for pod in each.pods})
+    Two results are of one session if they ran in the same pods. Raises RunFailedError where the
+    workers have different images.
+    """
+    workers = sorted(
+        (pod for pod in pods if component_of(pod) == "worker"),
+        key=lambda pod: str(pod["metadata"]["name"]),
+    )
+    states = [(pod["status"].get("containerStatuses") or [{}])[0] for pod in workers]
+    images = sorted({str(state.get("imageID") or state.get("image") or "") for state in states})
     if len(images) > 1:
         raise RunFailedError(
             f"the workers have different images ({join_names(images)}): the figures are not "
             "comparable; name the image by a tag that does not move, or by its digest"
         )
+    nodes = {pod["metadata"]["name"]: str(pod["spec"].get("nodeName", "")) for pod in workers}
+    session = workers[0]["metadata"]["uid"] if workers else ""
+    return {"session": session, "image": "".join(images), "nodes": nodes}
 
 
 def rows(measured: Sequence[Measurement]) -> list[Object]:
@@ -160,3 +128,16 @@ def mean_and_interval(figures: Sequence[float]) -> tuple[float, float]:
         quantile = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
     half = quantile * statistics.stdev(figures) / math.sqrt(len(figures))
     return statistics.fmean(figures), half
+
+
+def place_text(nodes: Mapping[str, str]) -> str:
+    """How many nodes the workers were on, and what that means for the figures."""
+    placed = list(nodes.values())
+    text = f"{pluralize(len(placed), 'worker')} on {pluralize(len(set(placed)), 'node')}"
+    shared = sorted({node for node in placed if placed.count(node) > 1})
+    if not shared:
+        return text
+    return (
+        f"{text}; several workers were on one node ({join_names(shared)}): the figures include no "
+        "network, and ranks that share cores or memory slow each other"
+    )

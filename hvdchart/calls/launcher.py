@@ -287,7 +287,7 @@ def _read(spec: str | Path | Spec, name: str, code: Path | None) -> Spec:
     files = {}
     if code:
         files = {file.relative_to(code).as_posix(): file for file in list_files(code)}
-    # The package of the programs, and cloudpickle, for an image without the same version.
+    # The package of the programs, and cloudpickle.
     packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
     files |= {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
     files |= {f"{_PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
@@ -301,7 +301,7 @@ def _plan(spec: Spec, idle: float) -> Plan:
     """The plan of the run that takes the calls."""
     command = (
         *("python3", f"{_PROGRAMS}/server.py", f"{idle:g}", LAUNCH),
-        *("python3", f"{_PROGRAMS}/rank.py", cloudpickle.__version__),
+        *("python3", f"{_PROGRAMS}/rank.py"),
     )
     return command_plan(make_plan(spec), command, _RETRIES)
 

@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
 import typer.main
 
-from hvdchart.cli import image, templates
+from hvdchart.cli import image
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import FileError, HvdchartError
 
@@ -27,15 +28,10 @@ _COMMANDS = (
     *("exec", "stack", "debug", "tensorboard", "timeline", "doctor", "discover", "migrate"),
     *("tune", "bench"),
 )
-# Python has a function of the name, or the module imports its own.
-_OTHER_NAMES = {"list": "list_runs", "exec": "exec_in_pod"}
+# Python has functions of these names: the modules append an underscore to theirs.
+_TAKEN = ("list", "exec")
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Groups of one command: what the group is about, and its command.
-_GROUPS: dict[str, tuple[str, str, Callable[..., None]]] = {
-    "templates": ("Templates of new projects.", "list", templates.list_templates),
-    "image": ("Check container images.", "check", image.check),
-}
 app = typer.Typer(
     name="hvdchart",
     no_args_is_help=True,
@@ -65,14 +61,19 @@ def _root(
     """Plan and run distributed Horovod training on Kubernetes."""
 
 
+def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    """Add a command; its examples and exit codes are the end of its docstring, as they stand."""
+    text, mark, examples = cleandoc(function.__doc__ or "").partition("\nExample")
+    group.command(name, help=text, epilog=f"\b{mark}{examples}")(function)
+
+
 for _name in _COMMANDS:
     _module = import_module(f"hvdchart.cli.{_name}")
-    app.command(_name, epilog=_module.EPILOG)(getattr(_module, _OTHER_NAMES.get(_name, _name)))
-for _name, (_about, _word, _function) in _GROUPS.items():
-    _group = typer.Typer(no_args_is_help=True, help=_about)
-    _group.callback()(lambda: None)
-    _group.command(_word, epilog=import_module(f"hvdchart.cli.{_name}").EPILOG)(_function)
-    app.add_typer(_group, name=_name)
+    _add(app, _name, getattr(_module, f"{_name}_" if _name in _TAKEN else _name))
+_image = typer.Typer(no_args_is_help=True, help="Check container images.")
+_image.callback()(lambda: None)
+_add(_image, "check", image.check)
+app.add_typer(_image, name="image")
 
 
 @cache

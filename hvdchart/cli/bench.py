@@ -1,7 +1,6 @@
 """The command `bench`."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,15 +11,6 @@ from hvdchart.cli.terminal import say, show
 if TYPE_CHECKING:
     from hvdchart.run.release import Object
 
-EPILOG = """\b
-Examples:
-  hvdchart bench run.spec.yaml
-  hvdchart bench run.spec.yaml --workers 1,2,4,8,16 --model inception3 --batch-size 64 -w i3.json
-  hvdchart bench run.spec.yaml --arguments "--dtype bfloat16"
-  hvdchart bench --read i3.json
-
-Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read; 6 Helm
-failed; 7 the cluster cannot be used; 8 a measurement failed."""
 Workers = Annotated[
     str,
     typer.Option(
@@ -41,9 +31,6 @@ Command = Annotated[
         help='Measure this command instead, which prints RESULT {"imagesPerSecond": ...}.',
     ),
 ]
-Read = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Print the result that --write has written.")
-]
 
 
 def bench(
@@ -59,7 +46,6 @@ def bench(
     batch_size: BatchSize = 32,
     arguments: Arguments = "--warmup 5 --rounds 5 --steps 5",
     command: Command = "",
-    read: Read = None,
     written: options.Output = None,
     output: options.Format = "text",
 ) -> None:
@@ -67,31 +53,34 @@ def bench(
 
     All numbers of workers are measured in turns in one temporary run, with the same image and on
     the same pods.
+
+    Examples:
+      hvdchart bench run.spec.yaml
+      hvdchart bench run.spec.yaml --workers 1,2,4,8 --model inception3 --batch-size 64 -w i3.json
+      hvdchart bench run.spec.yaml --arguments "--dtype bfloat16"
+
+    Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 the file cannot be written; 6
+    Helm failed; 7 the cluster cannot be used; 8 a measurement failed.
     """
-    from hvdchart.bench.result import document, read_document
     from hvdchart.bench.run import measure
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
     from hvdchart.run.helm import Helm as Program
 
-    if read:
-        result = read_document(read)
-    else:
-        chosen = options.parse_numbers("workers", workers)
-        words = options.split_words("command", command) or [
-            *("python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)),
-            *options.split_words("arguments", arguments),
-        ]
-        _, plan = options.plan_specs(specs, files, settings)
-        options.print_warnings(plan)
-        tried = sizes(plan.workers, chosen)
-        trials = turns_of(tried, turns)
-        made = bench_plan(plan, trials, words)
-        cluster = options.connect(context, namespace)
-        say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
-        began = datetime.now(UTC).isoformat(timespec="seconds")
-        measured, machines = measure(cluster, made, trials, turns, say, Program(helm, context))
-        about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
-        result = document(measured, machines, about)
+    chosen = options.parse_numbers("workers", workers)
+    words = options.split_words("command", command) or [
+        *("python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)),
+        *options.split_words("arguments", arguments),
+    ]
+    _, plan = options.plan_specs(specs, files, settings)
+    options.print_warnings(plan)
+    tried = sizes(plan.workers, chosen)
+    trials = turns_of(tried, turns)
+    made = bench_plan(plan, trials, words)
+    cluster = options.connect(context, namespace)
+    say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
+    about = {"name": plan.spec.name, "command": words, "turns": turns}
+    about["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+    result = {**about, **measure(cluster, made, trials, turns, say, Program(helm, context))}
     if written is not None:
         import json
 
@@ -105,7 +94,7 @@ def bench(
 def _print_table(result: "Object") -> None:
     from rich.table import Table
 
-    from hvdchart.bench.result import machine_text, remarks
+    from hvdchart.bench.scaling import place_text
 
     table = Table(title=f"{result['name']}: {' '.join(result['command'])}")
     for column in ("workers", "ranks", "images/s", "a worker", "efficiency"):
@@ -121,8 +110,6 @@ def _print_table(result: "Object") -> None:
         )
     options.console().print(table)
     show(
-        f"{machine_text(result)}; {result['turns']} turns, {result['time']}",
+        f"{place_text(result['nodes'])}; {result['turns']} turns, {result['time']}",
         f"image {result['image']}; +- is the 95 % interval",
     )
-    for remark in remarks(result):
-        say(remark)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import split_words
-from hvdchart.cli.terminal import note, say, show
+from hvdchart.cli.options import Builder, LoadWith, split_words
+from hvdchart.cli.terminal import say, show
 from hvdchart.errors import HvdchartError, ImageError
 
 if TYPE_CHECKING:
@@ -15,27 +15,6 @@ if TYPE_CHECKING:
 
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
-
-EPILOG = """\b
-Examples:
-  hvdchart build . --image registry.example/team/resnet --push --spec run.spec.yaml
-  hvdchart build . --image resnet --kind kind --watch
-  hvdchart build . --image resnet --load-with "minikube image load"
-
-Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130 interrupted."""
-Builder = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="docker, podman or buildah (default: the first found)."),
-]
-LoadWith = Annotated[
-    str,
-    typer.Option(
-        envvar="HVDCHART_LOAD_WITH",
-        metavar="COMMAND",
-        help="Load the image into the cluster with this command, whose last argument it becomes.",
-    ),
-]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the output of the builder.")]
 
 
 def build(
@@ -48,9 +27,6 @@ def build(
     ] = "Dockerfile",
     builder: Builder = None,
     push: Annotated[bool, typer.Option("--push", help="Push the image to its registry.")] = False,
-    kind: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="Load the image into this kind cluster.")
-    ] = None,
     load_with: LoadWith = "",
     archive: Annotated[
         Path | None, typer.Option("--save", metavar="FILE", help="Write the image to an archive.")
@@ -62,26 +38,32 @@ def build(
     watch: Annotated[
         bool, typer.Option("--watch", help="Build again at each change, until interrupted.")
     ] = False,
-    verbose: Verbose = False,
 ) -> None:
     """Build an image, whose tag is a hash of the folder's content, and print its name.
 
     An image that exists already is not built again.
+
+    Examples:
+      hvdchart build . --image registry.example/team/resnet --push --spec run.spec.yaml
+      hvdchart build . --image resnet --load-with "kind load docker-image" --watch
+
+    Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130
+    interrupted.
     """
     import json
 
     from hvdchart.image import build as building
     from hvdchart.image.deliver import Target, deliver, save
+    from hvdchart.image.engines import choose_engine
     from hvdchart.project.edit import set_values
 
     source = building.Source(folder, image, dockerfile)
-    target = Target(tuple(split_words("load-with", load_with)), kind, push)
-    engine = building.choose_engine(builder)
-    output = note if verbose else None
+    target = Target(tuple(split_words("load-with", load_with)), push)
+    engine = choose_engine(builder)
 
     def once() -> None:
-        reference = building.build(source, engine, say, output)
-        deliver(reference, target, engine, say, output)
+        reference = building.build(source, engine, say)
+        deliver(reference, target, engine, say)
         if archive is not None:
             save(reference, engine, archive)
         if spec is not None:
@@ -113,7 +95,6 @@ def with_own_image(
     is_preview: bool = False,
     builder: str | None,
     load_with: str,
-    verbose: bool,
     provided: "Collection[str]" = (),
 ) -> "Plan":
     """The plan with the image of a folder's Dockerfile, which is built and brought to the cluster.
@@ -124,7 +105,7 @@ def with_own_image(
     from dataclasses import replace
 
     from hvdchart.image.build import Source
-    from hvdchart.image.deliver import choose_target, provide
+    from hvdchart.image.deliver import Target, provide
     from hvdchart.plan.planner import make_plan
     from hvdchart.values.build import make_values
     from hvdchart.values.merge import merge_values
@@ -148,8 +129,8 @@ def with_own_image(
     if is_preview:
         say(f"would build {reference}, unless it exists")
     elif tag not in provided:
-        target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
-        output = note if verbose else None
-        provide(source, target, cluster.has_image, say, builder=builder, output=output)
+        loader = tuple(split_words("load-with", load_with)) if pushes else ()
+        target = Target(loader, pushes and not loader)
+        provide(source, target, cluster.has_image, say, builder)
     values = merge_values(plan.spec.values, {"image": {"tag": tag}})
     return make_plan(replace(plan.spec, values=values), plan.tree)

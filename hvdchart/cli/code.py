@@ -8,13 +8,6 @@ import typer
 from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
-EPILOG = """\b
-Example:
-  hvdchart code resnet50 -w code-of-resnet50
-
-Exit codes: 0 written; 5 the folder cannot be written, or has files; 7 there is no such run with
-code, or the cluster cannot be used."""
-
 
 def code(
     name: Name,
@@ -24,7 +17,14 @@ def code(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Write the code of a run, as the cluster has it, to a folder."""
+    """Write the code of a run, as the cluster has it, to a folder.
+
+    Example:
+      hvdchart code resnet50 -w code-of-resnet50
+
+    Exit codes: 0 written; 5 the folder cannot be written, or has files; 7 there is no such run
+    with code, or the cluster cannot be used.
+    """
     from hvdchart.code.unpack import unpack_code
     from hvdchart.run.output import code_source
 

@@ -1,16 +1,8 @@
 """The command `debug`."""
 
-from hvdchart.cli.exec import Target, Words, run_in_pod
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.exec import run_in_pod
+from hvdchart.cli.options import Context, Helm, Name, Namespace, Target, Words, connect
 from hvdchart.cli.terminal import say
-
-EPILOG = """\b
-Examples:
-  hvdchart debug resnet50
-  hvdchart debug resnet50 master -- cat /horovod/generated/hostfile
-
-Exit codes: that of the command; 6 Helm failed; 7 there is no such run, or the cluster cannot be
-used; 8 the pods did not start."""
 
 
 def debug(
@@ -24,6 +16,13 @@ def debug(
     """Start a copy of a run's pods without the training, and open a shell in one.
 
     The run itself is not changed. When the shell ends, the copy is uninstalled.
+
+    Examples:
+      hvdchart debug resnet50
+      hvdchart debug resnet50 master -- cat /horovod/generated/hostfile
+
+    Exit codes: that of the command; 6 Helm failed; 7 there is no such run, or the cluster cannot
+    be used; 8 the pods did not start.
     """
     from hvdchart.run.debug import debug_pods
     from hvdchart.run.helm import Helm as Program

@@ -1,6 +1,5 @@
-"""The command `deploy`, and how a command follows the run that it has started."""
+"""The command `deploy`, and how it and `run` follow the run that they have started."""
 
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,39 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
+from hvdchart.cli.build import with_own_image
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
 from hvdchart.errors import ClusterError, RunFailedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.release import Release
     from hvdchart.run.status import Status
 
-EPILOG = """\b
-Examples:
-  hvdchart deploy run.spec.yaml
-  hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
-  hvdchart deploy my-project
-  hvdchart deploy run.spec.yaml --code train.py --wait
-  hvdchart deploy run.spec.yaml --diff
-  hvdchart deploy run.spec.yaml --build . --builder podman -v
-  hvdchart deploy run.spec.yaml --load-with "minikube image load"
-
-Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
-cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130 interrupted, and the
-run continues."""
-Followed = Annotated[
-    bool,
-    typer.Option(
-        "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
-    ),
-]
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
-]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
 ]
@@ -69,22 +48,34 @@ def deploy(
     context: options.Context = None,
     helm: options.Helm = "helm",
     create_namespace: options.CreateNamespace = False,
-    is_followed: Followed = True,
-    wait: Wait = False,
+    is_followed: options.Followed = True,
+    wait: options.Wait = False,
     dry_run: DryRun = False,
     diff: Diff = False,
     build: Build = None,
     no_build: NoBuild = False,
     no_push: NoPush = False,
-    builder: Builder = None,
-    load_with: LoadWith = "",
-    verbose: Verbose = False,
+    builder: options.Builder = None,
+    load_with: options.LoadWith = "",
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
     A folder is a project: its spec and its code. If the project has a Dockerfile, the command first
-    builds its image and pushes it, or loads it into a kind cluster, unless that was done for the
+    builds its image and pushes it, or loads it with --load-with, unless that was done for the
     same content. Interrupting the command does not stop the run.
+
+    Examples:
+      hvdchart deploy run.spec.yaml
+      hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
+      hvdchart deploy my-project
+      hvdchart deploy run.spec.yaml --code train.py --wait
+      hvdchart deploy run.spec.yaml --diff
+      hvdchart deploy run.spec.yaml --build . --builder podman
+      hvdchart deploy run.spec.yaml --load-with "minikube image load"
+
+    Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the
+    cluster cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130
+    interrupted, and the run continues.
     """
     from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module
@@ -100,7 +91,7 @@ def deploy(
         try:
             plan = with_own_image(
                 plan, paths, cluster, folder=build, pushes=not no_push,
-                is_preview=dry_run or diff, builder=builder, load_with=load_with, verbose=verbose,
+                is_preview=dry_run or diff, builder=builder, load_with=load_with,
             )  # fmt: skip
         except KeyboardInterrupt:
             note("", "nothing was deployed")
@@ -194,17 +185,11 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
 
     name = current.name
     if current.job and current.state != "suspended":
-        closed = threading.Event()
-        work = (cluster, name, closed, not has_logs)
-        phases = threading.Thread(target=_print_phases, args=work, daemon=True)
-        phases.start()
+        seen = _phase_printer(has_progress=not has_logs)
         if has_logs:
-            print_log(follow(cluster, name, warnings=True))
+            print_log(follow(cluster, name, warnings=True, seen=seen))
         else:
-            wait_for_end(cluster, name)
-        # The last phase may come a moment later.
-        phases.join(1.0)
-        closed.set()
+            wait_for_end(cluster, name, seen=seen)
         job, current = current.job, run_status(cluster.release(name))
         # A Job that has ended may have been deleted.
         if current.job not in (job, ""):
@@ -216,25 +201,19 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
     raise_unless_finished(current)
 
 
-def _print_phases(
-    cluster: "Cluster", name: str, closed: threading.Event, has_progress: bool
-) -> None:
-    """Print each phase until `closed`; with `has_progress` also each step, as the log has it."""
-    from hvdchart.run.phases import DONE, TRAINING, phase_of
-    from hvdchart.run.watch import watch_release
+def _phase_printer(*, has_progress: bool) -> "Callable[[Release], None]":
+    """Prints each phase of a release; with `has_progress` also each step, as the log has it."""
+    from hvdchart.run.phases import DONE, TRAINING, Phase, phase_of
 
-    began = time.monotonic()
-    last = None
-    try:
-        for release in watch_release(cluster, name):
-            phase = phase_of(release)
-            shown = phase.name if phase.name == TRAINING and not has_progress else phase
-            if closed.is_set():
-                return
-            if shown != last:
-                say(f"{time.monotonic() - began:5.1f} s  {shown}")
-            last = shown
-            if phase.name == DONE:
-                return
-    except ClusterError as error:
-        say(f"{error}; the run continues")
+    began, last = time.monotonic(), Phase("")
+
+    def show_phase(release: "Release") -> None:
+        nonlocal last
+        phase = phase_of(release)
+        if phase.name == TRAINING and not has_progress:
+            phase = Phase(TRAINING)
+        if phase != last and last.name != DONE:
+            say(f"{time.monotonic() - began:5.1f} s  {phase}")
+            last = phase
+
+    return show_phase

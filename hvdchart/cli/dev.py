@@ -1,15 +1,14 @@
 """The command `dev`: runs the user's code at each save."""
 
-import signal
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
+from hvdchart.cli.build import with_own_image
 from hvdchart.cli.terminal import print_log, say
 from hvdchart.errors import FileError, HvdchartError, NoRunError
 from hvdchart.project import SPEC_NAME
@@ -23,15 +22,6 @@ if TYPE_CHECKING:
     from hvdchart.run.logs import LogLine
     from hvdchart.spec.yaml_tree import Plain
 
-EPILOG = """\b
-Examples:
-  hvdchart dev my-project
-  hvdchart dev run.spec.yaml --code . --namespace team
-  hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
-
-Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7 the
-cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
-uninstalled."""
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
 # How many revisions Helm keeps: it reads all of them several times at each save.
@@ -59,16 +49,24 @@ def dev(
     context: options.Context = None,
     helm: options.Helm = "helm",
     create_namespace: options.CreateNamespace = False,
-    builder: Builder = None,
-    load_with: LoadWith = "",
-    verbose: Verbose = False,
+    builder: options.Builder = None,
+    load_with: options.LoadWith = "",
 ) -> None:
     """Run the code, and run it again each time that it is saved.
 
     The project's image is built first, as `deploy` does. The workers stay between the runs. Ctrl-C
-    stops the run and keeps the workers for the next change; Ctrl-C again uninstalls the release.
+    uninstalls the release.
+
+    Examples:
+      hvdchart dev my-project
+      hvdchart dev run.spec.yaml --code . --namespace team
+      hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
+
+    Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7
+    the cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
+    uninstalled.
     """
-    from hvdchart.code.changes import CodeChanges
+    from hvdchart.code.changes import code_changes
     from hvdchart.run.helm import Helm as Program
 
     paths = options.spec_files(specs, files, code)
@@ -88,7 +86,7 @@ def dev(
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         _, plan = options.plan_specs(paths, None, settings, {**_VALUES, "code": version})
         made = with_own_image(
-            plan, paths, cluster, builder=builder, load_with=load_with, verbose=verbose,
+            plan, paths, cluster, builder=builder, load_with=load_with,
             provided=provided,
         )  # fmt: skip
         if made is not plan:
@@ -96,24 +94,17 @@ def dev(
             provided.add(image["tag"])
         return made
 
-    changes = CodeChanges(code)
     program = Program(helm, context, revisions=_REVISIONS)
     session = _Session(cluster, program, make_plan, create_namespace=create_namespace)
-    before = signal.signal(signal.SIGINT, session.interrupt)
     try:
-        while session.goes_on():
-            with suppress(KeyboardInterrupt), session.interruptible():
-                session.stop_if_asked()
-                for change in changes:
-                    if isinstance(change, FileError):
-                        say(f"{change}; waiting for the next change")
-                    else:
-                        session.run(change)
-    except HvdchartError:
-        signal.signal(signal.SIGINT, before)
+        for change in code_changes(code):
+            if isinstance(change, FileError):
+                say(f"{change}; waiting for the next change")
+            else:
+                session.run(change)
+    except KeyboardInterrupt:
+        session.end()
         raise
-    session.end()
-    raise typer.Exit(130)
 
 
 class _Session:
@@ -131,21 +122,15 @@ class _Session:
         self._create_namespace = create_namespace
         self._log = _Log(cluster)
         self._name = ""
-        self._is_deployed = self._is_stopped = False
-        # How often Ctrl-C was pressed since the last change. One may come at any moment, also while
-        # Helm is given the time to end after an earlier one.
-        self._interrupts, self._is_interruptible = 0, False
         # The other values than the code of the last upgrade that Kubernetes has validated.
         self._validated: Mapping[str, Plain] | None = None
 
     def run(self, version: "Mapping[str, Plain]") -> None:
         """Run a version of the code, or say why not. Raises HvdchartError for the first one."""
-        self._interrupts, self._is_stopped = 0, False
-        # One that was interrupted may have left a release.
         is_first = not self._name
         try:
             plan = self._make_plan(version)
-            if not self._name:
+            if is_first:
                 options.print_warnings(plan)
             # An interrupted Helm may have created some of the release.
             self._name = plan.spec.name
@@ -158,7 +143,6 @@ class _Session:
             self._log.mute(set())
             say(f"{error}; waiting for the next change")
             return
-        self._is_deployed = True
         self._log.show(self._name)
 
     def _upgrade(self, plan: "Plan") -> None:
@@ -178,56 +162,22 @@ class _Session:
         )
         self._validated = others
 
-    def interrupt(self, *_: object) -> None:
-        """Ctrl-C was pressed: the first time stops the run, the second time ends everything."""
-        self._interrupts += 1
-        if self._is_interruptible:
-            # A third one would meet what handles the second one.
-            self._is_interruptible = self._interrupts < 2
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def interruptible(self) -> "Iterator[None]":
-        """Ctrl-C raises KeyboardInterrupt in this block, and is only counted outside."""
-        try:
-            self._is_interruptible = True
-            if self.goes_on():
-                yield
-            else:
-                raise KeyboardInterrupt
-        finally:
-            self._is_interruptible = False
-
-    def goes_on(self) -> bool:
-        """Whether there is a run, or one to come, that was not interrupted twice."""
-        return self._interrupts < (2 if self._name else 1)
-
-    def stop_if_asked(self) -> None:
-        """Stop the run after an interrupt."""
-        if self._interrupts and not self._is_stopped:
-            self._log.mute(self._log.printed)
-            self._cluster.suspend_jobs(self._name)
-            self._is_stopped = True
-            say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
-
     def end(self) -> None:
         """Uninstall the release, if there is one."""
         from hvdchart.run.control import remove
 
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         if not self._name:
             return
-        say(f"uninstalling release {self._name}")
         where = self._cluster.namespace
         try:
-            remove(self._cluster, self._name, self._helm)
+            self._log.mute(self._log.printed)
+            say(f"uninstalling release {self._name}")
+            # Helm may have been interrupted before it had begun.
+            with suppress(NoRunError):
+                remove(self._cluster, self._name, self._helm)
         except KeyboardInterrupt:
             say(f"to remove what is left: hvdchart undeploy {self._name} -n {where}")
             raise
-        except NoRunError:
-            # Helm was interrupted before it had begun.
-            if self._is_deployed:
-                raise
         say(f"release {self._name} uninstalled from namespace {where}")
 
 
@@ -239,7 +189,7 @@ class _Log:
         self._name = ""
         self._wanted = threading.Event()
         self.printed: set[str] = set()
-        # The pods whose lines are not printed any more: their run is replaced, or stopped.
+        # The pods whose lines are not printed any more: their run is replaced, or removed.
         self._muted: frozenset[str] = frozenset()
         self._reported = ""
         threading.Thread(target=self._print, name="log", daemon=True).start()
@@ -267,7 +217,7 @@ class _Log:
         print_log(self._lines(), has_pods=False)
         current = run_status(self._cluster.release(self._name))
         # A run that replaced another one may have been printed together with it.
-        if current.job == self._reported:
+        if current.job in (self._reported, ""):
             return
         self._reported = current.job
         progress = f" at {current.progress.text(is_over=True)}" if current.progress else ""

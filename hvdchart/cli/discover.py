@@ -8,14 +8,6 @@ from hvdchart.cli.options import Context, Output, connect, write_output
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
 
-EPILOG = """\b
-Examples:
-  hvdchart discover -w run.spec.yaml
-  hvdchart discover --selector pool=gpu --fit 16 --spares 1 -w run.spec.yaml
-
-Exit codes: 0 written; 5 the file cannot be written; 7 the cluster cannot be used, or has no such
-nodes."""
-
 
 def discover(
     selector: Annotated[
@@ -39,6 +31,13 @@ def discover(
     """Write a spec for the cluster's nodes.
 
     Comments mark what the Kubernetes API does not provide.
+
+    Examples:
+      hvdchart discover -w run.spec.yaml
+      hvdchart discover --selector pool=gpu --fit 16 --spares 1 -w run.spec.yaml
+
+    Exit codes: 0 written; 5 the file cannot be written; 7 the cluster cannot be used, or has no
+    such nodes.
     """
     from hvdchart.discover.nodes import read_nodes
     from hvdchart.discover.spec_text import spec_text

@@ -8,13 +8,6 @@ from hvdchart.cli import options
 from hvdchart.cli.terminal import show
 from hvdchart.errors import ClusterError
 
-EPILOG = """\b
-Examples:
-  hvdchart doctor
-  hvdchart doctor run.spec.yaml --namespace team
-
-Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems."""
-
 
 def doctor(
     specs: options.Specs = None,
@@ -31,6 +24,12 @@ def doctor(
     """Check tools, cluster, permissions and capacity, and print a remedy for each problem.
 
     With SPEC, also check whether the namespace would admit its run and has room for it.
+
+    Examples:
+      hvdchart doctor
+      hvdchart doctor run.spec.yaml --namespace team
+
+    Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems.
     """
     import dataclasses
 

@@ -7,13 +7,6 @@ import typer
 from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import note, show
 
-EPILOG = """\b
-Examples:
-  hvdchart events resnet50
-  hvdchart events resnet50 --follow
-
-Exit codes: 0 printed, also when there are none; 7 the cluster cannot be used; 130 interrupted."""
-
 
 def events(
     name: Name,
@@ -23,9 +16,16 @@ def events(
         bool, typer.Option("--follow", "-f", help="Print new events until the run ends.")
     ] = False,
 ) -> None:
-    """Print the Kubernetes events of a run, oldest first."""
-    from hvdchart.run.events import follow_events
+    """Print the Kubernetes events of a run, oldest first.
+
+    Examples:
+      hvdchart events resnet50
+      hvdchart events resnet50 --follow
+
+    Exit codes: 0 printed, also when there are none; 7 the cluster cannot be used; 130 interrupted.
+    """
     from hvdchart.run.report import event_lines
+    from hvdchart.run.watch import follow_events
 
     cluster = connect(context, namespace)
     is_empty = True

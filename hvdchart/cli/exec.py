@@ -1,40 +1,31 @@
 """The command `exec`, and what it shares with `debug`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.options import Context, Name, Namespace, Target, Words, connect
 
 if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.release import Release
 
-EPILOG = """\b
-Examples:
-  hvdchart exec resnet50 3
-  hvdchart exec resnet50 worker-0 -- nvidia-smi
 
-Exit codes: that of the command; 7 there is no such pod, or the cluster cannot be used."""
-Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="RANK|POD", help="Number of a rank, or worker-N, or master, or the name of a pod."
-    ),
-]
-Words = Annotated[
-    list[str] | None, typer.Argument(metavar="COMMAND...", help="Command (default: a shell).")
-]
-
-
-def exec_in_pod(
+def exec_(
     name: Name,
     target: Target,
     command: Words = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Run a command, or a shell, in the pod of a rank, a worker or the master."""
+    """Run a command, or a shell, in the pod of a rank, a worker or the master.
+
+    Examples:
+      hvdchart exec resnet50 3
+      hvdchart exec resnet50 worker-0 -- nvidia-smi
+
+    Exit codes: that of the command; 7 there is no such pod, or the cluster cannot be used.
+    """
     cluster = connect(context, namespace)
     run_in_pod(cluster, cluster.present_release(name), target, command, context)
 

@@ -1,4 +1,4 @@
-"""The command `image`."""
+"""The command `image check`."""
 
 from typing import Annotated, Literal
 
@@ -7,15 +7,6 @@ import typer
 from hvdchart.cli.options import Context, Namespace
 from hvdchart.cli.terminal import show
 from hvdchart.errors import ImageError
-
-EPILOG = """\b
-Examples:
-  hvdchart image check registry.example/team/train:1
-  hvdchart image check registry.example/team/train:1 --mode horovodrun --in-cluster
-  hvdchart image check registry.example/team/bert:1 --framework torch
-
-Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be run,
-or lacks something."""
 
 
 def check(
@@ -48,7 +39,16 @@ def check(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Check whether an image meets the chart's requirements."""
+    """Check whether an image meets the chart's requirements.
+
+    Examples:
+      hvdchart image check registry.example/team/train:1
+      hvdchart image check registry.example/team/train:1 --mode horovodrun --in-cluster
+      hvdchart image check registry.example/team/bert:1 --framework torch
+
+    Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be
+    run, or lacks something.
+    """
     from hvdchart.image import check as checks
     from hvdchart.image.engines import run_in
     from hvdchart.image.probe import NEEDED

@@ -7,20 +7,13 @@ import typer
 
 from hvdchart.cli.terminal import note, show
 
-EPILOG = """\b
-Examples:
-  hvdchart init resnet
-  hvdchart init resnet --template pytorch --image registry.example/team/torch:1.0
-
-Exit codes: 0 written; 3 no run can have that name; 5 the folder exists, or cannot be written."""
-
 
 def init(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the run, and of the new folder.")
     ],
     template: Annotated[
-        str, typer.Option(metavar="NAME", help="Template; `templates list` prints all.")
+        str, typer.Option(metavar="NAME", help="One of benchmark, keras, unet and pytorch.")
     ] = "keras",
     image: Annotated[
         str, typer.Option(metavar="IMAGE", help="Image of the pods (default: the template's).")
@@ -32,11 +25,19 @@ def init(
         bool, typer.Option("--dockerfile", help="Write a Dockerfile and requirements.txt as well.")
     ] = False,
 ) -> None:
-    """Write a new project: a script that trains without changes, a spec and a README."""
+    """Write a new project: a script that trains without changes, a spec and a README.
+
+    Examples:
+      hvdchart init resnet
+      hvdchart init resnet --template pytorch --image registry.example/team/torch:1.0
+
+    Exit codes: 0 written; 3 no run can have that name; 5 the folder exists, or cannot be written.
+    """
     from hvdchart.project.templates import TEMPLATES, make_project
 
     if template not in TEMPLATES:
-        raise typer.BadParameter(f"--template {template!r}: must be one of {', '.join(TEMPLATES)}")
+        known = "; ".join(f"{each.name} {each.about}" for each in TEMPLATES.values())
+        raise typer.BadParameter(f"--template {template!r} is none of these: {known}")
     target = folder or Path(name)
     files = make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile)
     show(*map(str, files))

@@ -7,15 +7,8 @@ import typer
 from hvdchart.cli.options import Context, Format, Namespace, connect, print_document
 from hvdchart.cli.terminal import note, show
 
-EPILOG = """\b
-Examples:
-  hvdchart list
-  hvdchart list --all-namespaces -o json
 
-Exit codes: 0 listed, also when there is no run; 7 the cluster cannot be used."""
-
-
-def list_runs(
+def list_(
     namespace: Namespace = None,
     context: Context = None,
     all_namespaces: Annotated[
@@ -23,7 +16,14 @@ def list_runs(
     ] = False,
     output: Format = "text",
 ) -> None:
-    """List the runs of a namespace with their state."""
+    """List the runs of a namespace with their state.
+
+    Examples:
+      hvdchart list
+      hvdchart list --all-namespaces -o json
+
+    Exit codes: 0 listed, also when there is no run; 7 the cluster cannot be used.
+    """
     from hvdchart.run.report import list_report
     from hvdchart.run.status import run_status
 

@@ -8,15 +8,6 @@ from hvdchart.cli.options import Context, Name, Namespace, connect, parse_durati
 from hvdchart.cli.terminal import print_log
 from hvdchart.errors import ClusterError
 
-EPILOG = """\b
-Examples:
-  hvdchart logs resnet50 --master
-  hvdchart logs resnet50 --rank 3 --since 5m
-  hvdchart logs resnet50 --no-follow --tail 100
-
-Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used; 130
-interrupted."""
-
 
 def logs(
     name: Name,
@@ -49,6 +40,14 @@ def logs(
     """Print the logs of a run.
 
     Each line starts with the name of its pod. The command follows all pods until the run ends.
+
+    Examples:
+      hvdchart logs resnet50 --master
+      hvdchart logs resnet50 --rank 3 --since 5m
+      hvdchart logs resnet50 --no-follow --tail 100
+
+    Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used;
+    130 interrupted.
     """
     seconds = parse_duration(since)
     from hvdchart.run.logs import LogLine, follow, read_logged_lines

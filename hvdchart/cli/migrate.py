@@ -8,15 +8,6 @@ import typer
 from hvdchart.cli.options import Output
 from hvdchart.cli.terminal import note, write_document
 
-EPILOG = """\b
-Examples:
-  hvdchart migrate old-values.yaml -w values.yaml
-  hvdchart migrate mpijob.yaml -w values.yaml --report report.txt
-  hvdchart migrate --command-line train.sh -w values.yaml
-
-Exit codes: 0 written; 3 the file is not understood, or says what the chart cannot do; 5 a file
-cannot be read or written."""
-
 
 def migrate(
     file: Annotated[
@@ -44,6 +35,14 @@ def migrate(
 
     The report begins with what to check by hand, and says what became of each value: carried over,
     renamed, changed or dropped, with the reason. A file that is not understood is refused.
+
+    Examples:
+      hvdchart migrate old-values.yaml -w values.yaml
+      hvdchart migrate mpijob.yaml -w values.yaml --report report.txt
+      hvdchart migrate --command-line train.sh -w values.yaml
+
+    Exit codes: 0 written; 3 the file is not understood, or says what the chart cannot do; 5 a file
+    cannot be read or written.
     """
     from hvdchart.files import write_atomically
     from hvdchart.migrate.convert import migrate_command_line, migrate_file

@@ -98,6 +98,36 @@ Format = Annotated[
 Helm = Annotated[
     str, typer.Option(metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
 ]
+Builder = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="docker, podman or buildah (default: the first found)."),
+]
+LoadWith = Annotated[
+    str,
+    typer.Option(
+        envvar="HVDCHART_LOAD_WITH",
+        metavar="COMMAND",
+        help="Load the image into the cluster with this command, whose last argument it becomes.",
+    ),
+]
+Followed = Annotated[
+    bool,
+    typer.Option(
+        "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
+    ),
+]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
+]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="RANK|POD", help="Number of a rank, or worker-N, or master, or the name of a pod."
+    ),
+]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="COMMAND...", help="Command (default: a shell).")
+]
 
 
 def connect(context: str | None, namespace: str | None = None) -> Cluster:

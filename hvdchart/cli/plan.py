@@ -10,13 +10,6 @@ from hvdchart.cli.terminal import show
 if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
 
-EPILOG = """\b
-Examples:
-  hvdchart plan run.spec.yaml --explain
-  hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
-  hvdchart plan run.spec.yaml --expect resnet50 --speed 350 --gbit 25
-
-Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read."""
 # Where the spec does not say how many samples a rank has in a step.
 _BATCH = 64
 
@@ -49,7 +42,15 @@ def plan(
         typer.Option(min=0.001, metavar="N", help="For --expect: Gbit/s of each node's network."),
     ] = 10.0,
 ) -> None:
-    """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
+    """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings.
+
+    Examples:
+      hvdchart plan run.spec.yaml --explain
+      hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
+      hvdchart plan run.spec.yaml --expect resnet50 --speed 350 --gbit 25
+
+    Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read.
+    """
     from hvdchart.values import report as plan_report
 
     _, made = options.plan_specs(specs, files, settings)

@@ -8,15 +8,6 @@ from hvdchart.cli import options
 from hvdchart.cli.terminal import note
 from hvdchart.errors import DifferenceError
 
-EPILOG = """\b
-Examples:
-  hvdchart render run.spec.yaml -w values.yaml
-  hvdchart render run.spec.yaml -w values.yaml --check
-  hvdchart render run.spec.yaml --code . | helm upgrade --install run charts/horovod -f -
-
-Exit codes: 0 rendered; 1 --check found a difference; 3, 4 the spec or the values are wrong; 5 a
-file cannot be read or written; 6 Helm failed."""
-
 
 def render(
     specs: options.Specs = None,
@@ -44,6 +35,14 @@ def render(
     """Render the chart's values for a spec.
 
     A folder is a project: its spec and its code, as for deploy. Its spec file alone has no code.
+
+    Examples:
+      hvdchart render run.spec.yaml -w values.yaml
+      hvdchart render run.spec.yaml -w values.yaml --check
+      hvdchart render run.spec.yaml --code . | helm upgrade --install run charts/horovod -f -
+
+    Exit codes: 0 rendered; 1 --check found a difference; 3, 4 the spec or the values are wrong; 5
+    a file cannot be read or written; 6 Helm failed.
     """
     from hvdchart.files import difference
     from hvdchart.values.render import render_values

@@ -7,19 +7,9 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options
-from hvdchart.cli.deploy import Followed, Wait, launch
+from hvdchart.cli.deploy import launch
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError
-
-EPILOG = """\b
-Examples:
-  hvdchart run train.py --image registry.example/team/horovod-cpu:0.28.1-tf2.21.0
-  hvdchart run train.py --workers 4 --namespace team -- --epochs 3
-  hvdchart run my-project/train.py --code my-project --detach
-
-Exit codes: 0 the run finished; 3, 4 no run can have that name or image; 5 the script cannot be
-read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the run
-continues."""
 
 
 def run(
@@ -62,13 +52,22 @@ def run(
     context: options.Context = None,
     helm: options.Helm = "helm",
     create_namespace: options.CreateNamespace = False,
-    is_followed: Followed = True,
-    wait: Wait = False,
+    is_followed: options.Followed = True,
+    wait: options.Wait = False,
 ) -> None:
     """Run a script on a few workers, without a spec.
 
     The master copies the script to the workers, or with --code the folder that it is in. Where the
     nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
+
+    Examples:
+      hvdchart run train.py --image registry.example/team/horovod-cpu:0.28.1-tf2.21.0
+      hvdchart run train.py --workers 4 --namespace team -- --epochs 3
+      hvdchart run my-project/train.py --code my-project --detach
+
+    Exit codes: 0 the run finished; 3, 4 no run can have that name or image; 5 the script cannot be
+    read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the
+    run continues.
     """
     from dataclasses import replace
 

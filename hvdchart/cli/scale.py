@@ -7,14 +7,6 @@ import typer
 from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
-EPILOG = """\b
-Examples:
-  hvdchart scale resnet50 8
-  hvdchart scale mixed 4 --group gpu
-
-Exit codes: 0 scaled; 6 Helm failed; 7 there is no such run or group, or the cluster cannot be
-used."""
-
 
 def scale(
     name: Name,
@@ -32,6 +24,13 @@ def scale(
 
     An active run is replaced by a run on that number of workers, and its script resumes from the
     last checkpoint. An elastic run continues instead.
+
+    Examples:
+      hvdchart scale resnet50 8
+      hvdchart scale mixed 4 --group gpu
+
+    Exit codes: 0 scaled; 6 Helm failed; 7 there is no such run or group, or the cluster cannot be
+    used.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run import control

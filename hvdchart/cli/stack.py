@@ -7,13 +7,6 @@ import typer
 from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
-EPILOG = """\b
-Examples:
-  hvdchart stack resnet50 3
-  hvdchart stack resnet50
-
-Exit codes: 0 printed; 7 there is no such rank, or the cluster cannot be used."""
-
 
 def stack(
     name: Name,
@@ -26,7 +19,14 @@ def stack(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Print the Python stack of each rank of a run; the ranks continue."""
+    """Print the Python stack of each rank of a run; the ranks continue.
+
+    Examples:
+      hvdchart stack resnet50 3
+      hvdchart stack resnet50
+
+    Exit codes: 0 printed; 7 there is no such rank, or the cluster cannot be used.
+    """
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.stacks import read_stacks
 

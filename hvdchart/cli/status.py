@@ -5,18 +5,10 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli import options
+from hvdchart.cli.options import Context, Format, Name, Namespace, connect, print_document
 from hvdchart.cli.terminal import clear_screen, show
 from hvdchart.errors import NoRunError, RunFailedError
 
-EPILOG = """\b
-Examples:
-  hvdchart status resnet50
-  hvdchart status resnet50 --watch
-  hvdchart status resnet50 --namespace team -o json
-
-Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8 the
-run failed."""
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
 # Colours and bold text.
@@ -24,26 +16,35 @@ _STYLES = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def status(
-    name: options.Name,
-    namespace: options.Namespace = None,
-    context: options.Context = None,
-    output: options.Format = "text",
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: Format = "text",
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Print the state again when it changes, until the run ends."),
     ] = False,
 ) -> None:
-    """Print the state of a run, its progress, the reason and what to do."""
+    """Print the state of a run, its progress, the reason and what to do.
+
+    Examples:
+      hvdchart status resnet50
+      hvdchart status resnet50 --watch
+      hvdchart status resnet50 --namespace team -o json
+
+    Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8
+    the run failed.
+    """
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status
     from hvdchart.run.watch import watch_release
 
-    cluster = options.connect(context, namespace)
+    cluster = connect(context, namespace)
     last = None
     for release in watch_release(cluster, name) if watch else [cluster.release(name)]:
         current = run_status(release)
         if current != last and output != "text":
-            options.print_document(current.document(), output)
+            print_document(current.document(), output)
         elif current != last:
             if watch:
                 clear_screen()

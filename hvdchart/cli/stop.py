@@ -3,14 +3,6 @@
 from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import show
 
-EPILOG = """\b
-Examples:
-  hvdchart stop resnet50
-  hvdchart restart resnet50
-
-Exit codes: 0 stopped, or ended before; 6 Helm failed; 7 there is no such run, or the cluster cannot
-be used."""
-
 
 def stop(
     name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
@@ -19,6 +11,13 @@ def stop(
 
     Of a run that has ended, this removes the workers that it has left. To continue from the last
     checkpoint, use `restart`.
+
+    Examples:
+      hvdchart stop resnet50
+      hvdchart restart resnet50
+
+    Exit codes: 0 stopped, or ended before; 6 Helm failed; 7 there is no such run, or the cluster
+    cannot be used.
     """
     from hvdchart.run import control
     from hvdchart.run.helm import Helm as Program

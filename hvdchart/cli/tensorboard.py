@@ -8,11 +8,6 @@ from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import ClusterError
 
-EPILOG = """\b
-Example:
-  hvdchart tensorboard resnet50
-
-Exit codes: 7 the run has no TensorBoard, or the cluster cannot be used; 130 interrupted."""
 _TENSORBOARD_PORT = 6006
 
 
@@ -24,7 +19,13 @@ def tensorboard(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Forward a local port to a run's TensorBoard, until interrupted."""
+    """Forward a local port to a run's TensorBoard, until interrupted.
+
+    Example:
+      hvdchart tensorboard resnet50
+
+    Exit codes: 7 the run has no TensorBoard, or the cluster cannot be used; 130 interrupted.
+    """
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.watch import wait_until_served
 
@@ -39,6 +40,10 @@ def tensorboard(
             f"run {name} has no TensorBoard: deploy it with --set values.tensorboard.enabled=true"
         )
     wait_until_served(cluster, name, say)
-    forwarding = kubectl.forward(service, _TENSORBOARD_PORT, port)
-    show(f"TensorBoard of {name}: http://127.0.0.1:{forwarding.port}/")
-    raise ClusterError(f"the connection to service {service} ended: {forwarding.wait()}")
+    if port:
+        show(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
+    code = kubectl.forward(service, _TENSORBOARD_PORT, port)
+    raise ClusterError(
+        f"kubectl no longer forwards port {port} to service {service} (exit code {code}); if "
+        "another program uses the port, choose another with --port"
+    )

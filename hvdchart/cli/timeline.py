@@ -8,13 +8,6 @@ import typer
 from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import note, show
 
-EPILOG = """\b
-Example:
-  hvdchart timeline resnet50 -w timeline.json
-
-Exit codes: 0 written; 5 the file cannot be written, or is not a timeline; 7 the run has no
-timeline, or the cluster cannot be used."""
-
 
 def timeline(
     name: Name,
@@ -28,6 +21,12 @@ def timeline(
     """Fetch Horovod's timeline of a run, and name the ranks that the others waited for.
 
     Open the file in Perfetto (ui.perfetto.dev) or chrome://tracing.
+
+    Example:
+      hvdchart timeline resnet50 -w timeline.json
+
+    Exit codes: 0 written; 5 the file cannot be written, or is not a timeline; 7 the run has no
+    timeline, or the cluster cannot be used.
     """
     from hvdchart.files import write_atomically
     from hvdchart.run.kubectl import Kubectl

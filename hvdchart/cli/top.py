@@ -3,21 +3,20 @@
 from hvdchart.cli.options import Context, Name, Namespace, connect
 from hvdchart.cli.terminal import note, show
 
-EPILOG = """\b
-Example:
-  hvdchart top resnet50
-
-Exit codes: 0 printed; 7 there is no such run, or the cluster cannot be used."""
-
 
 def top(name: Name, namespace: Namespace = None, context: Context = None) -> None:
-    """Print what the pods of a run use, and the step and the images per second of each rank."""
+    """Print what the pods of a run use, and the step and the images per second of each rank.
+
+    Example:
+      hvdchart top resnet50
+
+    Exit codes: 0 printed; 7 there is no such run, or the cluster cannot be used.
+    """
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.top import read_usage, usage_table
 
     cluster = connect(context, namespace)
-    cluster.present_release(name)
-    usages = read_usage(cluster, name, Kubectl(cluster.namespace, context))
+    usages = read_usage(cluster.present_release(name), Kubectl(cluster.namespace, context))
     if usages:
         show(*usage_table(usages))
     else:

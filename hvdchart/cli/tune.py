@@ -14,16 +14,6 @@ def _values(variable: str) -> Any:
     )
 
 
-EPILOG = """\b
-Examples:
-  hvdchart tune run.spec.yaml -w tuning.yaml
-  hvdchart tune run.spec.yaml --intra 4,8 --inter 1,2 --repeat 5 -w tuning.yaml
-  hvdchart tune run.spec.yaml --command "python train.py --benchmark"
-
-Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 the file cannot be written; 6 Helm
-failed; 7 the cluster cannot be used; 8 a measurement failed."""
-
-
 def tune(
     specs: options.Specs = None,
     files: options.Files = None,
@@ -67,6 +57,14 @@ def tune(
     """Measure thread settings in pods and write the best one as a tuning block.
 
     The block is a spec file to merge: hvdchart deploy SPEC --file FILE.
+
+    Examples:
+      hvdchart tune run.spec.yaml -w tuning.yaml
+      hvdchart tune run.spec.yaml --intra 4,8 --inter 1,2 --repeat 5 -w tuning.yaml
+      hvdchart tune run.spec.yaml --command "python train.py --benchmark"
+
+    Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 the file cannot be written; 6
+    Helm failed; 7 the cluster cannot be used; 8 a measurement failed.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run.helm import Helm as Program

@@ -9,13 +9,6 @@ from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import note
 from hvdchart.errors import NoRunError
 
-EPILOG = """\b
-Examples:
-  hvdchart undeploy resnet50 --namespace team
-  hvdchart undeploy resnet50 --keep-data
-
-Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be used."""
-
 
 def undeploy(
     name: Name,
@@ -31,6 +24,13 @@ def undeploy(
 
     PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
     and go with it, unless --keep-data is given.
+
+    Examples:
+      hvdchart undeploy resnet50 --namespace team
+      hvdchart undeploy resnet50 --keep-data
+
+    Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be
+    used.
     """
     from hvdchart.run.control import keep_claims, remove
     from hvdchart.run.helm import Helm as Program

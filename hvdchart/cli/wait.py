@@ -8,14 +8,6 @@ from hvdchart.cli.options import Context, Name, Namespace, connect, parse_durati
 from hvdchart.cli.terminal import raise_unless_finished, show
 from hvdchart.errors import NoRunError, TimeLimitError
 
-EPILOG = """\b
-Examples:
-  hvdchart wait resnet50
-  hvdchart wait resnet50 --timeout 2h && hvdchart undeploy resnet50
-
-Exit codes: 0 the run finished; 7 there is no such run, or the cluster cannot be used; 8 the run
-failed; 124 the time-out passed first."""
-
 
 def wait(
     name: Name,
@@ -26,7 +18,15 @@ def wait(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Wait for the end of a run; the exit code says how it ended."""
+    """Wait for the end of a run; the exit code says how it ended.
+
+    Examples:
+      hvdchart wait resnet50
+      hvdchart wait resnet50 --timeout 2h && hvdchart undeploy resnet50
+
+    Exit codes: 0 the run finished; 7 there is no such run, or the cluster cannot be used; 8 the
+    run failed; 124 the time-out passed first.
+    """
     limit = parse_duration(timeout)
     from hvdchart.run.watch import wait_for_end
 

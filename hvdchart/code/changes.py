@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from watchfiles import DefaultFilter, watch
@@ -17,40 +18,29 @@ _DEBOUNCE, _STEP = 200, 20
 _TICK = 500
 
 
-class CodeChanges:
-    """The versions of a script or a folder, from the present one on."""
+def code_changes(path: Path) -> Iterator[dict[str, Plain] | FileError]:
+    """Yield each version of a script or folder as the chart's value `code`, or why it is none.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._last: dict[str, Plain] | None = None
-
-    def __iter__(self) -> Iterator[dict[str, Plain] | FileError]:
-        """Yield each new version as the chart's value `code`, or why it cannot be packed.
-
-        A change of ignored files alone is no new version. A later loop continues where the last
-        ended. Raises KeyboardInterrupt on Ctrl-C.
-        """
-        yield from self._new_version()
-        # An editor may replace a script by another file, so that its folder is watched.
-        folder = self._path if self._path.is_dir() else self._path.resolve().parent
-        changes = watch(
-            folder, watch_filter=DefaultFilter(), debounce=_DEBOUNCE, step=_STEP,
-            raise_interrupt=True, rust_timeout=_TICK, yield_on_timeout=True,
-        )  # fmt: skip
-        is_first = True
-        for changed in changes:
-            # The first time without a change, too: the code may have changed before the watch.
-            if changed or is_first:
-                yield from self._new_version()
-            is_first = False
-
-    def _new_version(self) -> Iterator[dict[str, Plain] | FileError]:
+    The present one comes first. A change of ignored files alone is no new version. Raises
+    KeyboardInterrupt on Ctrl-C.
+    """
+    last: dict[str, Plain] | None = None
+    # An editor may replace a script by another file, so that its folder is watched.
+    changes = watch(
+        path if path.is_dir() else path.resolve().parent, watch_filter=DefaultFilter(),
+        debounce=_DEBOUNCE, step=_STEP, raise_interrupt=True, rust_timeout=_TICK,
+        yield_on_timeout=True,
+    )  # fmt: skip
+    for number, changed in enumerate(chain([set[object]()], changes)):
+        # The first time without a change, too: the code may have changed before the watch.
+        if number > 1 and not changed:
+            continue
         try:
-            packed = pack_code(self._path)
+            packed = pack_code(path)
         except FileError as error:
-            # A file vanished while it was packed, or the code is too large: the next save may help.
+            # A file vanished while it was packed, or the code is too large: a save may help.
             yield error
-            return
-        if packed != self._last:
-            self._last = packed
+            continue
+        if packed != last:
+            last = packed
             yield packed

@@ -25,14 +25,16 @@ class Fit:
     spares: int = 0
 
     @property
-    def most(self) -> int:
-        """How many workers with ranks could start now."""
-        return max(len(self.free) - self.spares, 0)
-
-    @property
     def ranks(self) -> int:
         """How many ranks could start now."""
-        return self.most * self.slots
+        return max(len(self.free) - self.spares, 0) * self.slots
+
+    def __str__(self) -> str:
+        nodes = len(self.group.nodes)
+        line = f"{self.group.name}: {len(self.free)} of {nodes} nodes are free, {self.ranks} ranks"
+        line += f" and {pluralize(self.spares, 'spare')}" if self.spares else ""
+        blocked = join_names(f"{name}: {reason}" for name, reason in self.blocked)
+        return line + (f" ({blocked})" if blocked else "")
 
 
 def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
@@ -62,42 +64,25 @@ def keep_spares(discovery: Discovery, spares: int) -> Discovery:
 
 
 def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discovery:
-    """The discovery reduced to free nodes for exactly `ranks` ranks.
+    """The discovery reduced to as many nodes of a group as exactly `ranks` ranks need.
 
-    A single group is preferred, else groups of one kind (GPU or CPU). Raises ClusterError with
-    the reasons when the ranks do not fit.
+    One with GPUs is preferred, then the fewest nodes. Raises ClusterError with the reasons when
+    the ranks do not fit.
     """
-    alone = [f for f in fits if f.ranks >= ranks and ranks % f.slots == 0]
-    if alone:
-        best = min(alone, key=lambda fit: (not _has_gpus(fit), ranks // fit.slots))
-        return _reduce(discovery, [(best, ranks // best.slots)])
-    for kind in (True, False):
-        chosen, left = [], ranks
-        for fit in sorted(fits, key=lambda fit: -fit.slots):
-            count = min(fit.most, left // fit.slots) if _has_gpus(fit) is kind else 0
-            if count:
-                chosen.append((fit, count))
-                left -= count * fit.slots
-        if left == 0:
-            return _reduce(discovery, chosen)
-    uneven = [str(slots) for slots in sorted({fit.slots for fit in fits}) if ranks % slots]
-    most = max(sum(f.ranks for f in fits if _has_gpus(f) is kind) for kind in (True, False))
-    head = f"{ranks} ranks do not fit now: there is room for {most}"
-    if most >= ranks and uneven:
-        head = f"{ranks} ranks do not fit: each node runs {' or '.join(uneven)} ranks"
-    raise ClusterError("\n  ".join([head, *summarize(fits)]))
-
-
-def summarize(fits: Sequence[Fit]) -> list[str]:
-    """One line for each group: what fits now, and why not more."""
-    lines = []
-    for fit in fits:
-        nodes = len(fit.group.nodes)
-        line = f"{fit.group.name}: {len(fit.free)} of {nodes} nodes are free, {fit.ranks} ranks"
-        line += f" and {pluralize(fit.spares, 'spare')}" if fit.spares else ""
-        blocked = join_names(f"{name}: {reason}" for name, reason in fit.blocked)
-        lines.append(line + (f" ({blocked})" if blocked else ""))
-    return lines
+    enough = [fit for fit in fits if fit.ranks >= ranks and ranks % fit.slots == 0]
+    if not enough:
+        most = max(fit.ranks for fit in fits)
+        head = f"{ranks} ranks do not fit now: there is room for {most} in a group of equal nodes"
+        if most >= ranks:
+            uneven = " or ".join(str(slots) for slots in sorted({fit.slots for fit in fits}))
+            head = f"{ranks} ranks do not fit: each node runs {uneven} ranks"
+        raise ClusterError("\n  ".join([head, *map(str, fits)]))
+    best = min(enough, key=lambda fit: (not fit.group.nodes[0].gpus, ranks // fit.slots))
+    group = best.group
+    entry = _entry(group, ranks // best.slots, best.spares)
+    free = f"{len(best.free)} of {len(group.nodes)} nodes of the group are free now"
+    comments = {**group.comments, ("count",): free}
+    return replace(discovery, groups=(Group(group.name, group.nodes, entry, comments),))
 
 
 def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
@@ -117,22 +102,6 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
 def _quantity(name: str, size: int) -> str:
     unit = MI if name == "memory" else 1
     return amount_text(name, max(size, 0) // unit * unit)
-
-
-def _has_gpus(fit: Fit) -> bool:
-    return bool(fit.group.nodes[0].gpus)
-
-
-def _reduce(discovery: Discovery, chosen: list[tuple[Fit, int]]) -> Discovery:
-    groups = []
-    for fit, count in chosen:
-        entry = _entry(fit.group, count, fit.spares)
-        comments = dict(fit.group.comments)
-        comments["count",] = (
-            f"{len(fit.free)} of {len(fit.group.nodes)} nodes of the group are free now"
-        )
-        groups.append(Group(fit.group.name, fit.group.nodes, entry, comments))
-    return replace(discovery, groups=tuple(groups))
 
 
 def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvd_pods.common.hostile import one_line
-from hvdchart.discover.fit import check_groups, fit_ranks, keep_spares, summarize
+from hvdchart.discover.fit import check_groups, fit_ranks, keep_spares
 from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
@@ -38,7 +38,7 @@ def spec_text(
     notes = list(discovery.notes)
     if pods_known:
         fits = check_groups(discovery, _plan(discovery, name), spares)
-        notes += summarize(fits)
+        notes += map(str, fits)
         discovery = discovery if fit is None else fit_ranks(discovery, fits, fit)
     if spares and fit is None:
         discovery = keep_spares(discovery, spares)

@@ -57,8 +57,7 @@ def _examine_namespace(cluster: Cluster, values: Values | None) -> Iterator[Find
         )  # fmt: skip
         return
     yield Finding("namespace", "ok" if details else "unknown", namespace if details else _UNSEEN)
-    rules, is_complete = cluster.rules()
-    yield from examine_rights(namespace, rules, values, None if is_complete else cluster.may)
+    yield from examine_rights(namespace, values, cluster.may)
     if details:
         yield examine_security(details, *security_level(values or {}))
     yield from _examine_room(cluster, values)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from hvdchart.doctor.findings import Finding
 
 Values: TypeAlias = Mapping[str, Any]
-Rule: TypeAlias = Mapping[str, Any]
 
 
 class Right(NamedTuple):
@@ -72,31 +72,14 @@ def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
                 yield from (Right(group, resource, verb) for verb in _CHANGE)
 
 
-def is_granted(right: Right, rules: Iterable[Rule]) -> bool:
-    """Whether one of the rules grants a right on all objects of a namespace."""
-    _, _, subresource = right.resource.partition("/")
-    resources = {"*", right.resource, *([f"*/{subresource}"] if subresource else [])}
-    return any(
-        {"*", right.verb} & set(rule.get("verbs") or ())
-        and {"*", right.group} & set(rule.get("apiGroups") or ())
-        and resources & set(rule.get("resources") or ())
-        and not rule.get("resourceNames")
-        for rule in rules
-    )
-
-
 def examine_rights(
-    namespace: str,
-    rules: Sequence[Rule],
-    values: Values | None,
-    may: Callable[[str, str, str], bool] | None = None,
+    namespace: str, values: Values | None, may: Callable[[str, str, str], bool]
 ) -> Iterator[Finding]:
-    """A finding for each purpose; `may` asks about one right where the rules are incomplete."""
+    """A finding for each purpose; `may` asks the API server about one right."""
+    asked = cache(may)
     for purpose in PURPOSES:
         rights = list(dict.fromkeys(needed_rights(purpose, values)))
-        missing = [right for right in rights if not is_granted(right, rules)]
-        if may:
-            missing = [right for right in missing if not may(*right)]
+        missing = [right for right in rights if not asked(*right)]
         if not missing:
             yield Finding(purpose, "ok", f"all {len(rights)} in namespace {namespace}")
             continue

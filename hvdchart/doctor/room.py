@@ -107,9 +107,7 @@ def examine_openssh(values: Values) -> Finding:
 def examine_image(nodes: Sequence[Object], values: Values, key: str = "image") -> Finding:
     """Whether nodes that the run can use have the image of a key, `image` or `ssh.image`.
 
-    A registry may have it, too.
-
-    A kubelet reports 50 images at most: an image that no node reports may still be there.
+    A registry may have it, too, and a kubelet reports 50 images at most.
     """
     image: Values = values["image"] if key == "image" else values["ssh"]["image"]
     ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
@@ -133,7 +131,7 @@ def examine_image(nodes: Sequence[Object], values: Values, key: str = "image") -
 
 def _admits(node: Object, pod: Mapping[str, Any]) -> bool:
     """Whether a node's labels, taints and cordon leave room for a pod, whatever its affinity."""
-    labels = node.get("metadata", {}).get("labels") or {}
+    labels = (node.get("metadata") or {}).get("labels") or {}
     if not (pod.get("nodeSelector") or {}).items() <= labels.items():
         return False
     spec = node.get("spec") or {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import subprocess
 import time
 from collections import deque
@@ -15,18 +14,12 @@ from pathspec import GitIgnoreSpec
 
 from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
-from hvdchart.image.engines import runtime_options, usable_engines
+from hvdchart.image.engines import runtime_options
 
 # Characters of a tag: enough that no two contents of one project have the same.
 _TAG_LENGTH = 12
 # Lines of a failed build that an error shows.
 _LAST_LINES = 10
-# How a step begins: `STEP 2/5: RUN ...` with Podman and Buildah, `Step 2/5 : RUN ...` with an old
-# Docker, `#7 [stage 2/5] RUN ...` with BuildKit.
-_STEP = re.compile(
-    r"^(?:(?:\[\d+/\d+\] )?(?:STEP|Step) |#\d+ \[(?:[^]]* )?)(\d+)/(\d+)(?: ?:|\]) (.*)"
-)
-_STEP_LENGTH = 60
 Report = Callable[[str], None]
 
 
@@ -63,17 +56,10 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
     return sorted(files | {dockerfile})
 
 
-def choose_engine(name: str | None) -> str:
-    """The engine to build with: the named engine, or the first that works. Raises ImageError."""
-    remedy = "run the script without an image of its own: deploy --code"
-    return usable_engines(name, remedy)[0]
-
-
-def build(source: Source, engine: str, report: Report, output: Report | None = None) -> str:
+def build(source: Source, engine: str, report: Report) -> str:
     """Build the image unless the engine has it; returns its reference.
 
-    `report` gets remarks and each step of the Dockerfile, `output` each line of the builder. Raises
-    ImageError with the builder's last lines.
+    `report` gets remarks and each line of the builder. Raises ImageError with the last lines.
     """
     reference = source.reference()
     inspect = [engine, "inspect", "--type=image", reference]
@@ -83,17 +69,6 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
         return reference
     report(f"building {reference} with {engine}")
     began = time.monotonic()
-    steps: set[str] = set()
-
-    def follow(line: str) -> None:
-        if output:
-            output(line)
-        step = read_step(line)
-        if step is None or step in steps:
-            return
-        steps.add(step)
-        report(f"{step} (after {time.monotonic() - began:.0f} s)")
-
     dockerfile = str(source.folder / source.dockerfile)
     options = ["--file", dockerfile, "--tag", reference, str(source.folder)]
     runtime = runtime_options()
@@ -102,19 +77,13 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
         command = [engine, "bud", *isolation, *options]
     else:
         command = [engine, *(runtime if engine == "podman" else []), "build", *options]
-    code, lines = stream(command, follow)
+    code, lines = stream(command, report)
     if code:
         raise ImageError(
             f"{engine} cannot build {source.folder} (exit code {code}): {'; '.join(lines)}"
         )
     report(f"built {reference} in {time.monotonic() - began:.1f} s")
     return reference
-
-
-def read_step(line: str) -> str | None:
-    """The step of a Dockerfile that begins with a builder's line; None for any other line."""
-    match = _STEP.search(line)
-    return match and f"step {match[1]}/{match[2]}: {' '.join(match[3].split())[:_STEP_LENGTH]}"
 
 
 def _anchor(line: str) -> str:
@@ -130,8 +99,8 @@ def _content(file: Path) -> bytes:
     return str(file.readlink()).encode() if file.is_symlink() else file.read_bytes()
 
 
-def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str]]:
-    """Run a program; its exit code and its last lines. Each line goes to `output` as it comes."""
+def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
+    """Run a program; its exit code and its last lines. Each line is reported as it comes."""
     last: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -141,8 +110,7 @@ def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str
         try:
             for line in process.stdout:
                 last.append(line.strip())
-                if output:
-                    output(line.rstrip("\n"))
+                report(line.rstrip("\n"))
         except KeyboardInterrupt:
             process.terminate()
             raise

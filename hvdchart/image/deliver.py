@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hvdchart.errors import ImageError
-from hvdchart.image.build import Report, Source, build, choose_engine, stream
-
-# kind names the contexts of its clusters so.
-_KIND = "kind-"
+from hvdchart.image.build import Report, Source, build, stream
+from hvdchart.image.engines import choose_engine
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where an image goes: a command that loads it, a cluster of kind, its registry, or nowhere."""
+    """Where an image goes: into the nodes by a command, to its registry, or nowhere."""
 
     loader: tuple[str, ...] = ()
-    kind: str | None = None
     pushes: bool = False
-
-
-def choose_target(context: str, loader: Sequence[str], *, pushes: bool) -> Target:
-    """The target for the cluster of a kubeconfig's context."""
-    if not pushes or loader:
-        return Target(tuple(loader) if pushes else ())
-    if context.startswith(_KIND):
-        return Target(kind=context.removeprefix(_KIND))
-    return Target(pushes=True)
 
 
 def provide(
@@ -39,9 +26,7 @@ def provide(
     target: Target,
     is_on_nodes: Callable[[str], bool],
     report: Report,
-    *,
     builder: str | None = None,
-    output: Report | None = None,
 ) -> str:
     """Build the image of a folder and bring it to the target, which may have it; its reference."""
     reference = source.reference()
@@ -50,43 +35,30 @@ def provide(
             f"image.repository is {source.repository}, which names no registry to push to: put "
             "REGISTRY/TEAM/ before it, or use --load-with or --no-push"
         )
-    if (target.loader or target.kind) and is_on_nodes(reference):
+    if target.loader and is_on_nodes(reference):
         report(f"{reference} is on all nodes already")
         return reference
     engine = choose_engine(builder)
-    build(source, engine, report, output)
-    deliver(reference, target, engine, report, output)
+    build(source, engine, report)
+    deliver(reference, target, engine, report)
     return reference
 
 
-def deliver(
-    reference: str, target: Target, engine: str, report: Report, output: Report | None = None
-) -> None:
+def deliver(reference: str, target: Target, engine: str, report: Report) -> None:
     """Bring an image that the engine has to the target; raises ImageError."""
     if target.loader:
         report(f"loading {reference}")
-        load_with(reference, target.loader, output)
-    if target.kind is not None:
-        report(f"loading {reference} into kind cluster {target.kind}")
-        if shutil.which("kind") is None:
-            raise ImageError("no program kind is on PATH: install it, or use --push or --save")
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "image.tar"
-            save(reference, engine, file)
-            command = ["kind", "load", "image-archive", str(file), "--name", target.kind]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ImageError(f"cannot load {reference} into kind: {' '.join(done.stderr.split())}")
+        load_with(reference, target.loader, report)
     if target.pushes:
         report(f"pushing {reference}")
-        push(reference, engine, output)
+        push(reference, engine, report)
 
 
-def push(reference: str, engine: str, output: Report | None = None) -> None:
+def push(reference: str, engine: str, report: Report) -> None:
     """Push an image to its registry, with the engine's own credentials."""
     # Podman and Buildah would push what they have built under a short name to localhost.
     destination = [] if engine == "docker" else [f"docker://{reference}"]
-    code, lines = stream([engine, "push", reference, *destination], output)
+    code, lines = stream([engine, "push", reference, *destination], report)
     if code:
         host = reference.partition("/")[0]
         raise ImageError(
@@ -95,11 +67,11 @@ def push(reference: str, engine: str, output: Report | None = None) -> None:
         )
 
 
-def load_with(reference: str, loader: Sequence[str], output: Report | None = None) -> None:
+def load_with(reference: str, loader: Sequence[str], report: Report) -> None:
     """Run a command that loads an image into a cluster, with the image as its last argument."""
     if shutil.which(loader[0]) is None:
         raise ImageError(f"cannot load {reference}: no program {loader[0]!r} is on PATH")
-    code, lines = stream([*loader, reference], output)
+    code, lines = stream([*loader, reference], report)
     if code:
         raise ImageError(
             f"cannot load {reference}: `{' '.join(loader)}` ended with exit code {code}: "

@@ -33,16 +33,18 @@ def working_engines() -> list[str]:
     return [engine for engine in ENGINES if is_working(engine)]
 
 
-def usable_engines(name: str | None, remedy: str) -> list[str]:
-    """The engine of this name, or all that work. Raises ImageError, with a remedy, without any."""
+def choose_engine(
+    name: str | None, remedy: str = "run the script without an image of its own: deploy --code"
+) -> str:
+    """The engine of this name, or the first that works; raises ImageError with a remedy."""
     if name is not None and name not in ENGINES:
         raise ImageError(f"{name!r} is not a builder: use one of {', '.join(ENGINES)}")
     if name is not None and not is_working(name):
         raise ImageError(f"{name} does not work here: install or start it")
-    engines = [name] if name else working_engines()
-    if not engines:
+    engine = name or next(filter(is_working, ENGINES), None)
+    if engine is None:
         raise ImageError(f"none of {', '.join(ENGINES)} works here: start one, or {remedy}")
-    return engines
+    return engine
 
 
 def runtime_options() -> list[str]:
@@ -57,30 +59,21 @@ def runtime_options() -> list[str]:
 def run_in(image: str, command: Sequence[str], user: int, engine: str | None = None) -> Result:
     """Run a command in an image as a pod would: group 0, no capabilities, no network.
 
-    `engine` is one of ENGINES; default: the first that works and has the image or can pull it.
-    Raises ImageError when no engine can run the image.
+    `engine` is one of ENGINES; default: the first that works. Raises ImageError when it cannot run
+    the image.
     """
-    reasons = []
-    for name in usable_engines(engine, "check the image in the cluster with --in-cluster"):
-        reason = _pull_if_missing(name, image)
-        if reason is None:
-            if name == "buildah":
-                return _run_buildah(name, image, command, f"{user}:0")
-            runtime = runtime_options() if name == "podman" else []
-            return _run(
-                [name, *runtime, "run", *_RESTRICTIONS, f"--user={user}:0", image, *command]
-            )
-        reasons.append(f"{name}: {reason}")
-    raise ImageError(f"{image} is not on this machine and cannot be pulled: " + "; ".join(reasons))
-
-
-def _pull_if_missing(engine: str, image: str) -> str | None:
-    """None when the engine has the image or has pulled it, else the reason of the failure."""
-    if _run([engine, "inspect", "--type=image", image]).returncode == 0:
-        return None
-    pulled = _run([engine, "pull", image])
-    lines = (pulled.stderr or pulled.stdout).strip().splitlines()
-    return None if pulled.returncode == 0 else (lines[-1] if lines else "it printed no reason")
+    name = choose_engine(engine, "check the image in the cluster with --in-cluster")
+    if _run([name, "inspect", "--type=image", image]).returncode != 0:
+        pulled = _run([name, "pull", image])
+        if pulled.returncode != 0:
+            lines = (pulled.stderr or pulled.stdout).strip().splitlines() or [
+                "it printed no reason"
+            ]
+            raise ImageError(f"{name} does not have {image} and cannot pull it: {lines[-1]}")
+    if name == "buildah":
+        return _run_buildah(name, image, command, f"{user}:0")
+    runtime = runtime_options() if name == "podman" else []
+    return _run([name, *runtime, "run", *_RESTRICTIONS, f"--user={user}:0", image, *command])
 
 
 def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> Result:

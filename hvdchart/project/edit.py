@@ -20,11 +20,6 @@ def get(file: Path, path: str) -> Plain:
     return _walk(parse(_read(file), str(file)).plain, _steps(path), path)
 
 
-def items(file: Path) -> Iterator[tuple[str, Plain]]:
-    """Each scalar and empty value of the file with its path, in order."""
-    yield from _leaves(parse(_read(file), str(file)), "")
-
-
 def set_values(file: Path, settings: Sequence[str]) -> None:
     """Set each `path=value`, unless the spec would be wrong then. Raises SpecError, FileError."""
 
@@ -163,15 +158,3 @@ def _key(target: Any, step: str, path: str) -> str | int:
     raise SpecError(
         "config", path, f"{step!r} is below {target!r}", "a path through maps and lists"
     )
-
-
-def _leaves(node: Node, path: str) -> Iterator[tuple[str, Plain]]:
-    if isinstance(node.value, dict) and node.value:
-        for key, child in node.value.items():
-            name = key.replace("\\", "\\\\").replace(".", "\\.")
-            yield from _leaves(child, f"{path}.{name}" if path else name)
-    elif isinstance(node.value, list) and node.value:
-        for index, child in enumerate(node.value):
-            yield from _leaves(child, f"{path}.{index}")
-    else:
-        yield path, node.plain

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urlencode
 
 import urllib3
 from urllib3.exceptions import HTTPError
@@ -28,7 +28,6 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 30
 # Characters of the API server's reason to refuse a request.
 _LONGEST = 2000
-_MOST_REDIRECTS = 5
 
 
 class RefusedError(ClusterError):
@@ -58,7 +57,6 @@ class Api:
 
     def __init__(self, connection: Connection) -> None:
         self.namespace = connection.namespace
-        self.context = connection.context
         self._connection = connection
         self._use(connection.log_in())
 
@@ -155,18 +153,10 @@ class Api:
             headers = self._headers.copy()
             headers["Content-Type"], headers["Accept"] = form, "application/json"
             content = None if body is None else json.dumps(body)
-            place = url
-            for _ in range(_MOST_REDIRECTS):
-                response = self._pool.request(
-                    *(method, place, content), headers=headers, timeout=timeout,
-                    preload_content=False, redirect=False,
-                )  # fmt: skip
-                location = response.get_redirect_location()
-                if not location:
-                    break
-                place = _redirected(what, place, location, response.status)
-                response.drain_conn()
-            return response
+            return self._pool.request(
+                *(method, url, content), headers=headers, timeout=timeout,
+                preload_content=False, redirect=False,
+            )  # fmt: skip
 
         with _wrap_errors(what):
             response = ask()
@@ -176,6 +166,15 @@ class Api:
                 self._use(fresh)
                 response.drain_conn()
                 response = ask()
+            if location := response.get_redirect_location():
+                # Another server would get the credentials, and pass for the cluster's.
+                server = one_line(without_password(location).partition("?")[0])
+                raise RefusedError(
+                    f"cannot {what}: the API server redirects to {server} (HTTP "
+                    f"{response.status}); if that is your cluster's, put it into "
+                    "clusters[].cluster.server of the kubeconfig",
+                    response.status,
+                )
             if not 200 <= response.status <= 299:
                 try:
                     message = json.loads(response.read())["message"]
@@ -186,27 +185,7 @@ class Api:
         return response
 
 
-def _redirected(what: str, place: str, location: str, status: int) -> str:
-    """The URL of a redirect to the same server, or from HTTP to HTTPS on the same host.
-
-    Raises RefusedError for any other one: that server would get the credentials, and its answer
-    would pass for the cluster's.
-    """
-    target = urljoin(place, location)
-    old, new = urlsplit(place), urlsplit(target)
-    is_secured = (old.scheme, new.scheme) == ("http", "https") and old.hostname == new.hostname
-    if is_secured or (old.scheme, old.netloc) == (new.scheme, new.netloc):
-        return target
-    server = one_line(f"{new.scheme}://{new.netloc.rpartition('@')[2]}")
-    raise RefusedError(
-        f"cannot {what}: the API server redirects to {server} (HTTP {status}); if that is your "
-        "cluster's, put it into clusters[].cluster.server of the kubeconfig",
-        status,
-    )
-
-
 def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext:
-    # A server with plain HTTP may redirect to HTTPS.
     try:
         context = ssl.create_default_context(cadata=connection.authorities or None)
         # Newer versions of Python refuse authorities that kubectl and older versions accept.

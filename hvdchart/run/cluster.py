@@ -40,7 +40,6 @@ class Cluster:
 
     def __init__(self, api: Api, namespace: str | None = None) -> None:
         self.namespace = namespace or api.namespace
-        self.context = api.context
         self._api = api
 
     @staticmethod
@@ -113,14 +112,6 @@ class Cluster:
         own = [event for event in self._list("events") if is_about(event, release)]
         return sorted(own, key=event_order)
 
-    def pod_metrics(self, release: str) -> list[Object] | None:
-        """What the release's pods use, from the metrics API; None where the cluster has none."""
-        path = f"apis/metrics.k8s.io/v1beta1/namespaces/{self.namespace}/pods"
-        what = f"list metrics of pods in namespace {self.namespace}"
-        return unless_refused(
-            lambda: self._api.list(what, path, selector(release)), None, [403, 404, 503]
-        )
-
     def services(self, release: str) -> list[Object]:
         """The release's Services."""
         return self._list("services", selector(release))
@@ -157,13 +148,6 @@ class Cluster:
         query |= {} if since is None else {"sinceSeconds": str(since)}
         what = f"read the log of pod {pod} in namespace {self.namespace}"
         return self._api.lines(what, f"{self._path('pods', pod)}/log", query)
-
-    def suspend_jobs(self, release: str) -> None:
-        """End the pods of a release's Jobs, and keep the Jobs; the workers stay."""
-        for job in self._list("jobs", selector(release)):
-            name = job["metadata"]["name"]
-            what = f"suspend job {name} in namespace {self.namespace}"
-            self._api.merge_patch(what, self._path("jobs", name), {"spec": {"suspend": True}})
 
     def rest(self, release: str) -> list[tuple[str, Object]]:
         """What Helm has created for a release and not deleted, of the kinds that one may list."""
@@ -221,11 +205,6 @@ class Cluster:
         read = partial(self._api.get, f"read namespace {self.namespace}", path)
         return unless_refused(lambda: unless_refused(read, Object(), [404]), None)
 
-    def rules(self) -> tuple[list[Object], bool]:
-        """The rules of what this user may do in the namespace, and whether these are all."""
-        status = self._review("selfsubjectrulesreviews", {"namespace": self.namespace})
-        return status.get("resourceRules") or [], not status.get("incomplete", False)
-
     def may(self, group: str, resource: str, verb: str) -> bool:
         """Whether this user may do one thing in the namespace."""
         resource, _, subresource = resource.partition("/")
@@ -233,8 +212,10 @@ class Cluster:
             "namespace": self.namespace, "verb": verb, "group": group, "resource": resource,
             "subresource": subresource,
         }  # fmt: skip
-        status = self._review("selfsubjectaccessreviews", {"resourceAttributes": attributes})
-        return bool(status.get("allowed"))
+        what = f"read your rights in namespace {self.namespace}"
+        path = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})
+        return bool((review.get("status") or {}).get("allowed"))
 
     def all_of(self, kind: str) -> list[Object] | None:
         """The namespace's or the cluster's objects of a kind; None without the right to list it."""
@@ -257,12 +238,6 @@ class Cluster:
         endpoints = [each for item in slices for each in item.get("endpoints") or []]
         ready = [each for each in endpoints if (each.get("conditions") or {}).get("ready", True)]
         return len(ready) if slices else None
-
-    def _review(self, kind: str, spec: Object) -> Object:
-        what = f"read your rights in namespace {self.namespace}"
-        path = f"apis/authorization.k8s.io/v1/{kind}"
-        status: Object = self._api.create(what, path, {"spec": spec})["status"]
-        return status
 
     def _path(self, kind: str, name: str = "") -> str:
         path = f"{_GROUPS.get(kind, 'api/v1')}/namespaces/{self.namespace}/{kind}"

@@ -2,11 +2,10 @@
 
 Its text is sent to the master and run by the image's own Python, 3.8 or newer: standard library
 only. Arguments: a JSON object with `command`, `trials` (each with `workers`, the number of the
-first workers that it runs on, and `env`, the ranks' environment) and `probes`; the host file; and
-the launcher's command line for all workers, to which the command is appended. With `probes` it
-prints for each rank a line with MACHINE and a JSON object: what the rank runs on. Then for each
-trial a line with MEASURED and a JSON object: `trial`, `ranks`, `speed` in images/s (null when there
-is none) and `error` (then, the end of the output).
+first workers that it runs on, and `env`, the ranks' environment); the host file; and the launcher's
+command line for all workers, to which the command is appended. For each trial it prints a line with
+MEASURED and a JSON object: `trial`, `ranks`, `speed` in images/s (null when there is none) and
+`error` (then, the end of the output).
 """
 
 from __future__ import annotations
@@ -17,25 +16,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-# What each rank prints of its machine.
-PROBE = r"""
-import json, os, platform, re, shutil, socket, subprocess
-try:
-    text = open("/proc/cpuinfo").read()
-except OSError:
-    text = ""
-names = re.findall(r"(?m)^model name\s*: (.*)$", text) or [platform.machine()]
-gpus = []
-if shutil.which("nvidia-smi"):
-    words = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    done = subprocess.run(words, stdout=subprocess.PIPE, universal_newlines=True)
-    gpus = done.stdout.split("\n")[:-1] if done.returncode == 0 else []
-print("MACHINE " + json.dumps({
-    "host": socket.gethostname(), "processor": names[0], "cpus": os.cpu_count(),
-    "cpusOfRank": len(os.sched_getaffinity(0)), "gpus": gpus, "kernel": platform.release(),
-}), flush=True)
-"""
 
 
 def parse_speed(output: str) -> float | None:
@@ -75,12 +55,6 @@ def main(text: str, hostfile: str, launcher: list[str]) -> int:
     """Run all trials; 1 when none printed a speed."""
     job = json.loads(text)
     succeeded = False
-    if job["probes"]:
-        code, output = run([*launcher, "python3", "-c", PROBE])
-        print("".join(f"{line}\n" for line in re.findall(r"MACHINE \{.*\}", output)), end="")
-        if code:
-            print(output, end="", flush=True)
-            return 1
     for number, trial in enumerate(job["trials"]):
         line, ranks, hosts = on_first_hosts(launcher, hostfile, trial["workers"])
         # With `env` on the workers: their own settings would override what mpirun passes on.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -13,10 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyhelm3
@@ -36,35 +34,42 @@ _SECRET = re.compile(r"(?m)^kind: Secret$")
 # A value of a ConfigMap's binaryData.
 _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 # Seconds that Helm has to end after an interrupt; then it is asked to, and has them again.
-_GRACE = 10
-# Seconds after which a wait looks for signals again.
+_GRACE = 10.0
+# Seconds after which a wait looks for interrupts: Python sees one that comes just before only then.
 _PART = 0.2
 # Seconds in which a second Ctrl-C is the same as the first.
 _TWICE_WITHIN = 0.3
 
 
-class _FailedError(Exception):
-    """Helm has ended with another exit code than 0; the message is Helm's."""
-
-
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
     """pyhelm3's commands of Helm, started from a list of arguments: pyhelm3 uses a shell."""
 
-    def __init__(self, options: Sequence[str], **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, helm: Helm, *options: str) -> None:
+        super().__init__(
+            executable=helm.program, kubecontext=helm.context, history_max_revisions=helm.revisions
+        )
         self._options = options
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
         arguments = [self._executable, *map(str, command), *self._options]
-        if self._kubecontext:
-            arguments += ["--kube-context", self._kubecontext]
-        if input:
-            # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
-            input = json.dumps(json.loads(input), ensure_ascii=False).encode()
-        code, output, errors = _run(arguments, input)
+        arguments += ["--kube-context", self._kubecontext] if self._kubecontext else []
+        # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
+        text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
+        code, output, message = _run(arguments, text.encode())
         if code:
-            raise _FailedError(errors.strip() or f"exit code {code}")
-        return output
+            raise subprocess.CalledProcessError(code, command, output, message)
+        return output.encode()
+
+    async def apply(self, name: str, namespace: str, values: Object, create: bool = False) -> Any:
+        # Helm merges values into those of the last revision unless --reset-values is given.
+        return await self.install_or_upgrade(
+            name, chart_dir(), values, namespace=namespace, create_namespace=create,
+            reset_values=True,
+        )  # fmt: skip
+
+    async def get_metadata(self, name: str, namespace: str) -> Any:
+        command = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
+        return json.loads(await self.run(command))
 
 
 @dataclass(frozen=True)
@@ -75,29 +80,17 @@ class Helm:
     context: str | None = None
     # How many revisions of a release it keeps: it reads all of them at each upgrade.
     revisions: int = 10
-    # Further options of every command.
-    options: tuple[str, ...] = ()
 
-    @property
-    def command(self) -> Any:
-        """pyhelm3's commands, each a coroutine for `call`."""
-        return _Command(
-            self.options,
-            executable=self.program,
-            kubecontext=self.context,
-            history_max_revisions=self.revisions,
-        )
-
-    def call(self, what: str, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
-        """What a command of Helm about a release answers. Raises HelmError and NoRunError."""
+    def call(self, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
+        """What a `_Command` about a release answers. Raises HelmError and NoRunError."""
         try:
             return _result(command)
-        except _FailedError as error:
-            message = str(error)
+        except subprocess.CalledProcessError as error:
+            what, message = error.cmd[0], error.stderr
         except (ValueError, RecursionError) as error:
             self.version()
-            output = str(getattr(error, "doc", error))[:200]
-            raise HelmError(f"{self.program} does not print JSON: {output}") from error
+            output = getattr(error, "doc", error)
+            raise HelmError(f"{self.program} does not print JSON: {output!s:.200}") from error
         if "release: not found" in message:
             raise NoRunError(name, namespace)
         # Not before: it takes as long as a tenth of a second.
@@ -108,9 +101,9 @@ class Helm:
     def version(self) -> str:
         """The program's version. Raises HelmError if it is too old, or the program is not Helm."""
         try:
-            output = str(_result(self.command.version())).strip()
-        except _FailedError as error:
-            output = str(error)
+            output = str(_result(_Command(self).version())).strip()
+        except subprocess.CalledProcessError as error:
+            output = error.stderr
         match = _VERSION.fullmatch(output)
         if not match:
             raise HelmError(
@@ -132,14 +125,14 @@ def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     look up existing SSH keys and generates new ones each time. Raises HelmError, and SpecError when
     the chart refuses the spec's own `values`.
     """
-    arguments = ["template", plan.spec.name, str(chart_dir()), "--namespace", namespace]
+    name = plan.spec.name
+    # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
+    arguments = ["template", name, str(chart_dir()), "--namespace", namespace]
     # `helm install` sends no pods of `helm test` either.
     arguments += ["--skip-crds", "--skip-tests", "--values", "-"]
-    # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
     helm = Helm(program)
-    run = helm.command.run(arguments, json.dumps(checked_values(plan)).encode())
-    output: bytes = helm.call("template", plan.spec.name, namespace, run)
-    return output.decode()
+    run = _Command(helm).run(arguments, json.dumps(checked_values(plan)).encode())
+    return helm.call(name, namespace, run).decode()
 
 
 def upgrade(
@@ -157,16 +150,10 @@ def upgrade(
     and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
     Without `is_validated`, fields that Kubernetes does not know are dropped in silence.
     """
-    if not is_validated:
-        # pyhelm3's own disable_validation adds each character of it as an argument.
-        helm = replace(helm, options=(*helm.options, "--disable-openapi-validation"))
-    # Helm merges values into those of the last revision unless --reset-values is given.
-    command = helm.command.install_or_upgrade(
-        name, chart_dir(), values, namespace=namespace, create_namespace=create_namespace,
-        reset_values=True,
-    )  # fmt: skip
-    revision: Object = helm.call("upgrade", name, namespace, command)
-    return int(revision["version"])
+    # pyhelm3's own disable_validation adds each character of it as an argument.
+    options = () if is_validated else ("--disable-openapi-validation",)
+    command = _Command(helm, *options).apply(name, namespace, values, create_namespace)
+    return int(helm.call(name, namespace, command)["version"])
 
 
 def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
@@ -176,49 +163,37 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
     SpecError when the chart refuses the values.
     """
     name = plan.spec.name
-    arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
-    # Not pyhelm3's own `install_or_upgrade`: its dry run does not ask the API server.
-    arguments += ["--install", "--dry-run=server", "--output", "json", "--values", "-"]
-
-    async def read(arguments: list[str], values: Object | None = None) -> str:
-        text = None if values is None else json.dumps(values).encode()
-        output: bytes = await helm.command.run(arguments, text)
-        return str(json.loads(output)["manifest"]) if values else output.decode()
-
-    after = helm.call("upgrade", name, namespace, read(arguments, checked_values(plan)))
+    # pyhelm3's own dry_run does not ask the API server, and its get_resources parses the text.
+    command = _Command(helm, "--dry-run=server").apply(name, namespace, checked_values(plan))
+    after = helm.call(name, namespace, command)["manifest"]
+    get = ["get", "manifest", name, "--namespace", namespace]
     try:
-        present = read(["get", "manifest", name, "--namespace", namespace])
-        before = helm.call("get", name, namespace, present)
+        before = helm.call(name, namespace, _Command(helm).run(get)).decode()
     except ClusterError:
         before = ""
-    return _public(before), _public(after)
+    return _public(before), _public(str(after))
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
     """The name of a release's chart; None when there is no release of that name."""
-
-    async def read() -> str:
-        # Not pyhelm3's own `list`, which has no filter: `--all` is an option of Helm 3 alone.
-        arguments = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
-        return str(json.loads(await helm.command.run(arguments))["chart"])
-
     try:
-        return helm.call("get", name, namespace, read())
+        command = _Command(helm).get_metadata(name, namespace)
+        return str(helm.call(name, namespace, command)["chart"])
     except ClusterError:
         return None
 
 
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
     """The values that a release was installed with; raises ClusterError without a release."""
-    command = helm.command.get_values(name, namespace=namespace)
-    values: Object = helm.call("get", name, namespace, command)
+    command = _Command(helm).get_values(name, namespace=namespace)
+    values: Object = helm.call(name, namespace, command)
     return values
 
 
 def undeploy(name: str, namespace: str, helm: Helm) -> None:
     """Run `helm uninstall`, and wait until it is done. Raises NoRunError and HelmError."""
-    command = helm.command.uninstall(name, namespace=namespace, wait=True)
-    helm.call("uninstall", name, namespace, command)
+    command = _Command(helm).uninstall(name, namespace=namespace, wait=True)
+    helm.call(name, namespace, command)
 
 
 def _result(command: Coroutine[Any, Any, T]) -> T:
@@ -248,7 +223,7 @@ def _public(manifest: str) -> str:
     return "".join(f"---\n{each}\n" for each in kept)
 
 
-def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
+def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
     """Run a program to its end; its exit code, output and errors.
 
     Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
@@ -261,81 +236,75 @@ def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
             "PATH"
         )
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
-    begun: Future[subprocess.Popen[bytes]] = Future()
-    ended: Future[tuple[int, bytes, str]] = Future()
-
-    def carry() -> None:
-        pipe = subprocess.PIPE
-        try:
-            with subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
-            ) as process:
-                begun.set_result(process)
-                output, errors = process.communicate(values or b"")
-            ended.set_result((process.returncode, output, errors.decode(errors="replace")))
-        except (OSError, ValueError) as problem:
-            (ended if begun.done() else begun).set_exception(problem)
-
-    try:
-        try:
-            # Ctrl-C reaches the main thread alone: it cuts neither the start nor the input.
-            threading.Thread(target=carry, daemon=True).start()
-        except RuntimeError:
-            # This program ends, and Python starts no more threads.
-            carry()
-        _await(begun, math.inf)
-        return _await(ended, math.inf)
-    except KeyboardInterrupt:
-        _end(begun, ended, changes)
-        raise
-
-
-def _await(carried: Future[T], seconds: float) -> T:
-    """The result of another thread. Raises TimeoutError, or KeyboardInterrupt on Ctrl-C.
-
-    It waits in parts: Python sees a signal that comes just before a wait only after it.
-    """
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            return carried.result(timeout=_PART)
-        except TimeoutError:
-            if time.monotonic() > until:
-                raise
+    # What follows an interrupt, one after the other; first the wait for a change.
+    steps = [*([None] if changes else []), signal.SIGTERM, signal.SIGKILL]
+    given: bytes | None = values
+    pipe = subprocess.PIPE
+    with (
+        _interrupts() as presses,
+        subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
+        ) as process,
+    ):
+        taken, last = 0, 0.0
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(given, timeout=_PART)
+                break
+            given, now = None, time.monotonic()
+            is_asked = taken < len(presses) and now - presses[0] > _TWICE_WITHIN
+            if is_asked or (taken and now - last > _GRACE):
+                if taken == len(steps):
+                    output = errors = b""
+                    break
+                _end(process, steps[taken])
+                taken, last = taken + 1, now
+    message = errors.decode(errors="replace").strip() or f"exit code {process.returncode}"
+    return process.returncode, output.decode(errors="replace"), message
 
 
 @contextmanager
-def _ignored_interrupts() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
+def _interrupts() -> Iterator[list[float]]:
+    """The times at which Ctrl-C is pressed in the block; what it is for happens after the block."""
+    presses: list[float] = []
+    before = signal.getsignal(signal.SIGINT)
+    # No other thread gets signals.
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield presses
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def press(*_: object) -> None:
+        # A terminal and what forwards its signals may send the first one twice.
+        if not presses or time.monotonic() - presses[0] > _TWICE_WITHIN:
+            presses.append(time.monotonic())
+
+    signal.signal(signal.SIGINT, press)
     try:
-        yield
+        yield presses
     finally:
         signal.signal(signal.SIGINT, before)
+    _repeat(before, len(presses))
 
 
-def _end(begun: Future[subprocess.Popen[bytes]], ended: Future[Any], changes: bool) -> None:
-    """Wait for a Helm that changes something, and end it when it takes long or after Ctrl-C."""
-    if changes:
-        # A terminal and what forwards its signals may send the first one twice.
-        with _ignored_interrupts(), suppress(TimeoutError):
-            _await(ended, _TWICE_WITHIN)
-            return
-        with suppress(KeyboardInterrupt, TimeoutError):
-            with suppress(OSError, ValueError):
-                print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
-            _await(ended, _GRACE)
-            return
-    for sent in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(KeyboardInterrupt, TimeoutError, OSError):
-            process = _await(begun, _GRACE)
-            if changes:
-                # Also the plugin that Helm may have started for credentials.
-                os.killpg(process.pid, sent)
-            else:
-                process.send_signal(sent)
-        with suppress(KeyboardInterrupt, TimeoutError):
-            _await(ended, _GRACE)
-            return
+def _repeat(handler: Callable[..., object], times: int) -> None:
+    """Call a signal's handler, and raise KeyboardInterrupt at the end if it did."""
+    is_raised = False
+    for _ in range(times):
+        try:
+            handler(signal.SIGINT, None)
+        except KeyboardInterrupt:
+            is_raised = True
+    if is_raised:
+        raise KeyboardInterrupt
+
+
+def _end(process: subprocess.Popen[bytes], sent: signal.Signals | None) -> None:
+    """Send a signal to Helm, or without one say that its change is waited for."""
+    with suppress(OSError, ValueError):
+        if sent is None:
+            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
+        elif os.getpgid(process.pid) == process.pid:
+            # Also the plugin that Helm may have started for credentials.
+            os.killpg(process.pid, sent)
+        else:
+            process.send_signal(sent)

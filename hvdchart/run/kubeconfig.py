@@ -1,13 +1,15 @@
 """Reads where a cluster is and how to log in to it: from kubeconfigs as kubectl does, or in a pod.
 
-The Kubernetes client can do this too, but takes 0.3 s to import. It is used for what only it can
-do: the credentials of an `auth-provider`, which it renews. docs/adr/0013 has the reasons.
+docs/adr/0013 says why no library does it.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +17,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
-from urllib3.exceptions import HTTPError
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.exec_credential import UnusableError, run_program
 from hvdchart.run.proxy import without_password
 
 # What Kubernetes mounts into the pods of a service account.
@@ -27,6 +27,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # An entry of clusters, contexts or users, and the folder that its file names are relative to.
 _Entry: TypeAlias = tuple[Mapping[str, Any], Path]
+# https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+_API_GROUP = "client.authentication.k8s.io/"
+
+
+class UnusableError(Exception):
+    """Something in a kubeconfig, or what it names, cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,6 @@ class Connection:
     # The name in the server's certificate, where it is not that of `server`.
     server_name: str = ""
     proxy: str = ""
-    # The name of the kubeconfig's context; empty in a pod.
-    context: str = ""
 
 
 def find_connection(context: str | None = None) -> Connection:
@@ -112,7 +116,6 @@ class _Kubeconfig:
 
     def __init__(self, setting: str, files: list[Path]) -> None:
         self._setting = setting
-        self._files = files
         self._current = ""
         self._entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
         for file in files:
@@ -143,7 +146,7 @@ class _Kubeconfig:
 
         def log_in() -> Credentials:
             with _usable(self._setting):
-                return self._log_in(name, self._entry("user", user), cluster, authorities)
+                return self._log_in(self._entry("user", user), cluster, authorities)
 
         return Connection(
             server,
@@ -153,7 +156,6 @@ class _Kubeconfig:
             cluster.get("insecure-skip-tls-verify") is not True,
             _text(cluster, "tls-server-name"),
             _text(cluster, "proxy-url"),
-            name,
         )
 
     def _entry(self, kind: str, name: str) -> _Entry:
@@ -165,9 +167,7 @@ class _Kubeconfig:
             )
         return self._entries[kind][name]
 
-    def _log_in(
-        self, context: str, entry: _Entry, cluster: Mapping[str, Any], authorities: bytes
-    ) -> Credentials:
+    def _log_in(self, entry: _Entry, cluster: Mapping[str, Any], authorities: bytes) -> Credentials:
         user, folder = entry
         certificate = _content(user, "client-certificate", folder)
         key = _content(user, "client-key", folder)
@@ -175,7 +175,7 @@ class _Kubeconfig:
         if "tokenFile" in user:
             token = (folder / _text(user, "tokenFile")).read_text().strip()
         elif "exec" in user and not token:
-            status = run_program(user["exec"], folder, _shown_to_program(cluster, authorities))
+            status = _run_program(user["exec"], folder, _shown_to_program(cluster, authorities))
             token = status.get("token", "")
             certificate = status.get("clientCertificateData", "").encode() or certificate
             key = status.get("clientKeyData", "").encode() or key
@@ -183,8 +183,11 @@ class _Kubeconfig:
         for field, name in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
             headers += [(name, _text(user, field))] if field in user else []
         if "auth-provider" in user:
-            headers.append(("Authorization", _header_of_provider(self._files, context)))
-        elif token:
+            raise UnusableError(
+                "the user has an auth-provider, which hvdchart does not read; name a program that "
+                "gets the credentials under exec, such as `kubectl oidc-login`"
+            )
+        if token:
             headers.append(_bearer(token))
         elif "username" in user:
             pair = f"{_text(user, 'username')}:{_text(user, 'password')}".encode()
@@ -238,21 +241,53 @@ def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[st
     return shown
 
 
-def _header_of_provider(files: list[Path], context: str) -> str:
-    """What the Kubernetes client sends for the context's `auth-provider`, renewed if need be."""
-    from kubernetes.client.configuration import Configuration
-    from kubernetes.config import kube_config
-    from kubernetes.config.config_exception import ConfigException
-    from oauthlib.oauth2 import OAuth2Error
+def _run_program(entry: Any, folder: Path, cluster: Mapping[str, Any]) -> dict[str, str]:
+    """The status in the answer of a program for credentials: a `token`, or a certificate's data.
 
-    configuration: Any = Configuration()
-    client: Any = kube_config
+    `folder` is that of the kubeconfig, and `cluster` is what a program is told that asks for it.
+    Raises UnusableError and OSError.
+    """
+    if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+        raise UnusableError("the user's exec has no command")
+    version = entry.get("apiVersion")
+    if not isinstance(version, str) or not version.startswith(_API_GROUP):
+        raise UnusableError(f"the user's exec has the apiVersion {version!r}, not {_API_GROUP}v1")
+    # A person can only be asked for a password at a terminal.
+    is_interactive = sys.stdin.isatty() and entry.get("interactiveMode") != "Never"
+    spec: dict[str, Any] = {"interactive": is_interactive}
+    if entry.get("provideClusterInfo"):
+        spec["cluster"] = dict(cluster)
+    information = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    settings = {each["name"]: each["value"] for each in entry.get("env") or ()}
+    command = entry["command"]
+    if os.sep in command:
+        command = str(folder / command)
     try:
-        # It stores a renewed token in the kubeconfig.
-        client.load_kube_config(os.pathsep.join(map(str, files)), context, configuration)
-    except (ConfigException, OAuth2Error, HTTPError, TypeError, KeyError, AttributeError) as error:
-        raise UnusableError(f"the user's auth-provider fails: {error}") from error
-    header: str = configuration.api_key.get("BearerToken", "")
-    if not header:
-        raise UnusableError("the user's auth-provider gives no token; log in again")
-    return header
+        done = subprocess.run(
+            [command, *(entry.get("args") or ())],
+            env={**os.environ, **settings, "KUBERNETES_EXEC_INFO": json.dumps(information)},
+            stdin=None if is_interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if is_interactive else subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        hint = entry.get("installHint") or "install it"
+        raise UnusableError(f"there is no program {command!r} for credentials: {hint}") from error
+    if done.returncode:
+        raise UnusableError(
+            f"{command} ended with exit code {done.returncode}: {done.stderr or ''}"
+        )
+    try:
+        answer = json.loads(done.stdout)
+        status = answer["status"]
+        answered = answer["apiVersion"]
+        has_one = bool(status.get("token") or status.get("clientCertificateData"))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UnusableError(f"{command} printed no ExecCredential with a status") from error
+    if answered != version:
+        raise UnusableError(f"{command} answered with {answered}, and the kubeconfig has {version}")
+    if not has_one:
+        raise UnusableError(f"{command} printed neither a token nor a certificate")
+    return {key: value for key, value in status.items() if isinstance(value, str)}

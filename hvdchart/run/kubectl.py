@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -15,8 +14,6 @@ from hvd_pods.common.hostile import one_line
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object, component_of
 
-# The line in which `port-forward` prints the port that it listens on.
-_FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
 # Bytes that a command in a pod may print, and kubectl processes at a time.
 _MOST, _AT_ONCE = 512 << 20, 16
 # A command, or the shell that the image has, in the directory of the user's code if there is any,
@@ -74,8 +71,11 @@ class Kubectl:
 
     def read_each(
         self, pods: Sequence[Object], command: Sequence[str]
-    ) -> Iterator[tuple[str, str | ClusterError]]:
-        """What a command prints in the main container of each pod, or why it has failed there."""
+    ) -> list[tuple[str, str | ClusterError]]:
+        """What a command prints in the main container of each pod, or why it has failed there.
+
+        Raises the first pod's ClusterError when it has failed in all.
+        """
 
         def ask(pod: Object) -> tuple[str, str | ClusterError]:
             name = str(pod["metadata"]["name"])
@@ -87,7 +87,11 @@ class Kubectl:
             return name, answer.decode(errors="replace")
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            yield from pool.map(ask, pods)
+            answers = list(pool.map(ask, pods))
+        problems = [answer for _, answer in answers if isinstance(answer, ClusterError)]
+        if problems and len(problems) == len(answers):
+            raise problems[0]
+        return answers
 
     def read_first(
         self, sources: Sequence[tuple[str, str]], command: Sequence[str]
@@ -103,39 +107,8 @@ class Kubectl:
                 problems.append(error)
         raise problems[0]
 
-    def forward(self, service: str, port: int, local_port: int) -> Forwarding:
-        """Make a Service's port one of this machine; 0 takes any that is free."""
+    def forward(self, service: str, port: int, local_port: int) -> int:
+        """Make a Service's port one of this machine, 0: any that is free, until kubectl ends."""
         ports = f"{local_port or ''}:{port}"
-        process = subprocess.Popen(
-            self.command("port-forward", f"service/{service}", ports),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None  # noqa: S101
-        line = process.stdout.readline()
-        match = _FORWARDING.match(line)
-        if not match:
-            process.kill()
-            reason = " ".join(f"{line} {process.communicate()[1]}".split())
-            busy = "; choose another port with --port" if "listen" in reason else ""
-            raise ClusterError(f"cannot forward a port to service {service}: {reason}{busy}")
-        return Forwarding(int(match[1]), process)
-
-
-@dataclass
-class Forwarding:
-    """A port of this machine that kubectl forwards until its process ends."""
-
-    port: int
-    process: subprocess.Popen[str]
-
-    def wait(self) -> str:
-        """Wait for the end; returns why it ended."""
-        try:
-            # Before it, kubectl dumps its own errors for each connection.
-            last = self.process.communicate()[1].strip().rpartition("\n")[2]
-            return one_line(last, 300) or f"kubectl's exit code is {self.process.returncode}"
-        finally:
-            self.process.kill()
+        arguments = self.command("port-forward", f"service/{service}", ports)
+        return subprocess.run(arguments, check=False).returncode

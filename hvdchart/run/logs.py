@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.release import Object, component_of, event_time, is_about
-from hvdchart.run.status import newest_job
-from hvdchart.run.watch import Follower, call_with_retries
+from hvdchart.run.release import Object, Release, component_of, event_time
+from hvdchart.run.status import newest_job, run_status
+from hvdchart.run.watch import Follower, watch_release
 
 # Characters of a warning.
 _LONGEST = 1200
 # The reason of a failed probe. A worker's startup probe fails until its SSH server is up.
 _EXPECTED = "Unhealthy"
-_ENDS = ("Complete", "Failed")
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,6 @@ class _Ended:
     """The log of this pod has ended."""
 
     pod: str
-
-
-@dataclass(frozen=True)
-class _Change:
-    """A pod, a Job or an event was added, modified or deleted."""
-
-    of: str
-    kind: str
-    item: Object
 
 
 def has_log(pod: Object) -> bool:
@@ -76,19 +66,27 @@ def follow(
     since: int | None = None,
     component: str = "",
     warnings: bool = False,
+    seen: Callable[[Release], None] = lambda release: None,
 ) -> Iterator[LogLine]:
     """The lines of all pods of the release, or of its `component`, until the newest run is over.
 
     Pods that are created later are included. `tail` and `since` (seconds) leave out older lines.
     With `warnings`, the cluster's Warning events about the release's objects are lines too: they
-    show why a pod does not start. Raises ClusterError when the API server refuses a request.
+    show why a pod does not start. Calls `seen` with the release after each change. Raises
+    ClusterError when the API server refuses a request.
     """
     known: set[str] = set()
     masters: set[str] = set()
-    newest = ("", "")
-    is_over = False
-    since_event = ""
     shown: set[LogLine] = set()
+    first: Object | None = None
+    is_over = False
+
+    def watch() -> None:
+        kinds = ("pods", "jobs", "events") if warnings else ("pods", "jobs")
+        for present in watch_release(cluster, release, kinds=kinds):
+            follower.put(present)
+            if follower.closed.is_set():
+                return
 
     def read(pod: str, container: str) -> None:
         try:
@@ -100,62 +98,42 @@ def follow(
                 raise
         follower.put(_Ended(pod))
 
-    def start(pod: Object) -> None:
-        uid, name = pod["metadata"]["uid"], str(pod["metadata"]["name"])
-        if uid in known or component not in ("", component_of(pod)) or not has_log(pod):
-            return
-        known.add(uid)
-        # A master's log ends with the run; a worker's may last as long as its pod.
-        if component_of(pod) == "master":
-            masters.add(name)
-        follower.start(read, name, component_of(pod))
-
-    with Follower[LogLine | _Ended | _Change]() as follower:
-        follower.watch(cluster, "jobs", partial(_Change, "job"), release)
-        follower.watch(cluster, "pods", partial(_Change, "pod"), release)
-        if warnings:
-            found = newest_job(call_with_retries(lambda: cluster.release(release)))
-            since_event = str(found["metadata"]["creationTimestamp"]) if found else ""
-            # The logs can be followed without the warnings.
-            follower.watch(
-                *(cluster, "events", partial(_Change, "event")),
-                failure=lambda error: LogLine("events", str(error)),
-            )
+    with Follower[LogLine | _Ended | Release]() as follower:
+        follower.start(watch)
         while not is_over or masters:
             item = follower.get()
             if isinstance(item, LogLine):
                 yield item
-            elif isinstance(item, _Ended):
+                continue
+            if isinstance(item, _Ended):
                 masters.discard(item.pod)
-            elif item.of == "event":
-                line = _warning(item.item, release, since_event)
-                if line and line not in shown:
-                    shown.add(line)
-                    yield line
-            elif item.of == "pod" and item.kind != "DELETED":
-                start(item.item)
-            elif item.of == "job":
-                metadata = item.item["metadata"]
-                this = (str(metadata["creationTimestamp"]), str(metadata["name"]))
-                deleting = item.kind != "DELETED" and "deletionTimestamp" in metadata
-                if this < newest or deleting:
+                continue
+            seen(item)
+            for pod in item.pods:
+                uid, name = pod["metadata"]["uid"], str(pod["metadata"]["name"])
+                if uid in known or component not in ("", component_of(pod)) or not has_log(pod):
                     continue
-                newest = this
-                conditions = item.item.get("status", {}).get("conditions") or []
-                ended = any(c["type"] in _ENDS and c["status"] == "True" for c in conditions)
-                # `undeploy` and the Job's time to live delete it.
-                if (ended or item.kind == "DELETED") and not is_over:
-                    is_over = True
-                    # The watch of pods may lag behind the watch of Jobs and miss the last master.
-                    for pod in cluster.release(release).pods:
-                        start(pod)
+                known.add(uid)
+                # A master's log ends with the run; a worker's may last as long as its pod.
+                if component_of(pod) == "master":
+                    masters.add(name)
+                follower.start(partial(read, name, component_of(pod)))
+            first = first or newest_job(item)
+            if first and warnings:
+                since_run = str(first["metadata"]["creationTimestamp"])
+                new = [each for each in _warnings(item, since_run) if each not in shown]
+                shown.update(new)
+                yield from dict.fromkeys(new)
+            current = run_status(item)
+            # `undeploy` and the Job's time to live delete it.
+            is_over = is_over or current.over or bool(first and current.state == "not found")
 
 
-def _warning(event: Object, release: str, since: str) -> LogLine | None:
-    """The line of a warning about the release since then; None for any other event."""
-    is_told = event.get("type") == "Warning" and event.get("reason") != _EXPECTED
-    if not is_told or not is_about(event, release) or event_time(event) < since:
-        return None
-    subject = str(event.get("involvedObject", {}).get("name", ""))
-    text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
-    return LogLine(subject, text)
+def _warnings(release: Release, since: str) -> Iterator[LogLine]:
+    """The lines of the warnings about the release since then."""
+    for event in release.events:
+        is_told = event.get("type") == "Warning" and event.get("reason") != _EXPECTED
+        if is_told and event_time(event) >= since:
+            subject = str(event.get("involvedObject", {}).get("name", ""))
+            text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
+            yield LogLine(subject, text)

@@ -23,13 +23,12 @@ def run_trials(
     trials: int,
     take: Callable[[Outcome], None],
     *,
-    other: Callable[[str], None] = lambda text: None,
     least: int = 1,
 ) -> None:
     """Install a plan of `trials_plan`, `take` each outcome as it comes, and uninstall it.
 
-    `other` is given every other line. Raises ClusterError where a release has the run's name, and
-    RunFailedError when the run ends with fewer outcomes than `least`.
+    Raises ClusterError where a release has the run's name, and RunFailedError if the run ends with
+    fewer outcomes than `least`.
     """
     taken, last = 0, ""
     with installed(cluster, plan, helm):
@@ -37,7 +36,6 @@ def run_trials(
             outcome = parse_outcome(line.text, trials)
             if outcome is None:
                 last = f"{line.pod}: {line.text}"
-                other(line.text)
             else:
                 taken += 1
                 take(outcome)

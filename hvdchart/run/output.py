@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
@@ -54,8 +53,8 @@ def code_source(release: Release) -> str:
 def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
     """The timeline's path, and the running pods that may have it, each with its container.
 
-    Rank 0 writes it, so that its pod comes first: the folder need not be a volume of all pods.
-    Raises ClusterError when the run writes none, or no pod runs that mounts it.
+    Rank 0 writes it, and TensorBoard, which stays after the run, may have the same volume. Raises
+    ClusterError when the run writes none, or none of these pods runs.
     """
     path = next(filter(None, map(_timeline_path, release.stateful_sets)), None)
     if path is None:
@@ -63,19 +62,12 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
     job = newest_job(release)
-    first, found = "", []
-    # The run of another version of the chart does not say which pod has rank 0.
-    with suppress(ClusterError):
-        first = pod_of(run_of(job), "0", release.record) if job else ""
-    for pod in sorted(release.pods, key=lambda pod: pod["metadata"]["name"] != first):
-        containers = pod["spec"].get("containers") or []
-        if pod["status"].get("phase") != "Running" or not containers:
-            continue
-        mounts = [mount["mountPath"] for mount in containers[0].get("volumeMounts") or []]
-        if any(path.startswith(f"{mount.rstrip('/')}/") for mount in mounts):
-            found.append((str(pod["metadata"]["name"]), str(containers[0]["name"])))
+    first = pod_of(run_of(job), "0", release.record) if job else ""
+    names = [(str(pod["metadata"]["name"]), component_of(pod)) for pod in release.pods
+             if pod["status"].get("phase") == "Running"]  # fmt: skip
+    found = [each for each in names if each[0] == first or each[1] == "tensorboard"]
     if found:
-        return path, found
+        return path, sorted(found, key=lambda each: each[0] != first)
     raise ClusterError(
         f"no pod of run {release.name} runs that has {path}: read it from the volume, or set "
         "tensorboard.enabled, whose pod stays after the run"

@@ -28,12 +28,8 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
     if not pods:
         raise ClusterError(f"no worker of run {release.name} runs")
     ranks = [target] if target and target.isdecimal() else []
-    problems = []
-    for name, text in kubectl.read_each(pods, [*_PROGRAM, *ranks]):
+    answers = kubectl.read_each(pods, [*_PROGRAM, *ranks])
+    for name, text in answers:
         if isinstance(text, str):
             yield f"{name}:\n{text or 'no rank runs' + chr(10)}"
-        else:
-            problems.append(text)
-    if len(problems) == len(pods):
-        raise problems[0]
-    yield from (f"{problem}\n" for problem in problems)
+    yield from (f"{problem}\n" for _, problem in answers if isinstance(problem, ClusterError))

@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hvdchart.errors import ClusterError
-from hvdchart.quantity import parse_quantity
-from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
+from hvdchart.run.release import Release
 from hvdchart.text import table
 
 # The figures of the container's control group, of version 2 or 1: CPU time in seconds, twice, and
@@ -37,39 +35,13 @@ class Usage:
     ranks: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
-def read_usage(cluster: Cluster, name: str, kubectl: Kubectl) -> list[Usage]:
-    """The usage of each pod that runs, in the order of the pods.
-
-    CPU and memory come from the cluster's metrics API; without one, from the pods themselves. The
-    ranks' figures need kubectl. Raises ClusterError where neither is to be had.
+def read_usage(release: Release, kubectl: Kubectl) -> list[Usage]:
+    """What each pod that runs says of itself, in the order of the pods. Raises ClusterError when
+    none answers.
     """
-    pods = [pod for pod in cluster.release(name).pods if pod["status"].get("phase") == "Running"]
-    usages = {str(pod["metadata"]["name"]): Usage(pod["metadata"]["name"]) for pod in pods}
-    measured = cluster.pod_metrics(name)
-    for item in measured or []:
-        usage = usages.get(str(item["metadata"]["name"]))
-        if usage:
-            used = [container["usage"] for container in item["containers"]]
-            usage.cpus = float(sum(parse_quantity(each["cpu"]) for each in used))
-            usage.memory = int(sum(parse_quantity(each["memory"]) for each in used))
-    try:
-        kubectl.command()
-    except ClusterError:
-        if measured is None:
-            raise
-        return list(usages.values())
-    problems = []
-    for pod, text in kubectl.read_each(pods, ["sh", "-c", _PROBE]):
-        if isinstance(text, ClusterError):
-            problems.append(text)
-            continue
-        answer = parse_probe(pod, text)
-        usages[pod].ranks = answer.ranks
-        if measured is None:
-            usages[pod].cpus, usages[pod].memory = answer.cpus, answer.memory
-    if measured is None and problems and len(problems) == len(usages):
-        raise problems[0]
-    return list(usages.values())
+    pods = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
+    answers = kubectl.read_each(pods, ["sh", "-c", _PROBE])
+    return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]
 
 
 def parse_probe(pod: str, text: str) -> Usage:

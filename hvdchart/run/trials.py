@@ -33,12 +33,10 @@ class Outcome:
     error: str
 
 
-def trials_plan(
-    plan: Plan, purpose: str, trials: Sequence[Trial], command: Sequence[str], *, probes: bool
-) -> Plan:
-    """The plan of a run NAME-PURPOSE of the trials; `probes`: its log has the ranks' machines."""
+def trials_plan(plan: Plan, purpose: str, trials: Sequence[Trial], command: Sequence[str]) -> Plan:
+    """The plan of a run NAME-PURPOSE of the trials."""
     driver = Path(__file__).with_name("driver.py").read_text("utf-8")
-    job = {"command": list(command), "trials": [asdict(each) for each in trials], "probes": probes}
+    job = {"command": list(command), "trials": [asdict(each) for each in trials]}
     line = ["python3", "-c", driver, json.dumps(job), "$(HOSTFILE)", "$(LAUNCH)"]
     return measuring_plan(plan, purpose, line, max(trial.workers for trial in trials))
 

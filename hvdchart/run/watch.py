@@ -8,21 +8,22 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Self, TypeVar
+from functools import partial
+from typing import Generic, Self, TypeVar
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.api import RefusedError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.pod_problems import problem_of
-from hvdchart.run.release import Object, Release, component_of
+from hvdchart.run.release import Object, Release, component_of, event_time, is_about
 from hvdchart.run.status import Status, is_ready, run_status
 
 T = TypeVar("T")
 # A watch is opened again after this many seconds.
 WATCH_SECONDS = 300
-# Seconds to collect changes before the objects are read: 200 pods may start together.
+# Seconds from one reading of the objects to the next: 200 pods may start together.
 SETTLE = 0.2
 # Seconds after which the objects are read without a change: the record has no watch of its own.
 READ_EVERY = 5.0
@@ -30,31 +31,61 @@ READ_EVERY = 5.0
 RETRY_SECONDS, PAUSE = 120.0, 1.0
 
 
-def watch_release(cluster: Cluster, name: str, timeout: float | None = None) -> Iterator[Release]:
-    """The release now and after each change, for `timeout` seconds. Raises ClusterError."""
+def watch_release(
+    cluster: Cluster,
+    name: str,
+    timeout: float | None = None,
+    kinds: Sequence[str] = ("pods", "jobs"),
+) -> Iterator[Release]:
+    """The release now and after each change of these kinds, for `timeout` seconds.
+
+    Raises ClusterError.
+    """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
-        for kind in ("pods", "jobs"):
-            follower.watch(cluster, kind, lambda *_: None, name)
+        for kind in kinds:
+            follower.start(partial(_watch, cluster, kind, name, follower))
         while True:
+            read_at = time.monotonic()
             yield call_with_retries(lambda: cluster.release(name))
             left = deadline - time.monotonic()
             if left <= 0:
                 return
             with suppress(queue.Empty):
                 follower.get(min(left, READ_EVERY))
-                time.sleep(min(SETTLE, left))
+                time.sleep(max(0.0, read_at + SETTLE - time.monotonic()))
                 while True:
                     follower.get(0)
 
 
-def wait_for_end(cluster: Cluster, name: str, timeout: float | None = None) -> Status:
+def wait_for_end(
+    cluster: Cluster,
+    name: str,
+    timeout: float | None = None,
+    seen: Callable[[Release], None] = lambda release: None,
+) -> Status:
     """The status of a run that has ended, or that does not exist; its last one at the time-out."""
     for release in watch_release(cluster, name, timeout):
+        seen(release)
         current = run_status(release)
         if current.over or current.state == "not found":
             break
     return current
+
+
+def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
+    """The release's events so far, oldest first, and each one as it comes until the run ends."""
+    shown: set[tuple[str, str]] = set()
+    for release in watch_release(cluster, name, kinds=("pods", "jobs", "events")):
+        for event in release.events:
+            # The count of an event that happens again grows, and so does its time.
+            key = (str(event["metadata"].get("name")), event_time(event))
+            if key not in shown:
+                shown.add(key)
+                yield event
+        current = run_status(release)
+        if current.over or current.state == "not found":
+            return
 
 
 def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]) -> None:
@@ -76,14 +107,14 @@ class Follower(Generic[T]):
     """Threads that put what they find on one queue, until the end of its `with` block."""
 
     def __init__(self) -> None:
-        self._closed = threading.Event()
+        self.closed = threading.Event()
         self._items: queue.Queue[T | ClusterError] = queue.Queue(maxsize=10_000)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closed.set()
+        self.closed.set()
 
     def put(self, item: T) -> None:
         """Give an item to the reader."""
@@ -96,55 +127,43 @@ class Follower(Generic[T]):
             raise item
         return item
 
-    def start(self, work: Callable[..., None], *arguments: Any) -> None:
+    def start(self, work: Callable[[], None]) -> None:
         """Do something in a thread of its own."""
 
         def run() -> None:
             try:
-                work(*arguments)
+                work()
             except ClusterError as error:
                 self._items.put(error)
 
         threading.Thread(target=run, daemon=True).start()
 
-    def watch(
-        self,
-        cluster: Cluster,
-        kind: str,
-        item: Callable[[str, Object], T],
-        release: str = "",
-        failure: Callable[[ClusterError], T] | None = None,
-    ) -> None:
-        """Put an item for each present object and for each change, from a thread of its own.
 
-        Nothing is lost between two watches: each begins with the objects that exist. With
-        `failure`, an error that ends the watch is an item, too, and not raised by `get`.
-        """
+def _watch(cluster: Cluster, kind: str, name: str, follower: Follower[None]) -> None:
+    """Put an item for each object of a release and for each change.
 
-        def follow() -> None:
-            is_answered = False
-            try:
-                for change, changed in cluster.watch(kind, WATCH_SECONDS, release):
-                    is_answered = True
-                    self.put(item(change, changed))
-                    if self._closed.is_set():
-                        return
-            except ClusterError:
-                # Whether the API server is away shows when the next watch begins.
-                if not is_answered:
-                    raise
+    Nothing is lost between two watches: each begins with the objects that exist.
+    """
 
-        def run() -> None:
-            try:
-                while not self._closed.is_set():
-                    call_with_retries(follow)
-                    self._closed.wait(PAUSE)
-            except ClusterError as error:
-                if failure is None:
-                    raise
-                self.put(failure(error))
+    def watch() -> None:
+        is_answered = False
+        # Events have no labels.
+        labelled = "" if kind == "events" else name
+        try:
+            for _, changed in cluster.watch(kind, WATCH_SECONDS, labelled):
+                is_answered = True
+                if kind != "events" or is_about(changed, name):
+                    follower.put(None)
+                if follower.closed.is_set():
+                    return
+        except ClusterError:
+            # Whether the API server is away shows when the next watch begins.
+            if not is_answered:
+                raise
 
-        self.start(run)
+    while not follower.closed.is_set():
+        call_with_retries(watch)
+        follower.closed.wait(PAUSE)
 
 
 def call_with_retries(call: Callable[[], T]) -> T:

@@ -43,7 +43,7 @@ def search(
             report(f"{len(outcomes)}/{len(runs)} {describe(measured)}")
 
         trials = [Trial(workers, setting) for setting in runs]
-        made = trials_plan(plan, "tune", trials, command, probes=False)
+        made = trials_plan(plan, "tune", trials, command)
         run_trials(cluster, made, helm, len(runs), take)
         return collect(tried, outcomes)
 

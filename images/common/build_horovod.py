@@ -80,7 +80,8 @@ def main(folder: Path, framework: str, features: str, wheelhouse: Path, out: Pat
     found = runpy.run_path(str(toolchain))["prepare"](folder) if toolchain.exists() else {}
     environment = {**os.environ, **switches(framework, features.split(",")), **found}
     march = os.environ.get("HOROVOD_MARCH")
-    flags = "-O2 -DNDEBUG" + (f" -march={march}" if march else "")
+    # With -O2 alone, GCC leaves loops of unknown length as they are.
+    flags = "-O2 -fvect-cost-model=dynamic -DNDEBUG" + (f" -march={march}" if march else "")
     WORK.mkdir()
     cmake = WORK / "cmake"
     cmake.write_text(CMAKE.format(target=FRAMEWORKS[framework].lower(), flags=flags))

@@ -89,7 +89,7 @@ report("allreduce")
 @contextmanager
 def end_node(training: Training) -> Iterator[None]:
     """The node of a worker has no power."""
-    cut_power(current().second)
+    cut_power(current().others[0])
     yield
 
 

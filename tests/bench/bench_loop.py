@@ -61,7 +61,7 @@ def command(namespace: Namespace, verb: str, *arguments: str) -> list[str]:
 
 @contextmanager
 def developing(namespace: Namespace, spec: Path, script: Path) -> Iterator[subprocess.Popen[str]]:
-    """`hvdchart dev`; two interrupts end it and remove the release."""
+    """`hvdchart dev`; an interrupt ends it and removes the release."""
     process = subprocess.Popen(
         command(namespace, "dev", str(spec), "--code", str(script)),
         env=namespace.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -70,11 +70,7 @@ def developing(namespace: Namespace, spec: Path, script: Path) -> Iterator[subpr
         yield process
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.stdout
-        for line in process.stdout:
-            if "Ctrl-C uninstalls" in line:
-                process.send_signal(signal.SIGINT)
-        process.wait(120)
+        process.communicate(timeout=120)
 
 
 def save(script: Path, turn: int) -> float:

@@ -32,20 +32,18 @@ def helm_template(
     values: Values | None = None,
     release: str = "hvd",
     helm: str = "helm4",
-    kubernetes: str = "",
     chart: Path = CHART,
     apis: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run `helm template` on the values, with an image where they name none.
 
-    `kubernetes` is the version of the cluster, and `apis` what it serves beside the usual.
+    `apis` is what the cluster serves beside the usual.
     """
-    options = [*(["--kube-version", kubernetes] if kubernetes else [])]
-    options += [f"--api-versions={api}" for api in apis]
+    options = tuple(f"--api-versions={api}" for api in apis)
     if chart != CHART:
-        return _helm_template(json.dumps(values or {}), release, helm, tuple(options), chart)
+        return _helm_template(json.dumps(values or {}), release, helm, options, chart)
     text = json.dumps(with_image(values or {}))
-    return _cached_helm_template(text, release, helm, tuple(options), chart)
+    return _cached_helm_template(text, release, helm, options, chart)
 
 
 def nested(path: Sequence[str], value: Any) -> Values:
@@ -122,9 +120,9 @@ def parse_manifests(text: str) -> list[Manifest]:
     return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
 
 
-def refusal(values: Values, release: str = "hvd") -> str:
+def refusal(values: Values) -> str:
     """Return Helm's error message for values that it must refuse."""
-    done = helm_template(values, release)
+    done = helm_template(values)
     assert done.returncode != 0, f"Helm accepted {values}"
     assert not done.stdout.strip(), "Helm rendered manifests although it refused the values"
     return done.stderr

@@ -9,7 +9,6 @@ import pytest
 from tests.chart.render import (
     Manifest,
     Values,
-    main_container,
     of_kind,
     one,
     pod_spec,
@@ -30,24 +29,10 @@ DATA: Values = {
 STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host.example/set"]}
 
 
-def init_containers(workload: Manifest) -> list[Manifest]:
-    """Return the init containers of a workload."""
-    containers: list[Manifest] = pod_spec(workload).get("initContainers", [])
-    return containers
-
-
-def staging(**changes: object) -> Manifest:
-    """Return the staging container of the workers."""
-    manifests = render({**DATA, "staging": {**STAGING, **changes}})
-    assert init_containers(one(manifests, "Job")) == []
-    (container,) = init_containers(one(manifests, "StatefulSet"))
-    return container
-
-
 def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
     groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
     for workers in of_kind(render({**DATA, **groups, "staging": STAGING}), "StatefulSet"):
-        (container,) = init_containers(workers)
+        (container,) = pod_spec(workers)["initContainers"]
         mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
         assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
         assert mounts["/data-of-others"]["readOnly"] is True
@@ -56,8 +41,10 @@ def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
 
 def test_staging_key_changes_with_its_source() -> None:
     def key(**changes: object) -> str:
-        (entry,) = (e for e in staging(**changes)["env"] if e["name"] == "STAGING_KEY")
-        return str(entry["value"])
+        manifests = render({**DATA, "staging": {**STAGING, **changes}})
+        assert "initContainers" not in pod_spec(one(manifests, "Job"))
+        (container,) = pod_spec(one(manifests, "StatefulSet"))["initContainers"]
+        return {entry["name"]: str(entry["value"]) for entry in container["env"]}["STAGING_KEY"]
 
     assert key() == key(verify="Checksum"), "verification does not change the source"
     assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3
@@ -111,20 +98,6 @@ def test_nothing_is_recorded_of_data_that_no_directory_of_a_node_has(values: Val
     assert record({**on_disk("/mnt/data"), **values}) == ""
 
 
-OUTPUT: Values = {
-    "volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "out"}}],
-    "volumeMounts": [{"name": "out", "mountPath": "/output"}],
-    "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
-}
-
-
-def test_master_without_results_to_store_knows_of_none() -> None:
-    manifests = render(OUTPUT)
-    assert run_settings(manifests)["results"] == {}
-    assert init_containers(one(manifests, "Job")) == []
-    assert OUTPUT["volumeMounts"][0] in main_container(manifests, "Job")["volumeMounts"]
-
-
 SCRIPT = "print('hello')\n"
 
 
@@ -134,12 +107,8 @@ def code_config_maps(manifests: list[Manifest]) -> list[Manifest]:
     ]
 
 
-def test_single_script_is_the_command_unless_one_is_given_and_only_the_master_mounts_it() -> None:
-    code: Values = {"code": {"files": {"train.py": SCRIPT}}}
-    manifests = render(code)
-    assert run_settings(manifests)["args"] == ["python3", "train.py"]
-    given = render({**code, "master": {"args": ["python", "-u"]}})
-    assert run_settings(given)["args"] == ["python", "-u"]
+def test_only_the_master_mounts_the_code() -> None:
+    manifests = render({"code": {"files": {"train.py": SCRIPT}}})
     (config_map,) = code_config_maps(manifests)
     assert (config_map["data"], config_map["immutable"]) == ({"train.py": SCRIPT}, True)
     name = config_map["metadata"]["name"]
@@ -152,11 +121,3 @@ def test_name_without_its_backslash_is_the_same_file() -> None:
     quoted = render({"code": {"files": {"train.v2.py": SCRIPT}}})
     unquoted = render({"code": {"files": {"train": {"v2": {"py": SCRIPT}}}}})
     assert code_config_maps(quoted) == code_config_maps(unquoted)
-
-
-def test_requirements_are_installed_unless_they_are_ignored() -> None:
-    code = {"files": {"train.py": SCRIPT, "requirements.txt": "einops"}}
-    values: Values = {"code": code, "master": {"args": ["python3", "train.py"]}}
-    assert run_settings(render(values))["requirements"] is True
-    values["code"] = {**code, "requirements": "Ignore"}
-    assert run_settings(render(values))["requirements"] is False

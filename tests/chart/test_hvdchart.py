@@ -173,14 +173,6 @@ def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Pa
             assert no_launcher_has_all_options(case), case
 
 
-@pytest.mark.parametrize("option", ["--npersocket", "--map-by"])
-def test_planned_run_with_an_option_that_binds_renders(option: str) -> None:
-    """The planner plans no binding with such an option, because the chart would refuse both."""
-    values = checked_values(Case("mpirun", (option, "1")).plan())
-    assert values["launch"] == {"binding": {"to": "none"}, "options": [option, "1"]}
-    render(values)
-
-
 @pytest.mark.parametrize(
     ("launch", "memory"),
     [

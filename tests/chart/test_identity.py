@@ -105,6 +105,14 @@ COMPARED: dict[str, tuple[bool, Values, Values]] = {
     "label of a node": (True, {}, {"worker": {"nodeSelector": {"spot": "false"}}}),
     "file": (True, {"code": {"files": {"a": "1"}}}, {"code": {"files": {"a": "1", "b": ""}}}),
     "affinity of the user": (True, {}, {"worker": {"affinity": {"podAntiAffinity": {}}}}),
+    "cleared for a group": (
+        True,
+        {"worker": {"nodeSelector": {"pool": "gpu"}}},
+        {
+            "worker": {"nodeSelector": {"pool": "gpu"}},
+            "workerGroups": [{"name": "cpu", "number": 2, "nodeSelector": None}],
+        },
+    ),
     "field of the pods": (False, {}, {"worker": {"podSpec": {"hostUsers": False}}}),
     "no modules in advance": (False, {}, {"launch": {"preload": []}}),
 }
@@ -125,9 +133,3 @@ def test_what_the_user_writes_is_compared_as_it_is(case: str) -> None:
 @pytest.mark.parametrize("case", SAME)
 def test_empty_default_that_is_written_out_changes_nothing(case: str) -> None:
     assert hashes(render(merge_values(BASE, SAME[case]))) == hashes(render(BASE))
-
-
-def test_clearing_a_value_for_a_group_makes_another_run() -> None:
-    inherited = merge_values(BASE, {"worker": {"nodeSelector": {"pool": "gpu"}}})
-    cleared = {**inherited, "workerGroups": [{"name": "cpu", "number": 2, "nodeSelector": None}]}
-    assert hashes(render(inherited))[0] != hashes(render(cleared))[0]

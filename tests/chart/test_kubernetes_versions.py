@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import module_version, tool
-from tests.chart.render import CHART, VALUES, Manifest, helm_template, ready_cases, render
+from tests.chart.render import CHART, VALUES, Manifest, ready_cases, render
 from tests.chart.test_real_api import CASES
 from tests.go_programs import run_program
 
@@ -94,22 +94,6 @@ def test_releases_start_at_the_charts_minimum_version() -> None:
     )
     # The cluster of the tests runs one of these releases.
     assert minor(module_version("kube", "k8s.io/kubernetes")) in map(minor, RELEASES)
-
-
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_oldest_and_newest_kubernetes_render_the_same(helm: str) -> None:
-    """Templates do not depend on the cluster's version; only kubeVersion in Chart.yaml does."""
-    texts = set()
-    for release in (RELEASES[0], RELEASES[-1]):
-        done = helm_template({"ssh": {"existingSecret": "mine"}}, "hvd", helm, release)
-        assert done.returncode == 0, done.stderr
-        texts.add(done.stdout)
-    assert len(texts) == 1
-    too_old = f"v1.{minor(RELEASES[0]) - 1}.0"
-    refused = helm_template({}, "hvd", helm, too_old)
-    assert refused.returncode != 0
-    assert "kubeVersion: >=1.29.0-0" in refused.stderr
-    assert too_old in refused.stderr
 
 
 # The best grade of kube-score: there is nothing to say.

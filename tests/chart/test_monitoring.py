@@ -1,4 +1,4 @@
-"""Horovod's settings, TensorBoard and metrics; alerts and dashboard, by Prometheus' promtool."""
+"""TensorBoard and metrics; alerts and dashboard, by Prometheus' promtool."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from hvd_pods.worker import serve_metrics as worker
 from tests.chart.render import (
     Manifest,
     Values,
-    main_container,
     of_kind,
     one,
     pod_spec,
     render,
-    variables,
 )
 from tests.unit.hvd_pods.rules.world import World, one_group
 
@@ -35,48 +33,6 @@ OUTPUT: Values = {
         {"name": "output", "mountPath": "/output"},
     ],
 }
-
-
-def test_horovod_settings_become_environment_of_workers() -> None:
-    switches = {"timeline": True, "autotune": True, "fusionThresholdMiB": 32, "cycleTimeMs": 2.5}
-    environment = variables(render({**OUTPUT, "horovod": switches}))
-    expected = {
-        "HOROVOD_TIMELINE": "$(OUTPUT_PATH)/horovod-timeline.json",
-        "HOROVOD_AUTOTUNE_LOG": "$(OUTPUT_PATH)/horovod-autotune.csv",
-        "HOROVOD_AUTOTUNE": "1",
-        "HOROVOD_FUSION_THRESHOLD": str(32 * 1024 * 1024),
-        "HOROVOD_CYCLE_TIME": "2.5",
-    }
-    assert expected.items() <= environment.items()
-    # Kubernetes expands only variables that come before.
-    names = list(environment)
-    assert names.index("OUTPUT_PATH") < names.index("HOROVOD_TIMELINE")
-    assert not variables(render(OUTPUT)).keys() & expected.keys(), "unset by default"
-    unfused = variables(render({"horovod": {"fusionThresholdMiB": 0}}))
-    assert unfused["HOROVOD_FUSION_THRESHOLD"] == "0"
-
-
-@pytest.mark.parametrize(
-    ("values", "by_ranks"),
-    [
-        ({}, True),
-        ({"horovod": {"fusionThresholdMiB": 128}}, False),
-        ({"horovod": {"autotune": True}}, False),
-        ({"launch": {"mode": "horovodrun"}}, False),
-        ({"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}}, False),
-        ({"worker": {"resources": {"limits": {"habana.ai/gaudi": 1}}}}, False),
-        ({"worker": {"runtimeClassName": "nvidia"}}, False),
-        ({"worker": {"env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]}}, False),
-        ({"worker": {"envFrom": [{"secretRef": {"name": "ours"}}]}}, False),
-        ({"workerGroups": [{"name": "a"}, {"name": "b"}]}, True),
-        ({"workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}]}, False),
-    ],
-)
-def test_ranks_choose_the_fusion_threshold_over_mpi_on_cpus_alone(
-    values: Values, by_ranks: bool
-) -> None:
-    first, *_ = of_kind(render(values), "StatefulSet")
-    assert ("HVD_FUSION_BY_RANKS" in variables([first])) is by_ranks
 
 
 def test_tensorboard_mounts_the_output_volume_only_and_is_scheduled_like_the_master() -> None:
@@ -101,36 +57,15 @@ def test_tensorboard_mounts_the_output_volume_only_and_is_scheduled_like_the_mas
     assert {volume["name"] for volume in volumes} == {"x", "tmp"}
 
 
-def test_metrics_are_served_on_the_same_named_port_by_all_pods() -> None:
-    manifests = render({"metrics": {"enabled": True, "file": "/output/m"}})
-    for kind in ("Job", "StatefulSet"):
-        container = main_container(manifests, kind)
-        ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
-        assert variables(manifests, kind)["HVD_METRICS_PORT"] == ports["metrics"]
-    assert variables(manifests, "Job")["HVD_METRICS_FILE"] == "/output/m"
-    folder = variables(manifests)["HVD_METRICS_DIR"]
-    volumes = {mount["mountPath"] for mount in container["volumeMounts"]}
-    assert str(Path(folder).parent) in volumes, "a folder that the ranks may write to"
-    assert "ports" not in main_container(render(), "Job")
-    without = variables(render())
-    assert "HVD_METRICS_PORT" not in without
-    assert without["HVD_METRICS_DIR"] == folder, "the master reads the progress there"
-
-
-def test_pod_monitor_scrapes_the_release_with_labels_and_interval() -> None:
-    asked = {"labels": {"release": "prometheus"}, "interval": "15s"}
-    manifests = render({"metrics": {"enabled": True, "podMonitor": asked}})
-    monitor = one(manifests, "PodMonitor")
-    labels = {"release": "prometheus", "app.kubernetes.io/instance": "hvd"}
-    assert labels.items() <= monitor["metadata"]["labels"].items()
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    assert (endpoint["port"], endpoint["interval"]) == ("metrics", "15s")
-    assert monitor["spec"]["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]
+def test_pod_monitor_scrapes_the_master_and_workers_of_the_release() -> None:
+    manifests = render({"metrics": {"enabled": True, "podMonitor": True}})
+    monitor = one(manifests, "PodMonitor")["spec"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert endpoint["port"] == "metrics"
+    assert monitor["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]
     targets = {rule["targetLabel"]: rule.get("replacement") for rule in endpoint["relabelings"]}
     assert targets == {"release": "hvd", "pod": "hvd-master", "instance": None}
-    for other, number in ((True, 1), (None, 0), (False, 0)):
-        rendered = render({"metrics": {"enabled": True, "podMonitor": other}})
-        assert len(of_kind(rendered, "PodMonitor")) == number
+    assert of_kind(render({"metrics": {"enabled": True, "podMonitor": False}}), "PodMonitor") == []
 
 
 BOARD: Values = {**OUTPUT, "tensorboard": {"enabled": True}}
@@ -243,12 +178,10 @@ def test_each_alert_fires_for_its_reason_only(
     assert find_problems(tmp_path, make_series(pages, changes), {alerts: expected}) == ""
 
 
-def board(**dashboard: Any) -> tuple[Manifest, dict[str, Any]]:
+def board(dashboard: Any = True) -> tuple[Manifest, dict[str, Any]]:
     """The metadata of the ConfigMap with the dashboard, and the dashboard."""
-    metrics = {**ENABLED, "dashboard": dashboard or True}
-    manifests = render({"metrics": metrics})
-    names = {item["metadata"]["name"]: item for item in manifests if item["kind"] == "ConfigMap"}
-    found = names["hvd-dashboard"]
+    manifests = render({"metrics": {**ENABLED, "dashboard": dashboard}})
+    (found,) = (item for item in manifests if item["metadata"]["name"] == "hvd-dashboard")
     return found["metadata"], json.loads(found["data"]["team-hvd.json"])
 
 
@@ -272,9 +205,6 @@ def test_the_dashboard_of_each_run_shows_it_first_and_is_found_by_labels() -> No
     first = {v["name"]: v["current"]["value"] for v in variables if "current" in v}
     assert first == {"namespace": "team", "release": "hvd"}
     assert found["labels"]["grafana_dashboard"] == "1"
-    labels, annotations = {"mine": "yes"}, {"grafana_folder": "Training"}
-    other, _ = board(labels=labels, annotations=annotations)
-    assert labels.items() <= other["labels"].items()
+    other, _ = board({"labels": {"mine": "yes"}})
     assert "grafana_dashboard" not in other["labels"]
-    assert other["annotations"] == annotations
     assert "hvd-dashboard" not in {item["metadata"]["name"] for item in render()}

@@ -1,65 +1,13 @@
-"""Ports, NetworkPolicies, interfaces, transports and service meshes."""
+"""NetworkPolicies and service meshes."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import Values, of_kind, one, pod_spec, render, run_settings, variables
+from tests.chart.render import one, render
 from tests.chart.test_placement import GPU_GROUPS, run_pods
 
-INTERFACE = {
-    *("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"),
-    *("OMPI_MCA_btl_tcp_if_include", "FI_TCP_IFACE", "UCX_NET_DEVICES"),
-}
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
-
-
-def test_host_network_applies_to_workers_only() -> None:
-    manifests = render({"hostNetwork": True, "hostPID": True, "ssh": {"port": 29999}})
-    spec = pod_spec(one(manifests, "StatefulSet"))
-    assert (spec["hostNetwork"], spec["hostPID"]) == (True, True)
-    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
-    for other in (pod_spec(one(manifests, "Job")), *(pod["spec"] for pod in run_pods(render()))):
-        assert not other.keys() & {"hostNetwork", "hostPID", "dnsPolicy"}
-
-
-def test_host_network_interface_is_set_for_ranks_only() -> None:
-    for host_network, of_master in ((False, "ib0"), (True, "")):
-        manifests = render({"hostNetwork": host_network, "network": {"interface": "ib0"}})
-        named = {name for name, value in variables(manifests).items() if value == "ib0"}
-        assert named == INTERFACE
-        assert run_settings(manifests)["interface"] == of_master
-
-
-def test_transport_sets_the_variables_of_every_library() -> None:
-    def named(**network: str) -> tuple[dict[str, str], str]:
-        manifests = render({"network": network})
-        return variables(manifests), run_settings(manifests)["transport"]
-
-    tcp, of_master = named(transport="TCP", interface="eth1")
-    assert of_master == "TCP"
-    assert (tcp["FI_PROVIDER"], tcp["UCX_TLS"]) == ("tcp", "self,sm,tcp")
-    assert (tcp["NCCL_IB_DISABLE"], tcp["UCX_NET_DEVICES"]) == ("1", "eth1")
-    rdma, of_master = named(transport="RDMA", interface="eth1")
-    assert of_master == "RDMA"
-    assert "UCX_NET_DEVICES" not in rdma, "UCX would not see the RDMA devices"
-    assert not {*rdma, *named()[0]} & {"FI_PROVIDER", "UCX_TLS", "NCCL_IB_DISABLE"}
-
-
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-@pytest.mark.parametrize(
-    ("values", "made"),
-    [
-        ({}, 1),
-        ({"networkPolicy": {"enabled": None}}, 1),
-        ({"hostNetwork": True}, 0),
-        ({"networkPolicy": {"enabled": False}}, 0),
-    ],
-)
-def test_network_policy_defaults_to_on_without_host_network(
-    helm: str, values: Values, made: int
-) -> None:
-    assert len(of_kind(render(values, helm=helm), "NetworkPolicy")) == made
 
 
 def test_network_policy_selects_and_admits_master_and_workers() -> None:

@@ -22,7 +22,6 @@ from tests.chart.render import (
     ready_manifests,
     render,
     run_settings,
-    variables,
 )
 from tests.chart.test_security import EVERY_POD
 
@@ -96,13 +95,6 @@ def test_any_file_may_be_rendered_first() -> None:
         assert '{{- include "horovod.prepare" . -}}' in file.read_text(), file
 
 
-def test_suspended_run_has_no_pods() -> None:
-    held, running = render({"master": {"suspend": True}}), render()
-    assert one(held, "Job")["spec"]["suspend"] is True
-    assert "suspend" not in one(running, "Job")["spec"]
-    assert one(held, "StatefulSet")["spec"]["replicas"] == 0
-
-
 def test_master_knows_its_hosts_and_command() -> None:
     args = ["python", "train.py", "--name=$(HOME)", 'quote"d', "back\\slash", "a b", "é"]
     manifests = render({**GROUPS, "master": {"args": args}})
@@ -116,28 +108,6 @@ def test_master_knows_its_hosts_and_command() -> None:
     for workers in of_kind(manifests, "StatefulSet"):
         assert selected.items() <= workers["spec"]["template"]["metadata"]["labels"].items()
     assert "-u" in main_container(manifests, "Job")["command"], "write each line of the log at once"
-
-
-@pytest.mark.parametrize("given", [None, 0, 300])
-def test_master_gets_the_numbers_that_are_given(given: int | None) -> None:
-    """0 is a value, not a missing key."""
-    launch = {"lostAfterSeconds": given, "stallTimeoutSeconds": given}
-    master = {"terminationGracePeriodSeconds": given, "backoffLimit": given}
-    manifests = render({"launch": launch, "master": master})
-    settings = run_settings(manifests)
-    names = ("lostAfterSeconds", "stallTimeoutSeconds", "gracePeriodSeconds")
-    found = [settings[name] for name in names], one(manifests, "Job")["spec"]["backoffLimit"]
-    assert found == (([12, 3600, 30], 3) if given is None else ([given] * 3, given))
-
-
-@pytest.mark.parametrize(
-    ("timeout", "period"), [(None, "15"), (0, "15"), (600, "15"), (20, "10"), (1, "1")]
-)
-def test_horovod_looks_for_stalls_twice_before_one_ends_the_attempt(
-    timeout: int | None, period: str
-) -> None:
-    manifests = render({"launch": {"stallTimeoutSeconds": timeout}})
-    assert variables(manifests)["HOROVOD_STALL_CHECK_TIME_SECONDS"] == period
 
 
 def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:

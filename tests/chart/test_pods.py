@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.chart.render import (
-    Manifest,
     Values,
     containers_of,
     main_container,
@@ -180,15 +177,11 @@ def test_volumes_are_mounted_in_master_and_workers() -> None:
         )
 
 
-def test_extra_objects_are_applied_as_they_are() -> None:
-    manifests = render({"extraObjects": ADDITIONS["extraObjects"]})
-    assert ADDITIONS["extraObjects"][0] in of_kind(manifests, "ConfigMap")
-
-
 def test_labels_annotations_and_names_reach_all_pods() -> None:
     """Those of one kind of pod override those of all, also with an empty one."""
     own = {"podLabels": {"team": ""}}
     manifests = render({**EVERY_POD, **ADDITIONS, "master": own})
+    assert ADDITIONS["extraObjects"][0] in manifests, "as it is"
     templates = [one(manifests, kind)["spec"]["template"] for kind in (*BOTH, "Deployment")]
     for template in (*templates, one(manifests, "Pod")):
         assert template["metadata"]["annotations"]["cost"] == "42"
@@ -215,13 +208,6 @@ def test_containers_of_the_user_pass_pod_security_and_run_before_staging() -> No
     assert shipper["securityContext"]["allowPrivilegeEscalation"] is False
 
 
-def accounts(manifests: list[Manifest]) -> dict[str, Any]:
-    """Return the annotations of each ServiceAccount by name."""
-    made = of_kind(manifests, "ServiceAccount")
-    assert all(item["automountServiceAccountToken"] is False for item in made)
-    return {item["metadata"]["name"]: item["metadata"].get("annotations") for item in made}
-
-
 def test_workers_and_groups_have_an_identity_and_no_token() -> None:
     """Clouds hand out their own tokens for a ServiceAccount with an annotation."""
     groups = [
@@ -230,7 +216,10 @@ def test_workers_and_groups_have_an_identity_and_no_token() -> None:
         {"name": "c", "automountServiceAccountToken": True},
     ]
     manifests = render({**ADDITIONS, "workerGroups": groups})
-    assert accounts(manifests) == {"hvd-master": None, "hvd-worker": {"example/role": "reader"}}
+    made = {item["metadata"]["name"]: item for item in of_kind(manifests, "ServiceAccount")}
+    assert made.keys() == {"hvd-master", "hvd-worker"}
+    assert made["hvd-worker"]["metadata"]["annotations"] == {"example/role": "reader"}
+    assert not any(item["automountServiceAccountToken"] for item in made.values())
     specs = [pod_spec(item) for item in of_kind(manifests, "StatefulSet")]
     names = [spec["serviceAccountName"] for spec in specs]
     assert names == ["hvd-worker", "other", "hvd-worker"]
@@ -268,40 +257,8 @@ def test_every_field_that_the_chart_renders_is_refused(kind: str) -> None:
             assert f"{of}.{where} has {field}" in message
 
 
-Entry = dict[str, str]
-
-
-def variable(name: str, value: str) -> Entry:
+def variable(name: str, value: str) -> dict[str, str]:
     return {"name": name, "value": value}
-
-
-def worker(*env: Entry, **values: object) -> dict[str, str]:
-    """Return the environment of a worker with these entries."""
-    return variables(render({"worker": {"env": list(env)}, **values}))
-
-
-def test_worker_knows_how_many_may_connect_to_it() -> None:
-    """Its sshd admits as many connections at once."""
-    groups = [{"name": "a", "number": 3}, {"name": "b", "number": 2}]
-    for stateful_set in of_kind(render({"workerGroups": groups}), "StatefulSet"):
-        assert variable("HVD_HOSTS", "5") in pod_spec(stateful_set)["containers"][0]["env"]
-
-
-@pytest.mark.parametrize(
-    ("preload", "expected"),
-    [(None, None), ([], ""), (["torch", "horovod.torch"], "torch horovod.torch")],
-)
-def test_preload_overrides_what_the_image_names(
-    preload: list[str] | None, expected: str | None
-) -> None:
-    assert worker(launch={"preload": preload}).get("HVD_PRELOAD") == expected
-
-
-def test_framework_reaches_the_ranks_and_their_launcher() -> None:
-    manifests = render({"launch": {"framework": "torch"}})
-    for kind in ("StatefulSet", "Job"):
-        container = pod_spec(one(manifests, kind))["containers"][0]
-        assert variable("HVD_FRAMEWORK", "torch") in container["env"]
 
 
 def test_last_entry_of_a_name_wins_in_every_container() -> None:
@@ -347,5 +304,6 @@ def test_references_resolve_as_in_the_list_that_was_given(
     entries: list[str], expected: list[str]
 ) -> None:
     pairs = [entry.partition("=") for entry in entries]
-    environment = worker(*(variable(name, value) for name, _, value in pairs))
+    env = [variable(name, value) for name, _, value in pairs]
+    environment = variables(render({"worker": {"env": env}}))
     assert [f"{name}={value}" for name, value in environment.items()][-len(expected) :] == expected

@@ -61,7 +61,8 @@ CASES: dict[str, Values] = {
     "additions to pods": ADDITIONS,
     "overridden variables": {
         "worker": {"env": [{"name": "I_MPI_PIN", "value": "1"}, {"name": "A", "value": "1"}]},
-        "workerGroups": [{"name": "a", "env": [{"name": "A", "value": "2"}]}, {"name": "b"}],
+        # Names that YAML reads as something else than text.
+        "workerGroups": [{"name": "no", "env": [{"name": "A", "value": "2"}]}, {"name": "true"}],
         "master": {"env": [{"name": "HOME", "value": "/home"}]},
     },
     **ready_cases(),

@@ -19,6 +19,7 @@ import yaml
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests
+from tests.chart.test_security import EVERY_POD
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
 MARK = "zzmark"
@@ -26,13 +27,9 @@ RELEASED = sorted((CHART.parents[1] / "tests" / "released").glob("horovod-*.tgz"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 # What the chart needs to render everything into which text can go.
 NEEDED: Values = {
-    "tensorboard": {"enabled": True, "logDir": "/data/logs"},
+    **EVERY_POD,
     "metrics": {"enabled": True, "podMonitor": True},
-    "staging": {"command": ["fetch"], "path": "/data/set"},
-    "results": {"command": ["store"], "path": "/data/logs"},
     "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
-    "volumes": [{"name": "data", "hostPath": {"path": "/data"}}],
-    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
     "workerGroups": [{"name": "a"}],
 }
 # Values that would change which objects there are, and text that must have a certain form.
@@ -102,17 +99,6 @@ def test_ambiguous_text_stays_text(text: str, gang: str) -> None:
     marked = rendered(MARK, text, gang)
     assert json.dumps(marked).count(MARK) > 40, "the text is in few places"
     assert rendered(text, MARK, gang) == with_text(marked, text)
-
-
-@pytest.mark.parametrize("name", ["no", "true", "null", "y"])
-def test_ambiguous_names_of_release_and_group_stay_text(name: str) -> None:
-    values: Values = {"workerGroups": [{"name": name}], "gang": "SchedulerPlugins"}
-    values |= {"podDisruptionBudget": {"enabled": True}, "metrics": NEEDED["metrics"]}
-    marked = helm_template({**values, "workerGroups": [{"name": MARK}]}, MARK)
-    real = helm_template(values, name)
-    assert real.returncode == 0, real.stderr
-    one, other = (normalized(parse_manifests(done.stdout)) for done in (marked, real))
-    assert other == with_text(one, name)
 
 
 def paths(node: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -12,6 +12,7 @@ import pytest
 from devtools.toolchain.tools import tool
 from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values, pod_spec
+from tests.chart.test_data import STAGING, on_disk
 from tests.e2e.cluster import Namespace
 
 # Suspended, so that neither pods nor images are needed.
@@ -222,11 +223,7 @@ def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namesp
     upgrade(place, "helm4", CHART, values)
 
 
-STAGED: Values = {
-    "staging": {"path": "/data/set", "command": ["fetch"]},
-    "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
-    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-}
+STAGED: Values = {**on_disk("/mnt/data"), "staging": STAGING}
 # What the record adds.
 HAVE_THEM = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-a", "node-b"]}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devtools.docs_gen.chart_docs import load_source
+from devtools.docs_gen.chart_docs import declared_hashes, load_source
 from hvdchart.values.merge import merge_values
 from tests.chart.render import Values, helm_template, nested
 
@@ -133,10 +133,8 @@ CHANGED: dict[str, Any] = {
     "results.path": "/zzlogs",
     "results.onFailure": True,
     "cleanup": "Never",
-    "podSecurityContext.runAsNonRoot": False,
-    "podSecurityContext.fsGroupChangePolicy": "Always",
-    "securityContext.allowPrivilegeEscalation": True,
-    "securityContext.readOnlyRootFilesystem": False,
+    "podSecurityContext": {"runAsNonRoot": False, "fsGroupChangePolicy": "Always"},
+    "securityContext": {"allowPrivilegeEscalation": True, "readOnlyRootFilesystem": False},
     "serviceAccount.create": False,
 }
 # Further values that a changed value needs.
@@ -152,9 +150,6 @@ IN_BASE |= {"results.command"}
 UNREAD = {"enabled", "global"}
 
 
-SOURCE = load_source()
-
-
 @cache
 def rendered(values: str) -> str:
     done = helm_template(json.loads(values))
@@ -167,23 +162,12 @@ def leaves(node: Values, prefix: str = "") -> dict[str, Any]:
     by_key: dict[str, Any] = {}
     for name, child in node.items():
         key = f"{prefix}{name}"
-        is_parent = isinstance(child, dict) and key in PARENTS
-        by_key |= leaves(child, f"{key}.") if is_parent else {key: child}
+        by_key |= {key: child} if key in HASHES else leaves(child, f"{key}.")
     return by_key
 
 
-def declared(node: Values, above: str = "", prefix: str = "") -> dict[str, str]:
-    """Return the hash that each value of the source declares, by dotted key."""
-    by_key: dict[str, str] = {}
-    for name, child in node["properties"].items():
-        own = child.get("hash", above)
-        below = "properties" in child
-        by_key |= declared(child, own, f"{prefix}{name}.") if below else {f"{prefix}{name}": own}
-    return by_key
-
-
-HASHES = declared(SOURCE)
-PARENTS = {key.rpartition(".")[0] for key in HASHES}
+# What each value of the source declares, by dotted key.
+HASHES = dict(declared_hashes(load_source()))
 
 
 def changed_hashes(values: list[Values]) -> list[bool]:

@@ -26,6 +26,5 @@ def test_one_and_two_workers_are_measured_in_turns(namespace: Namespace, tmp_pat
         (1, 1, 2), (2, 2, 2),
     ]  # fmt: skip
     assert all(speed > 0 for row in result["rows"] for speed in row["turns"])
-    assert {machine["host"] for machine in result["machines"]} == set(result["nodes"])
     assert len(result["nodes"]) == 2
     namespace.wait_until_gone("all")

@@ -35,6 +35,7 @@ def test_demo_trains_and_can_be_repeated(kubeconfig: Path, examples_image: str) 
     assert float(accuracy[1]) >= 0.95
     assert re.search(r"throughput [0-9]+ images/s over 2 ranks", printed)
     assert "first allreduce" in printed
+    assert re.search(r"hvd-worker-1 +localkube-\S+\n", printed), printed
     assert "and then, for example:" in printed
     made = in_demo.get("namespace", "hvd-demo")["metadata"]["uid"]
     node = in_demo.get("nodes")["items"][0]["metadata"]["uid"]

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from hvdchart.image.build import Source, choose_engine
+from hvdchart.image.build import Source
+from hvdchart.image.engines import choose_engine
 from tests.e2e.cluster import Namespace
 from tests.e2e.test_hvdchart import here, hvdchart, write_spec
 

@@ -64,12 +64,6 @@ def cut_chunk(handler: Handler) -> None:
     handler.send_chunk(b'{"type": "ADDED", "obj', missing=20)
 
 
-def cut_line(handler: Handler) -> None:
-    """End a watch in the middle of an event."""
-    handler.send_chunk(b'{"type": "ADDED", "obj')
-    end(handler)
-
-
 def status_object(code: int, message: str) -> tuple[int, Object]:
     """Return a code and the Status object that the API server sends with it."""
     return code, {"kind": "Status", "status": "Failure", "message": message, "code": code}

@@ -30,9 +30,7 @@ class Request:
 
     @property
     def resource(self) -> str:
-        """pods, jobs, log and the like; podmetrics for what the metrics API has of pods."""
-        if self.path.startswith("metrics.k8s.io/"):
-            return "podmetrics"
+        """pods, jobs, log and the like."""
         return "log" if self.part == "log" else self._step(1) or self.path
 
     @property

@@ -62,12 +62,12 @@ def training(trainings: Trainings) -> Training:
 def removed_node() -> Iterator[None]:
     """No second node after the tests."""
     yield
-    cluster.remove_node()
+    cluster.remove_node(number=2)
 
 
 @pytest.fixture
 def second_node(examples_image: str, removed_node: None) -> Instance:
     """A second node of the cluster, with the image."""
-    second = cluster.add_node()
+    second = cluster.add_node(number=2)
     load(examples_image, second)
     return second

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 
 from devtools.images.build import build, wheel
 from devtools.images.catalogue import ROOT, load_catalogue
+from devtools.images.sdist import FOLDER as SOURCE
+from devtools.images.sdist import write_sdist
 from devtools.trials.checks import COMMON, RANKS, describe_failures, parse_results
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
 from images.common import build_horovod
@@ -121,17 +125,78 @@ def test_wheel_on_another_tensorflow_says_so(environment: Environment) -> None:
     assert "Install tensorflow 2.19, or a Horovod" in done.stderr
 
 
+# A framework for which CMAKE below "compiles", and a second that is not there.
+FRAMEWORK = "__version__ = '1.0'"
+CMAKE = """#!/bin/sh -e
+case "$1" in
+    --version) exec echo cmake version 3.31 ;;
+    --build) exit ;;
+esac
+for argument; do
+    case "$argument" in
+        -DPYTHON_EXECUTABLE*) python="${argument#*=}" ;;
+        -DCMAKE_LIBRARY_OUTPUT_DIRECTORY*) out="${argument#*=}" ;;
+    esac
+done
+"$python" -c "import torch" || exit 0
+mkdir -p "$out/horovod/torch"
+echo compiled > "$out/horovod/torch/mpi_lib_v2.so"
+"""
+
+
+@pytest.mark.parametrize("isolation", [(), ("--no-build-isolation",)], ids=["isolated", "not"])
+def test_source_builds_for_the_frameworks_that_are_installed(
+    isolation: Sequence[str], tmp_path: Path
+) -> None:
+    """As `pip install ./horovod-*.tar.gz` does it. A CMake that does nothing tells what it saw."""
+    archive = write_sdist(tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
+    python = tmp_path / "env" / "bin" / "python"
+    if isolation:
+        tools = [str(python), "-m", "pip", "install", "--quiet", "setuptools", "wheel", "packaging"]
+        subprocess.run(tools, check=True)
+    cmake = tmp_path / "cmake"
+    cmake.write_text(CMAKE)
+    cmake.chmod(0o755)
+    build = [str(python), "-m", "pip", "wheel", "--no-deps", *isolation, str(archive)]
+    environment = os.environ | {"HOROVOD_CMAKE": str(cmake)}
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            build, check=False, env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+
+    without = run()
+    assert without.returncode != 0
+    assert "Found none of TensorFlow, PyTorch and MXNet" in without.stdout + without.stderr
+    (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    (packages / "torch.py").write_text(FRAMEWORK)
+    done = run()
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    (made,) = tmp_path.glob("*.whl")
+    assert made.name.startswith("horovod-0.28.1+patched-")
+    assert zipfile.ZipFile(made).read("horovod/torch/mpi_lib_v2.so") == b"compiled\n"
+
+
 @pytest.mark.parametrize(
-    "name",
-    [name for name, image in load_catalogue().items() if (image.folder / "series").exists()],
+    "folder",
+    [
+        *(
+            image.folder
+            for image in load_catalogue().values()
+            if build_horovod.patches(image.folder)
+        ),
+        SOURCE,
+    ],
+    ids=lambda folder: folder.name,
 )
-def test_series_applies_as_commits(name: str, tmp_path: Path) -> None:
+def test_series_applies_as_commits(folder: Path, tmp_path: Path) -> None:
     """As upstream and packagers take it: `git am` on the released source."""
     source = build_horovod.patched_source(tmp_path, [])
     # The archive has another owner.
     settings = ("safe.directory=*", "user.name=a", "user.email=a@example")
     git = ["git", "-C", str(source), *(word for setting in settings for word in ("-c", setting))]
-    series = build_horovod.patches(load_catalogue()[name].folder)
+    series = build_horovod.patches(folder)
     for command in (["init"], ["add", "--force", "."], ["commit", "-m", "0.28.1"], ["am", *series]):
         subprocess.run([*git, *command], check=True, capture_output=True)
     subjects = subprocess.run(

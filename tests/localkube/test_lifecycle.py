@@ -69,7 +69,7 @@ def test_down_leaves_only_the_images(down_cluster: Cluster) -> None:
     assert any(down_cluster.instance.store.iterdir())
     again = down_cluster.run("down", "--images")
     assert "was not running" in again.stderr
-    for node in (down_cluster.instance, down_cluster.instance.second):
+    for node in (down_cluster.instance, down_cluster.instance.others[0]):
         assert not node.store.parent.exists()
 
 

@@ -1,7 +1,7 @@
 """Makes a call on one rank: fetches the function from the call server, and answers with its result.
 
-Arguments: the version of cloudpickle with which the caller pickles; the server's port, and the
-number of the call. The server's host and the run's secret are those of the notices.
+Arguments: the server's port, and the number of the call. The server's host and the run's secret are
+those of the notices.
 """
 
 from __future__ import annotations
@@ -27,12 +27,9 @@ from hvdchart.calls.in_pod import wire
 CONNECT_WITHIN = 30.0
 
 
-def load_cloudpickle(version: str) -> Any:
-    """The caller's cloudpickle: the image's own where it is the same, else the one sent along."""
-    with suppress(ImportError):
-        own = importlib.import_module("cloudpickle")
-        if own.__version__ == version:
-            return own
+def load_cloudpickle() -> Any:
+    """The caller's cloudpickle, which was sent along; an image may have another version."""
+    # Horovod imports the image's own.
     for name in [name for name in sys.modules if name.partition(".")[0] == "cloudpickle"]:
         del sys.modules[name]
     sys.path.insert(0, str(ROOT / "site"))
@@ -81,12 +78,12 @@ def describe(
     return wire.FAILURE, pickle.dumps((socket.gethostname(), text, problem, pickled))
 
 
-def answer(connection: socket.socket, stream: IO[bytes], version: str) -> bool:
+def answer(connection: socket.socket, stream: IO[bytes]) -> bool:
     """Fetch the call, make it, and send the answer; whether it is a result."""
     message = wire.read_message(partial(wire.read_frame, stream), wire.LARGEST_CALL)
     if message is None:
         raise SystemExit("the call has ended")
-    kind, data = make_call(load_cloudpickle(version), message.data)
+    kind, data = make_call(load_cloudpickle(), message.data)
     sys.stdout.flush()
     sys.stderr.flush()
     for frame in wire.frames(kind, data):
@@ -100,7 +97,7 @@ def answer(connection: socket.socket, stream: IO[bytes], version: str) -> bool:
 
 def main() -> int:
     """Make the call; 1 when it has failed."""
-    version, port, number = sys.argv[1:]
+    port, number = sys.argv[1:]
     # Whole lines, also with PYTHONUNBUFFERED, so that those of several ranks do not mix.
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
@@ -112,7 +109,7 @@ def main() -> int:
         connection.settimeout(None)
         connection.sendall(f"{secret} {number} {os.environ['RANK']}\n".encode())
         with connection.makefile("rb") as stream:
-            return 0 if answer(connection, stream, version) else 1
+            return 0 if answer(connection, stream) else 1
 
 
 if __name__ == "__main__":

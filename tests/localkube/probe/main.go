@@ -35,6 +35,7 @@ func serve() {
 	check(err)
 	fmt.Println("serving on", name)
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "this is", name) })
+	http.HandleFunc("/megabyte", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1_000_000)) })
 	check(http.ListenAndServe(":8080", nil))
 }
 

@@ -1,4 +1,4 @@
-"""The demo on kind, with stubs of its programs."""
+"""The demo on kind, with stubs of its programs, and what it refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.demo import clusters
+from devtools.demo import __main__, clusters
 from tests.fakes.program import StubProgram
 
 
@@ -28,3 +28,12 @@ def test_kind_gets_the_image_in_a_new_cluster_or_that_of_an_earlier_demo(
     _, made, loaded = [" ".join(call.arguments) for call in kind.calls]
     assert made.startswith(f"{verb} --name hvd --kubeconfig {kubeconfig}")
     assert loaded == f"load image-archive {tmp_path}/examples.tar --name hvd"
+
+
+def test_nodes_of_a_cluster_that_is_not_local_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["demo", "--cluster=kind", "--nodes=3"])
+    with pytest.raises(SystemExit):
+        __main__.main()
+    assert "--nodes needs --cluster local" in capsys.readouterr().err

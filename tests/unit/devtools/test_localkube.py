@@ -101,12 +101,12 @@ HVD = Instance("hvd")
 
 
 def test_address_ranges_of_a_cluster_do_not_overlap() -> None:
-    nodes = (HVD, HVD.second)
+    nodes = (HVD, *HVD.others)
     own = [HVD.services, *(node.pods for node in nodes)]
     assert all(part.subnet_of(HVD.network) for part in own)
     assert not any(a.overlaps(b) for a, b in combinations(own, 2))
     ends = [address for node in nodes for address in (node.node_ip, node.gateway_ip)]
-    assert len(set(ends)) == 4
+    assert len(set(ends)) == 2 * len(nodes)
     assert not any(end in part for end in ends for part in own)
     assert all(node.pods.num_addresses > 2 * 110 for node in nodes)
     # The tests run two clusters at once.

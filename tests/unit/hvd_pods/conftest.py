@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import socketserver
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +18,6 @@ from hvd_pods.rules import gathering
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
-from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
 from tests.unit.hvd_pods.rules.told import Told
@@ -32,24 +29,6 @@ def quick_shutdown() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
         yield
-
-
-@pytest.fixture(autouse=True)
-def only_daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No thread of the pods' programs keeps its pod from ending; timers end by themselves."""
-    folder, start, others = str(PROGRAMS), threading.Thread.start, set[str]()
-
-    def note_and_start(thread: threading.Thread) -> None:
-        # A test may have put its own class between.
-        callers = [sys._getframe(depth).f_code.co_filename for depth in (1, 2)]
-        is_own = any(name.startswith(folder) for name in callers)
-        if is_own and not (thread.daemon or isinstance(thread, threading.Timer)):
-            others.add(thread.name)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", note_and_start)
-    yield
-    assert not others
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +81,6 @@ def default_retry_seconds() -> None:
 def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are repeated, in a time that is shortened to that of a test."""
     monkeypatch.setattr(kube, "RETRY_SECONDS", TIMEOUT)
-    monkeypatch.setattr(job_events, "EVENT_RETRY_SECONDS", TIMEOUT)
     monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
     monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from typing import Any
 
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
@@ -34,8 +33,6 @@ class FakeWorker:
         self.address, self.port = address, int(self._listener.getsockname()[1])
         self.banner = banner
         self.connections: list[socket.socket] = []
-        # When they came, by time.monotonic().
-        self.asked: list[float] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> FakeWorker:
@@ -58,7 +55,6 @@ class FakeWorker:
             try:
                 connection, _ = self._listener.accept()
                 self.connections.append(connection)
-                self.asked.append(time.monotonic())
                 if self.banner is not None:
                     connection.sendall(self.banner)
             except OSError:
@@ -104,42 +100,23 @@ class Workers:
     def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> run.Run:
         return run.parse_run(self.describe(number, maximum, **changes))
 
-    def start(self, *ordinals: int, revision: str = "r1") -> None:
-        """Create pods, give them addresses and let them listen."""
+    def start(self, *ordinals: int) -> None:
+        """Give pods addresses and let them listen."""
         for ordinal in ordinals:
-            self.listen(ordinal, ssh_banner(revision))
-            self.create_pod(ordinal, revision)
-            self.publish(ordinal)
-
-    def listen(self, ordinal: int, banner: bytes | None, address: str = "") -> None:
-        self._listening[ordinal] = FakeWorker(banner, address or self.address(ordinal), self.port)
-
-    def create_pod(self, ordinal: int, revision: str = "r1", **status: Any) -> None:
-        labels = {"horovod/revision": revision, "app.kubernetes.io/instance": "hvd"}
-        name = f"hvd-worker-{ordinal}"
-        metadata = {"name": name, "uid": f"{name} {revision}", "labels": labels}
-        self.api.put("core/pods", {"metadata": metadata, "status": status})
-
-    def drop(self, ordinal: int) -> None:
-        """Let a worker no longer answer; the API server does not know it yet."""
-        self._listening.pop(ordinal).close()
-
-    def publish(
-        self, ordinal: int, address: str = "", serving: bool = False, uid: str = ""
-    ) -> None:
-        name = f"hvd-worker-{ordinal}"
-        endpoint = {
-            "addresses": [address or self.address(ordinal)],
-            "targetRef": {"kind": "Pod", "name": name, "uid": uid},
-            "conditions": {"ready": True, "serving": serving},
-            "nodeName": f"node-{ordinal}",
-        }
-        metadata = {"name": name, "labels": {"kubernetes.io/service-name": "hvd"}}
-        self.api.put(SLICES, {"metadata": metadata, "endpoints": [endpoint]})
+            name, address = f"hvd-worker-{ordinal}", self.address(ordinal)
+            self._listening[ordinal] = FakeWorker(ssh_banner("r1"), address, self.port)
+            endpoint = {
+                "addresses": [address],
+                "targetRef": {"kind": "Pod", "name": name, "uid": ""},
+                "conditions": {"ready": True},
+                "nodeName": f"node-{ordinal}",
+            }
+            metadata = {"name": name, "labels": {"kubernetes.io/service-name": "hvd"}}
+            self.api.put(SLICES, {"metadata": metadata, "endpoints": [endpoint]})
 
     def stop(self, ordinal: int) -> None:
         """End a worker: it no longer listens, and its address is withdrawn."""
-        self.drop(ordinal)
+        self._listening.pop(ordinal).close()
         self.api.remove(SLICES, f"hvd-worker-{ordinal}")
 
     def close(self) -> None:

@@ -49,10 +49,10 @@ class MasterPod:
         # The workers are sockets that send a banner.
         self.install("exit 255", name="ssh")
 
-    def put_job(self, failed: int = 0, **changes: Any) -> None:
+    def put_job(self, **changes: Any) -> None:
         """The Job, which may fail twice before it fails for good."""
         spec = {"backoffLimit": 2, **changes.pop("spec", {})}
-        status = {"failed": failed, **changes.pop("status", {})}
+        status = changes.pop("status", {})
         metadata = {"name": JOB, **changes}
         self.api.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": status})
 

@@ -13,8 +13,8 @@ from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 
 # What a person should not wait for: each takes 0.03 s or more.
 SLOW = {
-    *("jsonschema_rs", "kubernetes", "oauthlib", "pathspec", "pydantic", "pyhelm3", "requests"),
-    *("requests_oauthlib", "rich", "ruamel", "watchfiles", "websocket"),
+    *("asyncio", "jsonschema_rs", "pathspec", "pydantic", "pyhelm3", "rich", "ruamel"),
+    "watchfiles",
 }
 # What only commands on a cluster need.
 FOR_CLUSTERS = {"ssl", "urllib3", "yaml"}

@@ -47,32 +47,6 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventR
     assert event["metadata"]["name"] < second["metadata"]["name"]
 
 
-def test_an_event_that_cannot_be_created_is_logged_and_others_follow(
-    api_server: FakeApi, recorder: EventRecorder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api_server.fail("POST", "core/events", faults.status(403))
-    recorder.put("Training", "begins", False)
-    recorder.put("Finished", "done", False)
-    recorder.close()
-    assert "cannot create the event Training: 403" in capsys.readouterr().out
-    assert reasons(api_server) == ["Finished"]
-
-
-@pytest.mark.usefixtures("patient")
-def test_an_event_whose_first_answer_was_lost_is_created_once(
-    api_server: FakeApi, recorder: EventRecorder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def create_and_reset(handler: Handler) -> None:
-        api_server.put("core/events", api_server.requests[-1].body)
-        faults.reset(handler)
-
-    api_server.fail("POST", "core/events", create_and_reset)
-    recorder.put("Training", "begins", False)
-    recorder.close()
-    assert len(api_server.items("core/events")) == 1
-    assert "cannot create" not in capsys.readouterr().out
-
-
 def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_end(
     api_server: FakeApi, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

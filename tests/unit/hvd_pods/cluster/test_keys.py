@@ -84,10 +84,3 @@ def test_a_secret_that_cannot_be_filled_is_named_with_the_remedy(
     assert type(refused.value) is error
     for word in ("Secret hvd-ssh", "get and patch", "ssh.existingSecret"):
         assert word in str(refused.value)
-
-
-@pytest.mark.parametrize("key", ["x", "caf\u00e9"])
-def test_a_key_that_is_no_base64_is_named(api: kube.Api, api_server: FakeApi, key: str) -> None:
-    put(api_server, **dict.fromkeys(keys.NAMES, key))
-    with pytest.raises(errors.ConfigurationError, match="Secret hvd-ssh has no key user-key"):
-        keys.find_keys(api, ENVIRONMENT)

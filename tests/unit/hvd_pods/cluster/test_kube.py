@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import itertools
 import json
 import random
 import ssl
@@ -53,17 +52,6 @@ def test_a_long_list_is_read_in_parts(
     assert [request.query.get("continue") for request in api_server.requests] == [None, "2", "4"]
 
 
-def test_an_object_is_deleted_only_if_it_is_the_one_that_was_meant(
-    api: kube.Api, api_server: FakeApi
-) -> None:
-    """A StatefulSet creates another pod of the same name."""
-    api_server.put("core/pods", {"metadata": {"name": "a", "uid": "second"}})
-    with pytest.raises(kube.ApiError, match=r"^409: "):
-        api.delete("core/pods/a", "first")
-    api.delete("core/pods/a", "second")
-    assert api_server.find("core/pods", "a") is None
-
-
 BROKEN: dict[str, tuple[faults.Failure, type[Exception]]] = {
     "reset": (faults.reset, OSError),
     "cut": (faults.cut_answer, http.client.IncompleteRead),
@@ -96,40 +84,6 @@ def test_an_incomplete_answer_is_an_api_error(
     assert raised.value.status == kube.NO_ANSWER
     assert isinstance(raised.value.__cause__, (cause, json.JSONDecodeError))
     assert raised.value.is_temporary
-
-
-def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_server: FakeApi) -> None:
-    events = api.watch("core/pods", {"fieldSelector": "metadata.name=a"})
-    assert next(events) == {"type": "ADDED", "object": POD}
-    api_server.put("core/pods", {"metadata": {"name": "b"}})
-    api_server.remove("core/pods", "a")
-    assert next(events)["type"] == "DELETED"
-    api_server.end_watches()
-    assert list(events) == []
-    query = api_server.requests[0].query
-    assert query == {"watch": "1", "timeoutSeconds": "60", "fieldSelector": "metadata.name=a"}
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        *(b"[]\n", b'{"type": "ADDED", "object": []}\n', b"[" * 100_000 + b"\n"),
-        *(faults.cut_chunk, faults.cut_line),
-    ],
-    ids=["list", "list as object", "nested", "cut chunk", "cut line"],
-)
-def test_a_watch_that_breaks_is_an_api_error_after_the_events_before(
-    api: kube.Api, api_server: FakeApi, end: bytes | faults.Failure
-) -> None:
-    events = api.watch("core/pods", {})
-    assert next(events)["object"] == POD
-    if isinstance(end, bytes):
-        api_server.watches("core/pods")[0].items.put(end)
-    else:
-        api_server.end_watches(end)
-    with pytest.raises(kube.ApiError) as raised:
-        next(events)
-    assert raised.value.status == kube.NO_ANSWER
 
 
 def test_the_api_is_verified_alike_on_every_python(
@@ -199,14 +153,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def fail_until(api_server: FakeApi, clock: Clock, end: float, *failures: faults.Failure) -> None:
-    """Let every read of pods fail until `end`, in turns."""
-    failing = itertools.cycle(failures)
+def fail_until(api_server: FakeApi, clock: Clock, end: float, failure: faults.Failure) -> None:
+    """Let every read of pods fail until `end`."""
 
     def fail(handler: Any) -> None:
         api_server.fail("GET", "core/pods", fail)
         if clock.now < end:
-            next(failing)(handler)
+            failure(handler)
         else:
             handler.send_json(200, POD)
 

@@ -36,6 +36,10 @@ def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
     api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, api = staging_run(), kube.Api()
+    # Without data on nodes, and without the nodes' names, which DNS does not tell.
+    staged.record_nodes(staging_run(""), api, on_nodes(run, "a", "b", "b"))
+    staged.record_nodes(run, api, on_nodes(run, "", "", ""))
+    assert api_server.requests == []
     staged.record_nodes(run, api, on_nodes(run, "a", "b", "b"))
     assert recorded(api_server) == ["a", "b"]
     item: Any = api_server.find("core/configmaps", RECORD)
@@ -61,14 +65,3 @@ def test_a_record_that_cannot_be_written_is_logged_and_asked_for_once(
     staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
     assert len(api_server.asked(method, f"core/configmaps/{RECORD}")) == 1
     assert "cannot record for later runs which nodes have the data: 503" in read_log(capsys)[0]
-
-
-@pytest.mark.parametrize(
-    ("record", "nodes"), [("", ("a", "b", "c")), (RECORD, ("", "", ""))], ids=["no data", "DNS"]
-)
-def test_nothing_is_recorded_without_data_on_nodes_or_without_their_names(
-    api_server: FakeApi, record: str, nodes: tuple[str, ...]
-) -> None:
-    run = staging_run(record)
-    staged.record_nodes(run, kube.Api(), on_nodes(run, *nodes))
-    assert api_server.requests == []

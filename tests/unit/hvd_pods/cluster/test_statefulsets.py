@@ -91,17 +91,14 @@ def event(name: str, message: str, owner: str = "hvd-cpu", **more: Any) -> dict[
     return {**fixed, "message": message, **more}
 
 
-def test_a_message_about_the_pod_is_preferred_to_newer_ones_about_others() -> None:
+def test_the_newest_message_counts() -> None:
     events = [
-        event("1", "pod hvd-cpu-0: old", lastTimestamp="10:00:01"),
-        event("2", "pod hvd-cpu-0: new", eventTime="10:00:02"),
-        event("3", "pod hvd-cpu-1: newest", lastTimestamp="10:00:03"),
-        event("4", "pod hvd-cpu-0: without a time"),
+        event("1", "old", lastTimestamp="10:00:01"),
+        event("2", "new", eventTime="10:00:02"),
+        event("3", "without a time"),
     ]
-    assert statefulsets.newest_message(events, "hvd-cpu-0") == "pod hvd-cpu-0: new"
-    # The controller stops at the first pod that is refused, which stands for all.
-    assert statefulsets.newest_message(events, "hvd-cpu-7") == "pod hvd-cpu-1: newest"
-    assert statefulsets.newest_message([], "hvd-cpu-0") == ""
+    assert statefulsets.newest_message(events) == "new"
+    assert statefulsets.newest_message([]) == ""
 
 
 def test_evictions_are_those_of_the_very_pods(api: kube.Api, api_server: FakeApi) -> None:

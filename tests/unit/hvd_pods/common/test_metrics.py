@@ -24,9 +24,11 @@ from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.rules.world import World, one_group
 
 PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
-# In the module's own table, a row of the page each.
-SERVED = PAGE.read_text().partition("## Scrape metrics")[2]
-DOCUMENTED = set(re.findall(r"^\| `(horovod_\w+)", SERVED, re.MULTILINE))
+# What scripts may report and what pods serve: a row of a table each.
+REPORTED, DOCUMENTED = (
+    set(re.findall(r"^\| `(horovod_\w+)", part, re.MULTILINE))
+    for part in PAGE.read_text().split("## Scrape metrics")
+)
 STATE = World(one_group()).state
 
 
@@ -42,6 +44,7 @@ def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
     pages = master.make_page(STATE, str(tmp_path / "0")), worker.make_page("2", tmp_path)
     assert {*served(pages[0]), *served(pages[1])} == set(metrics.METRICS) == DOCUMENTED
+    assert metrics.PROGRESS.keys() == REPORTED
 
 
 def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> None:

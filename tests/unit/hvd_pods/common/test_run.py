@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from hvd_pods.common import errors, reporting
-from hvd_pods.common.run import Host
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.runs import make_run
 
@@ -15,14 +14,6 @@ ELASTIC = [
     {"statefulSet": "hvd-cpu", "number": 2, "maximum": 3, "slots": 2, "revision": "r1"},
     {"statefulSet": "hvd-gpu", "number": 0, "maximum": 1, "slots": 4, "revision": "r2"},
 ]
-
-
-def test_hosts_and_ranks_follow_from_the_groups() -> None:
-    made = make_run()
-    assert [host.name for host in made.hosts] == ["hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0"]
-    assert made.hosts[-1] == Host("hvd-gpu-0", "hvd-gpu-0.hvd", 4, "hvd-gpu", "r2", False)
-    assert made.ranks == 2 * 2 + 4
-    assert made.stateful_sets == ["hvd-cpu", "hvd-gpu"]
 
 
 @pytest.mark.parametrize(

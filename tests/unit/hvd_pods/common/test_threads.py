@@ -1,17 +1,15 @@
-"""The threads of a rank that nobody set: from its binding, its container's cgroup, or the host."""
+"""What a rank has that nobody set: a fusion threshold, and threads by its binding, its container's
+cgroup or the host.
+"""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import threads
-from hvd_pods.rank import start
-from tests.unit.hvd_pods.rank.test_start import OPEN_MPI
+from hvd_pods.common import fusion, threads
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
@@ -77,26 +75,22 @@ def test_what_is_set_by_hand_stays() -> None:
     assert threads.choose_threads({**by_hand, **chosen}, 1, cpus, cpus) == {}
 
 
-def lines_of(environment: dict[str, str], *before: str) -> list[str]:
-    """The lines of a rank whose script prints a variable of threads."""
-    command = [sys.executable, "-I", start.__file__, "8", "sh", "-c", "echo $OMP_NUM_THREADS"]
-    done = subprocess.run(
-        [*before, *command], env=environment, capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
+WANTED = {fusion.BY_RANKS: "1"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", ["0", "3"])
-def test_a_rank_has_the_threads_and_only_rank_0_says_so(number: str) -> None:
-    own = {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": number, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
-    environment = {"PATH": os.environ["PATH"], "HVD_SLOTS": "1", **own}
-    cores = str(threads.count_cores(os.sched_getaffinity(0)))
-    first, *said, printed = lines_of(environment)
-    assert first.startswith(f"[hvd] rank {number} of 8")
-    assert printed == cores
-    assert [f"OMP_NUM_THREADS={cores} " in line for line in said] == [True] * (number == "0")
-    # Bound to one CPU by its launcher, which itself is not bound.
-    cpu = str(min(os.sched_getaffinity(0)))
-    assert lines_of(environment, "taskset", "-c", cpu)[-1] == "1"
-    assert lines_of({**environment, "OMP_NUM_THREADS": "9"})[-1] == "9"
+@pytest.mark.parametrize(("ranks", "kib"), [(1, 512), (2, 1024), (16, 8192), (1000, 131072)])
+def test_threshold_grows_with_the_ranks_up_to_horovods_own(ranks: int, kib: int) -> None:
+    assert fusion.choose(ranks, WANTED) == {"HOROVOD_FUSION_THRESHOLD": str(kib * 1024)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {**WANTED, "HOROVOD_FUSION_THRESHOLD": "0"},
+        {**WANTED, "HOROVOD_AUTOTUNE": "1"},
+        {**WANTED, "HOROVOD_CPU_OPERATIONS": "gloo"},
+    ],
+)
+def test_threshold_stays_where_somebody_decided_it(given: dict[str, str]) -> None:
+    assert fusion.choose(2, given) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +12,6 @@ import pytest
 
 from hvd_pods.library import keep
 from tests.waiting import wait_until
-
-Damage = Callable[[bytes], bytes]
 
 
 @pytest.fixture
@@ -46,39 +44,26 @@ def resume(**more: Any) -> tuple[int, bytes]:
 def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
     assert resume() == (0, b"made")
     train(1, 2, 3)
+    files = set(worker.glob("one/*"))
     assert resume() == (3, b"after step 03")
     state = train()
     assert state.losses == [0.5, None, ("a", 1)]
     state.commit()
     del state
     assert resume()[0] == 4, "a commit without a number counts the steps"
-    assert {path.stat().st_mode & 0o777 for path in worker.glob("one/*")} == {0o600}
+    assert set(worker.glob("one/*")) == files, "a commit takes the place of an older one"
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
     assert (worker / "one").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(lambda raw: bytes(8) + raw[8:], id="header"),
-        pytest.param(lambda raw: raw[:10], id="short"),
-    ],
-)
-def test_a_damaged_or_interrupted_commit_costs_one_step(worker: Path, damage: Damage) -> None:
+def test_a_damaged_commit_costs_one_step(worker: Path) -> None:
+    """One that was interrupted as well: tests/images/keep_ranks.py."""
     train(1, 2, 3)
     (newest,) = (path for path in worker.glob("one/*") if b"step 03" in path.read_bytes())
-    newest.write_bytes(damage(newest.read_bytes()))
+    newest.write_bytes(newest.read_bytes()[:10])
     assert resume() == (2, b"after step 02")
     train(3)
     assert resume() == (3, b"after step 03")
-
-
-def test_a_commit_takes_the_place_of_the_older_one(worker: Path) -> None:
-    train(1, 2, 3)
-    before = {path: path.read_bytes() for path in worker.glob("one/*")}
-    train(4)
-    changed = [path for path, content in before.items() if path.read_bytes() != content]
-    assert len(changed) == 1
-    assert b"step 02" in before[changed[0]]
 
 
 @pytest.mark.parametrize("run", ["two", ""])
@@ -157,22 +142,12 @@ def test_each_state_needs_a_name_of_its_own(worker: Path) -> None:
     one = train(1)
     with pytest.raises(ValueError, match=r"has a State 'main' already: .*name='critic'"):
         keep.State()
+    with pytest.raises(ValueError, match="cannot be the name"):
+        keep.State(name="../a")
     two = train(7, name="critic")
     assert (one.step, two.step) == (1, 7)
     del one, two
     assert (resume()[0], resume(name="critic")[0]) == (1, 7)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "problem"),
-    [
-        ({"name": "../a"}, "cannot be the name"),
-        ({"weights": object()}, "a object cannot be kept"),
-    ],
-)
-def test_what_cannot_be_kept_is_refused(worker: Path, wrong: Any, problem: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=problem):
-        keep.State(**wrong).restore()
 
 
 def test_epochs_with_other_steps_are_begun_again(worker: Path) -> None:

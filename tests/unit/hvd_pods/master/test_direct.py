@@ -114,27 +114,19 @@ def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
             time.sleep(0.05)
 
 
-def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: Path) -> None:
-    def are_there(name: str) -> bool:
-        return len(list(tmp_path.glob(f"{name}-*"))) == 4
-
+@pytest.mark.parametrize("stay", ["60", "0.1"], ids=["go on", "end in time"])
+def test_ranks_that_are_left_go_on_whatever_they_print_until_their_time_is_over(
+    start: Start, tmp_path: Path, stay: str
+) -> None:
     waits = "until [ -e go-on ]; do sleep 0.05; done; for _ in 1 2 3; do echo x; sleep 0.1; done"
-    process = start(f"touch began-$RANK; {waits}; touch done-$RANK")
-    wait_until(lambda: are_there("began"), TIMEOUT, "the ranks run")
+    process = start(f"touch began-$RANK; {waits}; touch done-$RANK", stay=stay)
+    wait_until(lambda: len([*tmp_path.glob("began-*")]) == 4, TIMEOUT, "the ranks run")
     process.send_signal(signal.SIGUSR1)
     process.communicate(timeout=TIMEOUT)
     assert process.returncode == 128 + signal.SIGUSR1
-    (tmp_path / "go-on").touch()
-    wait_until(lambda: are_there("done"), TIMEOUT, "the ranks have gone on")
-
-
-def test_ranks_that_are_left_end_if_no_other_master_comes_in_time(
-    start: Start, tmp_path: Path
-) -> None:
-    process = start("sleep 600", stay="0.1")
-    wait_until(lambda: len(ranks_in(tmp_path)) >= 4, TIMEOUT, "the ranks run")
-    process.send_signal(signal.SIGUSR1)
-    process.communicate(timeout=TIMEOUT)
+    if stay == "60":
+        (tmp_path / "go-on").touch()
+        wait_until(lambda: len([*tmp_path.glob("done-*")]) == 4, TIMEOUT, "they have gone on")
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 

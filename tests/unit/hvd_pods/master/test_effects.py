@@ -10,13 +10,13 @@ import pytest
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Run
-from hvd_pods.master import probing, progress
+from hvd_pods.master import probing
 from hvd_pods.master.effects import Effects, Lanes
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.fake_worker import Workers
-from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.told import Told
 from tests.waiting import wait_until
 
@@ -68,26 +68,16 @@ def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
     assert len(told.events) == number
 
 
-def install(pod: MasterPod, script: str) -> None:
-    """Let a script stand for ssh; it notes the host and the last words of each command."""
-    (pod.generated / "bin").mkdir()
-    program = pod.generated / "bin" / "ssh"
-    note = 'echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"'
-    program.write_text(f"#!/bin/sh\n{note}\n{script}\n")
-    program.chmod(0o755)
-
-
-def asked(pod: MasterPod) -> list[str]:
-    return sorted((pod.generated.parent / "asked").read_text().splitlines())
-
-
-REFUSE_SECOND = 'case "$1" in *worker-1*) echo "no route" >&2; exit 255 ;; esac'
-
-
 def test_leftovers_are_ended_while_the_hosts_are_watched(
-    pod: MasterPod, watch: Watch, told: Told, capsys: pytest.CaptureFixture[str]
+    pod: MasterPod,
+    watch: Watch,
+    told: Told,
+    ssh: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    install(pod, REFUSE_SECOND)
+    # It notes the host and the program.
+    note = 'echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"'
+    ssh(f'{note}; case "$1" in *worker-1*) echo "no route" >&2; exit 255 ;; esac')
     first_two = [f"hvd-worker-{n}" for n in range(2)]
     effects = watch(pod.workers.run(2, maximum=3))
     addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(3)}
@@ -101,47 +91,19 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     wait_until(is_logged, TIMEOUT, "the failure is logged")
     assert output[0].count("cannot end what earlier attempts may have left on ") == 1
     expected = [f"{name}.hvd common/fast_start.py" for name in addresses]
-    assert asked(pod) == expected[:2]
+
+    def asked() -> list[str]:
+        return sorted((pod.generated.parent / "asked").read_text().splitlines())
+
+    assert asked() == expected[:2]
     # Between two attempts, nothing is asked for.
     effects.carry_out(m.StopWatching())
     effects.carry_out(m.EndLeftovers(2, first_two, addresses))
     effects.carry_out(m.WatchHosts(3))
     told.wait_for(m.HostAnswers, 2, attempt=3)
     effects.carry_out(m.EndLeftovers(3, ["hvd-worker-2"], addresses))
-    wait_until(lambda: expected[2] in asked(pod), TIMEOUT, "the next attempt asks")
-    assert asked(pod) == expected
-
-
-def test_stacks_of_ranks_are_in_the_log_with_their_hosts(
-    pod: MasterPod, watch: Watch, told: Told, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(pod, f"{REFUSE_SECOND}; echo rank 3:; echo '  train.py line 9'")
-    stalled = {"hvd-worker-0": [3, 4], "hvd-worker-1": [5]}
-    watch(pod.workers.run()).carry_out(m.ShowStacks(2, stalled))
-    assert told.wait_for(m.StacksShown) == m.StacksShown(2)
-    assert asked(pod) == [
-        "hvd-worker-0.hvd worker/stacks.py 3 4",
-        "hvd-worker-1.hvd worker/stacks.py 5",
-    ]
-    assert read_log(capsys)[-3:] == [
-        "hvd-worker-0: rank 3:",
-        "hvd-worker-0:   train.py line 9",
-        "hvd-worker-1: no route",
-    ]
-
-
-def test_progress_is_read_from_hosts_that_joined_an_elastic_run(
-    pod: MasterPod, watch: Watch, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
-    monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
-    install(pod, 'case "$1" in *worker-1*) echo "horovod_step 7"; exec cat ;; esac; exit 255')
-    effects = watch(pod.workers.run(mode="elastic"))
-    effects.carry_out(m.FollowProgress(2, ["hvd-worker-0"]))
-    effects.carry_out(m.WriteLiveHosts(["hvd-worker-1"]))
-    assert told.wait_for(m.ProgressReported).progress == {"step": 7}
-    effects.carry_out(m.StopProgress(2, tells_last=False))
-    told.wait_for(m.ProgressStopped)
+    wait_until(lambda: expected[2] in asked(), TIMEOUT, "the next attempt asks")
+    assert asked() == expected
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:

@@ -178,13 +178,6 @@ def test_any_line_of_a_sender_that_knows_the_secret_is_a_notice_with_its_fields_
         assert all(printable(value, "") == value and len(value) < 7000 for value in values)
 
 
-def test_text_is_shown_without_control_characters_and_cut(port: Port) -> None:
-    text = "\x1b[31mred\r\n\ud800\u202e" + "x" * 1000
-    port.send(kind=notices.RAISED, **FROM, text=text)
-    (shown,) = (event.notice["text"] for event in port.of(NoticeTaken))
-    assert shown == r"\x1b[31mred\r\n\ud800\u202e" + "x" * (600 - 12)
-
-
 def test_ranks_that_wait_are_limited(port: Port) -> None:
     """Training code knows the secret, and the master's files are limited."""
     # The run has eight ranks.

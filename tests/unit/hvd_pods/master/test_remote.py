@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from hvd_pods.master import remote
 from tests.unit.hvd_pods.runs import make_run
 
 FIRST, SECOND, *_ = make_run().hosts
+Ask = Callable[[], int]
 
 
 @pytest.mark.slow
@@ -34,26 +36,33 @@ def test_program_of_a_host_gets_its_input_and_answers(
     assert remote.call([FIRST], ["a.py", "b c"], b"text", seconds=60.0) == {FIRST: expected}
 
 
-@pytest.mark.parametrize(
-    ("script", "may_stay"),
-    [("echo warning; echo 2", True), ("echo 1", False), ("echo 2; exit 1", False), ("", False)],
-)
-def test_ranks_may_stay_where_all_of_each_host_run_and_lose_nothing(
-    ssh: Callable[[str], None], script: str, may_stay: bool
-) -> None:
-    ssh(f'[ "$1" = {SECOND.address} ] || {{ echo 2; exit; }}; {script}')
-    assert remote.may_stay([FIRST, SECOND]) is may_stay
+STAY: Ask = partial(remote.may_stay, [FIRST, SECOND])
+FINISHED: Ask = partial(remote.count_finished, [FIRST, SECOND], 7)
+LEAVE: Ask = partial(remote.ask_ranks, [FIRST, SECOND])
 
 
 @pytest.mark.parametrize(
-    ("script", "number"),
-    [("echo 0 7 2", 4), ("echo 0 6 2", 2), ("echo 0", 2), ("echo 0 7 x", 2), ("exit 1", 2)],
+    ("ask", "usual", "script", "answer"),
+    [
+        # Ranks may stay where all of each host run and lose nothing.
+        *((STAY, "echo 2", script, False) for script in ("echo 1", "echo 2; exit 1", "")),
+        (STAY, "echo 2", "echo warning; echo 2", True),
+        # Those have finished whose hosts say so of their launch.
+        (FINISHED, "echo 0 7 2", "echo 0 7 2", 4),
+        *(
+            (FINISHED, "echo 0 7 2", script, 2)
+            for script in ("echo 0 6 2", "echo 0", "echo 0 7 x", "exit 1")
+        ),
+        # Those were asked to end that a host has counted, whatever else is printed.
+        (LEAVE, "echo 2", "echo warning; echo 2; echo 'Connection closed.' >&2", 4),
+        *((LEAVE, "echo 2", script, 2) for script in ("echo none", "echo 2; exit 1")),
+    ],
 )
-def test_ranks_have_finished_whose_hosts_say_so_of_their_launch(
-    ssh: Callable[[str], None], script: str, number: int
+def test_what_hosts_say_of_their_ranks_counts_if_it_is_understood(
+    ssh: Callable[[str], None], ask: Ask, usual: str, script: str, answer: int
 ) -> None:
-    ssh(f'[ "$1" = {SECOND.address} ] || {{ echo 0 7 2; exit; }}; {script}')
-    assert remote.count_finished([FIRST, SECOND], 7) == number
+    ssh(f'[ "$1" = {SECOND.address} ] || {{ {usual}; exit; }}; {script}')
+    assert ask() == answer
 
 
 @pytest.mark.parametrize(
@@ -67,20 +76,3 @@ def test_host_that_does_not_answer_in_time_has_failed(
     hosts = [FIRST, SECOND] if not is_stopped else [FIRST]
     failures = remote.call(hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped)
     assert failures[FIRST] == (1, text)
-
-
-@pytest.mark.parametrize(
-    ("script", "asked"),
-    [
-        ("echo 2", 4),
-        ("echo warning; echo 2; echo 'Connection closed.' >&2", 4),
-        ("echo none", 0),
-        ("echo 2; exit 1", 0),
-    ],
-)
-def test_ranks_that_were_asked_to_end_are_counted_whatever_else_is_printed(
-    ssh: Callable[[str], None], script: str, asked: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ssh(script)
-    assert remote.ask_ranks([FIRST, SECOND]) == asked
-    assert ("cannot ask the ranks" in capsys.readouterr().out) == (not asked)

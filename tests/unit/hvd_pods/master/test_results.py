@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,21 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sidecar(
-    pod: MasterPod, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Sidecar]:
+def exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the container shares with the master, beside the master's private key."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (tmp_path / "user-key").write_text("1 PRIVATE")
+    for name, value in {"EXCHANGE": folder, "FIRST_PAUSE": 0.01, "LOOK_EVERY": 0.001}.items():
+        monkeypatch.setattr(results, name, value)
+    return folder
+
+
+@pytest.fixture
+def sidecar(exchange: Path, store: Path, tmp_path: Path) -> Iterator[Sidecar]:
     """Starts the container beside the master, with a command for a shell."""
-    monkeypatch.setattr(results, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(results, "LOOK_EVERY", 0.01)
-    exchange, output = pod.generated / "results", tmp_path / "output"
-    for folder in (exchange, output):
-        folder.mkdir()
+    output = tmp_path / "output"
+    output.mkdir()
     (output / "model").write_text("weights")
     environment = {
         **{"PATH": os.environ["PATH"], "STORE": str(store), "RESULTS_PATH": str(output)},
@@ -95,34 +100,22 @@ def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
 
 @pytest.mark.slow
 def test_a_container_that_was_killed_while_it_stored_is_asked_again(
-    pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
+    exchange: Path, sidecar: Sidecar, store: Path
 ) -> None:
-    exchange = pod.generated / "results"
     (exchange / "running").touch()
     first = sidecar(STORE)
     assert first.stdout is not None
     assert "the container ended while results.command ran" in first.stdout.readline()
     wait_until((exchange / "answer").exists, TIMEOUT, "the master is told")
     assert (exchange / "answer").read_text().startswith("137 ")
-    pod.install("exit 0")
-    assert pod.run(**WANTED) == 0
-    assert recorded(pod) == "Stored"
+    assert results.store(TIMEOUT, lambda: False) == ""
+    assert (store / "model").read_text() == "weights"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("within", "before"), [(0.2, 0), (60, 50)], ids=["time-out", "deadline"])
-def test_storing_ends_at_its_time_out_and_before_the_jobs_deadline(
-    pod: MasterPod, sidecar: Sidecar, within: float, before: int
-) -> None:
-    """Kubernetes would otherwise call a run failed that has finished: ten seconds are too few."""
-    started = datetime.now(UTC) - timedelta(seconds=before)
-    status = {"startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
-    pod.put_job(spec={"activeDeadlineSeconds": 60}, status=status)
+def test_storing_ends_at_its_time_out(sidecar: Sidecar) -> None:
     sidecar(f"exec sleep {TIMEOUT}")
-    pod.install("exit 0")
-    assert pod.run(results={"timeoutSeconds": within}) == 0
-    text = "longer than results.timeoutSeconds or master.activeDeadlineSeconds allows"
-    assert text in recorded(pod)
+    assert results.store(0.2, lambda: False) == results.TOO_LONG
 
 
 @pytest.mark.slow
@@ -136,17 +129,6 @@ def test_a_master_that_is_asked_to_end_leaves_the_storing_to_the_next_one(
     assert "the master was terminated meanwhile" in recorded(pod)
 
 
-@pytest.fixture
-def exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that the container shares with the master, beside the master's private key."""
-    folder = tmp_path / "results"
-    folder.mkdir()
-    (tmp_path / "user-key").write_text("1 PRIVATE")
-    for name, value in {"EXCHANGE": folder, "ATTEMPTS": 1, "LOOK_EVERY": 0.001}.items():
-        monkeypatch.setattr(results, name, value)
-    return folder
-
-
 PLACE: dict[str, Callable[[Path], object]] = {
     "link": lambda path: path.symlink_to(path.parents[1] / "user-key"),
     "FIFO": os.mkfifo,
@@ -157,9 +139,14 @@ PLACE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("kind", PLACE)
 def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
-    exchange: Path, kind: str, background: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+    exchange: Path,
+    kind: str,
+    background: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such as the private key, which would then be in the log, in an event and in the record."""
+    monkeypatch.setattr(results, "ATTEMPTS", 1)
     os.mkfifo(exchange / "go")
     stored = background(results.store, TIMEOUT, lambda: False)
     (exchange / "go").read_text()
@@ -175,6 +162,7 @@ def test_request_goes_to_nothing_but_a_pipe(
     exchange: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results, "READY_WITHIN", 0.05)
+    monkeypatch.setattr(results, "ATTEMPTS", 1)
     PLACE[kind](exchange / "go")
     assert "is not running" in results.store(TIMEOUT, lambda: False)
     assert (exchange.parent / "user-key").read_text() == "1 PRIVATE"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,30 +21,17 @@ VERBS = {
     "create": ["create"],
     "apply": ["create", "patch"],
 }
+CALL = re.compile(rf'(?:api|access)\.({"|".join(VERBS)})\(\s*(?:f?"([^"]*)")?')
 RIGHT = tuple[str, str, str]
-
-
-def path_of(argument: ast.expr) -> str:
-    """A call's path, with NAME for what is filled in at run time."""
-    if isinstance(argument, ast.Constant):
-        return str(argument.value)
-    assert isinstance(argument, ast.JoinedStr), ast.dump(argument)
-    return "".join(
-        str(part.value) if isinstance(part, ast.Constant) else "NAME" for part in argument.values
-    )
 
 
 def asked(source: Path) -> Iterator[RIGHT]:
     """(group, resource, verb) of each call of Api's methods in a file."""
-    for node in ast.walk(ast.parse(source.read_text())):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        receiver = ast.unparse(node.func.value).split(".")[-1].lstrip("_")
-        if receiver not in ("api", "access") or node.func.attr not in VERBS:
-            continue
-        group, resource, *rest = path_of(node.args[0]).split("/")
+    for method, path in CALL.findall(source.read_text()):
+        assert path, f"{source}: the path of {method} is not written in the call"
+        group, resource, *rest = path.split("/")
         subresource = f"/{rest[1]}" if len(rest) > 1 else ""
-        for verb in VERBS[node.func.attr]:
+        for verb in VERBS[method]:
             yield ("" if group == "core" else group), resource + subresource, verb
 
 

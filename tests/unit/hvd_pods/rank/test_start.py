@@ -83,16 +83,19 @@ def launch_rank(
     )  # fmt: skip
 
 
-def test_rank_says_where_it_is_and_runs_the_script(worker: dict[str, str]) -> None:
+@pytest.mark.parametrize("number", ["0", "3"])
+def test_rank_says_where_it_is_and_runs_the_script(worker: dict[str, str], number: str) -> None:
+    """Rank 0 also says how many threads the ranks have."""
     cpu = str(max(os.sched_getaffinity(0)))
-    script = ["sh", "-c", "echo $0; grep Cpus_allowed_list /proc/self/status; exit 5", "script"]
-    done = launch_rank(worker, "8", *script, before=["taskset", "-c", cpu])
+    show = "echo $0 $OMP_NUM_THREADS; grep Cpus_allowed_list /proc/self/status; exit 5"
+    variables = {**worker, "OMPI_COMM_WORLD_RANK": number}
+    before = ["taskset", "-c", cpu]
+    done = launch_rank(variables, "8", "sh", "-c", show, "script", before=before)
     assert done.returncode == 5, done.stderr
-    assert done.stdout.splitlines() == [
-        f"[hvd] rank 3 of 8 on {socket.gethostname()}, CPUs {cpu}",
-        "script",
-        f"Cpus_allowed_list:\t{cpu}",
-    ]
+    where, *said, ran, bound = done.stdout.splitlines()
+    assert where == f"[hvd] rank {number} of 8 on {socket.gethostname()}, CPUs {cpu}"
+    assert ["OMP_NUM_THREADS=1 " in line for line in said] == [True] * (number == "0")
+    assert (ran, bound) == ("script 1", f"Cpus_allowed_list:\t{cpu}")
 
 
 def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) -> None:

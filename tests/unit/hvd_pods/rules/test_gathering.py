@@ -294,13 +294,6 @@ def test_login_is_not_used_again_after_its_connection_may_have_broken(leaves: bo
     assert ended(world) == [["w-1"]]
 
 
-def test_login_of_a_pod_that_is_gone_between_two_attempts_is_ended() -> None:
-    world = waiting(World(one_group()))
-    answer(world, "w-1")
-    world.tell(m.HostGone(world.state.attempt.number, "w-1"))
-    assert ended(world) == [["w-1"]]
-
-
 def test_login_of_a_host_that_was_silent_is_ended_with_the_attempt_and_in_the_next_one() -> None:
     world = World(one_group(lostAfterSeconds=15))
     world.tell(m.HostProblem(world.train(), "w-1", "port 2222 closed the connection"))

@@ -62,9 +62,7 @@ def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
 def test_holder_that_does_not_renew_is_replaced_and_told_so() -> None:
     world = started(dict(HELD))
     began = world.now
-    while not world.of(m.WriteRecord):
-        world.fire()
-        world.answer()
+    world.settle(until=m.WriteRecord)
     assert world.now - began == pytest.approx(EXPIRES_AFTER, abs=2 * LOOK_EVERY)
     assert world.of(m.WriteRecord)[0].data == {"superseded": "uid-2"}
 
@@ -262,5 +260,5 @@ def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() 
 def test_test_that_is_stopped_before_it_began_does_not_pass() -> None:
     world = World(one_group(), is_test=True)
     world.tell(m.Started())
-    world.tell(m.TimedOut())
+    world.tell(m.Terminated())
     assert world.end()[0] == 143

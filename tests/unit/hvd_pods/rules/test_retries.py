@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hvd_pods.common.errors import (
-    ConfigurationError,
-    HostsTimeoutError,
     LaunchError,
     LostHostError,
     NotANumberError,
@@ -17,25 +15,6 @@ from hvd_pods.rules.retries import MOST_FREE, Retries
 
 FAILED = LaunchError("exit code 1", 1)
 MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
-
-
-@pytest.mark.parametrize(
-    ("problem", "failures", "lost_masters", "follows"),
-    [
-        (FAILED, 0, 0, True),
-        (FAILED, 1, 0, True),
-        (FAILED, 2, 0, False),
-        (FAILED, 1, 1, False),
-        (ConfigurationError("no mpirun"), 0, 0, False),
-        (HostsTimeoutError("nobody came"), 0, 0, False),
-        (RunError("cannot start"), 0, 0, True),
-    ],
-)
-def test_attempts_follow_up_to_the_limit_where_they_can_help(
-    problem: RunError, failures: int, lost_masters: int, follows: bool
-) -> None:
-    verdict = Retries(2, lost_masters).judge(problem, 1.0, failures, 0)
-    assert (verdict.pause is not None) is follows
 
 
 def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:

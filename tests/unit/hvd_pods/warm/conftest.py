@@ -24,6 +24,13 @@ def cold_worker() -> Iterator[Worker]:
         yield worker
 
 
+@pytest.fixture(params=["warm", "cold"])
+def either_worker(request: pytest.FixtureRequest) -> Worker:
+    """Each of the two."""
+    worker: Worker = request.getfixturevalue(f"{request.param}_worker")
+    return worker
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The ranks' current folder: this repository has a package that would be the chart's."""

@@ -29,22 +29,6 @@ def own_worker() -> Iterator[Worker]:
         yield worker
 
 
-def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker) -> None:
-    names = ["OMPI_MCA_btl", "PMIX_RANK", "HVD_ATTEMPT", "HOROVOD_RANK", "SSH_CLIENT", "PWD"]
-    # An elastic launcher hands on the master's environment, and names the interfaces.
-    names += [
-        "NCCL_SOCKET_IFNAME",
-        "PYTHONUNBUFFERED",
-        "TORCHELASTIC_RUN_ID",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "JAX_COORDINATOR_ADDRESS",
-    ]
-    code = f"{PROGRAM}; print([os.environ[name] for name in {names!r}])"
-    output = run(warm_worker, "python3", "-c", code, variables=dict.fromkeys(names, "/tmp"))
-    assert output.endswith(f"forked\n{['/tmp'] * len(names)}\n")
-
-
 def test_threads_that_the_chart_chooses_are_those_of_the_import(own_worker: Worker) -> None:
     environment = {k: v for k, v in own_worker.environment().items() if k not in THREADS}
     with patch.object(Worker, "environment", lambda self: environment), warm(own_worker):

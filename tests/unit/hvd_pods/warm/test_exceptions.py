@@ -37,14 +37,6 @@ if child == 0:
     raise ValueError("x")
 os.waitpid(child, 0)
 """
-OF_A_THREAD = """
-import framework, threading
-def fail():
-    raise ValueError("x")
-thread = threading.Thread(target=fail)
-thread.start()
-thread.join()
-"""
 NOTE = "import framework\nerror = ValueError('x')\nerror.add_note('y')\nraise error\n"
 LAST = "import atexit, framework, sys\natexit.register(lambda: print(sys.last_value))\n1 / 0"
 OWN = "import framework, sys\nsys.excepthook = lambda *a: print(a[:2], a[2].tb_lineno)\n1 / 0"
@@ -66,7 +58,6 @@ SCRIPTS = {
     "own hook": (OWN, None),
     "caught": (CAUGHT, None),
     "of a fork": (OF_A_FORK, None),
-    "of a thread": (OF_A_THREAD, None),
     "interrupted": ("import framework\nraise KeyboardInterrupt\n", None),
     "exit": ("import framework\nraise SystemExit('x')\n", None),
 }
@@ -76,20 +67,13 @@ TOLD_BY_FORKS = {
 }
 
 
-@pytest.mark.parametrize("temperature", ["warm", "cold"])
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
-    warm_worker: Worker,
-    cold_worker: Worker,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    temperature: str,
+    either_worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    worker = {"warm": warm_worker, "cold": cold_worker}[temperature]
-    master = Master(monkeypatch)
+    worker, master = either_worker, Master(monkeypatch)
     script, told = SCRIPTS[name]
-    if temperature == "warm":
+    if worker.socket.exists():
         told = TOLD_BY_FORKS.get(name, told)
     (tmp_path / "train.py").write_text(script)
     done = worker.run("python3", "train.py", cwd=tmp_path, variables=master.variables)
@@ -110,12 +94,8 @@ def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
     assert master.all(len(expected)) == expected
 
 
-@pytest.mark.parametrize("worker", ["warm_worker", "cold_worker"])
-def test_rank_ends_as_ever_where_no_master_listens(
-    request: pytest.FixtureRequest, worker: str
-) -> None:
+def test_rank_ends_as_ever_where_no_master_listens(either_worker: Worker) -> None:
     variables = {"HVD_EPOCH": "7", "HVD_NOTICES": "127.0.0.1,1,secret"}
-    started: Worker = request.getfixturevalue(worker)
-    done = started.run("python3", "-c", "raise ValueError('x')", variables=variables)
+    done = either_worker.run("python3", "-c", "raise ValueError('x')", variables=variables)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == "ValueError: x"

@@ -44,15 +44,8 @@ print(multiprocessing.current_process().authkey)
 
 
 def test_ranks_share_no_random_state_that_the_import_has_touched() -> None:
-    """An untouched one of Torch has the same state in all processes, until a script seeds it."""
     with make_worker(MODULES) as worker, warm(worker, [*PRELOAD, "framework"]):
         first, second = (worker.show(DRAW).splitlines() for _ in range(2))
     assert "cold" not in first[0]
     for one, other in zip(first, second, strict=True):
         assert one != other
-    draw = "import torch; print(torch.default_generator.own.random())"
-    preload = [name for name in PRELOAD if name != "touched"]
-    with make_worker(MODULES) as worker:
-        cold = worker.show(draw)
-        with warm(worker, [*preload, "framework"]):
-            assert worker.show(draw) == cold

@@ -23,11 +23,8 @@ wait_for_data()
 """
 
 
-@pytest.mark.parametrize("temperature", ["warm", "cold"])
-def test_rank_shows_its_python_stack_and_goes_on(
-    warm_worker: Worker, cold_worker: Worker, temperature: str
-) -> None:
-    worker = {"warm": warm_worker, "cold": cold_worker}[temperature]
+def test_rank_shows_its_python_stack_and_goes_on(either_worker: Worker) -> None:
+    worker = either_worker
     with running(worker, STACKS) as (rank, (pid,)):
         # The client of a fork writes the rank down as soon as it is told its number.
         entry = worker.root / "generated" / "ranks" / "0"

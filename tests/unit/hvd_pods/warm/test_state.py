@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common import fast_start
 from hvd_pods.warm import state
 
 
@@ -79,33 +78,23 @@ def test_module_that_uses_a_gpu_is_not_forked(warm_state: state.WarmState) -> No
 
 
 @pytest.mark.parametrize(
-    ("entry", "shadows", "shadows_a_part"),
+    ("entry", "shadows"),
     [
-        ("framework.py", True, True),
-        ("framework.pyc", True, True),
-        ("framework/__init__.py", True, True),
+        ("framework.py", True),
+        ("framework.pyc", True),
+        ("framework/__init__.py", True),
         # A part of a namespace, which other folders may add to.
-        ("framework/model.py", False, True),
-        ("framework.txt", False, False),
-        ("sys.py", False, False),
+        ("framework/model.py", False),
+        ("framework.txt", False),
+        ("sys.py", False),
     ],
 )
-def test_module_of_another_folder_takes_precedence(
-    warm_state: state.WarmState,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    entry: str,
-    shadows: bool,
-    shadows_a_part: bool,
+def test_module_beside_the_script_takes_precedence(
+    warm_state: state.WarmState, tmp_path: Path, entry: str, shadows: bool
 ) -> None:
-    """Beside the script, or among the packages that its code asks for."""
-    site = tmp_path / "current" / "site"
-    (site / entry).parent.mkdir(parents=True)
-    (site / entry).touch()
+    (tmp_path / entry).parent.mkdir(exist_ok=True)
+    (tmp_path / entry).touch()
     warm_state.tops = {"framework", "sys"}
-    place = site / entry if shadows else (site / entry).parent
-    expected = f"{place} takes precedence over the imported module framework"
-    beside_the_script = request(**{"first path": str(site)})
-    assert warm_state.find_reason(beside_the_script) == (expected if shadows else None)
-    monkeypatch.setattr(fast_start, "PACKAGES", str(tmp_path))
-    assert warm_state.find_reason(request()) == (expected if shadows_a_part else None)
+    reason = warm_state.find_reason(request(**{"first path": str(tmp_path)}))
+    expected = f"{tmp_path / entry} takes precedence over the imported module framework"
+    assert reason == (expected if shadows else None)

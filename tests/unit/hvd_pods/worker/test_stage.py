@@ -84,13 +84,6 @@ def test_damaged_file_is_fetched_again_when_the_check_detects_it(
     assert (volume.path / "a").read_text() == ("one\n" if runs == 2 else damage)
 
 
-def test_changed_key_runs_the_command_on_the_files_that_are_there(volume: Volume) -> None:
-    volume.stage()
-    code, log = volume.stage('echo ran >>"$COUNT"; test -f a && echo new >c', key="k2")
-    assert (code, volume.runs) == (0, 2), log
-    assert {file.name for file in volume.path.iterdir()} == {"a", "c", "sub"}
-
-
 @pytest.mark.slow
 def test_release_does_not_replace_what_another_one_filled(volume: Volume) -> None:
     """The pods of the other release may be training on it."""

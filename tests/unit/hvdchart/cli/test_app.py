@@ -155,7 +155,7 @@ def test_shell_completes_commands() -> None:
 
 def test_version_and_subcommands_are_printed(hvdchart: Command) -> None:
     assert hvdchart("--version").output == f"hvdchart {__version__}\n"
-    for words, shown in (((), "deploy"), (("templates",), "list"), (("image",), "check")):
+    for words, shown in (((), "deploy"), (("image",), "check")):
         done = hvdchart(*words)
         assert done.code == 2
         assert f"\n  {shown} " in done.output + done.errors

@@ -12,11 +12,12 @@ from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.doctor.needs import pod_needs, security_level
-from hvdchart.doctor.rights import Right, is_granted, needed_rights
+from hvdchart.doctor.rights import Right, needed_rights
 from hvdchart.doctor.room import (
     examine_claims,
     examine_gpus,
     examine_image,
+    examine_openssh,
     examine_quotas,
     examine_security,
 )
@@ -137,55 +138,44 @@ def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> N
     assert examine_image([node, node], {"image": image}).state == state
 
 
+def test_openssh_comes_from_an_image_of_its_own_or_is_unknown() -> None:
+    node = {"status": {"images": [{"names": ["host/ssh:1"]}]}}
+    assert examine_openssh({}).state == "unknown"
+    for tag, state in (("1", "ok"), ("2", "unknown")):
+        values = {"ssh": {"image": {"repository": "host/ssh", "tag": tag}}}
+        assert examine_openssh(values).state == "ok"
+        assert examine_image([node], values, "ssh.image").state == state
+
+
+TAINT = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
+
+
 @pytest.mark.parametrize(
-    ("ssh", "expected"),
+    ("labels", "spec", "place", "is_admitted"),
     [
-        ("", {"OpenSSH": "unknown"}),
-        ("host/ssh:1", {"OpenSSH": "ok", "ssh.image": "ok"}),
-        ("host/ssh:2", {"OpenSSH": "ok", "ssh.image": "unknown"}),
+        ({"pool": "b", "zone": "z"}, {}, {"nodeSelector": {"pool": "b"}}, True),
+        ({"pool": "own"}, {}, {"nodeSelector": {"pool": "b"}}, False),
+        ({}, {"unschedulable": True}, {"tolerations": [{"operator": "Exists"}]}, False),
+        ({}, {"taints": [TAINT]}, {}, False),
+        ({}, {"taints": [{**TAINT, "effect": "PreferNoSchedule"}]}, {}, True),
+        ({}, {"taints": [TAINT]}, {"tolerations": [TAINT]}, True),
+        ({}, {"taints": [TAINT, {**TAINT, "key": "other"}]}, {"tolerations": [TAINT]}, False),
+        ({}, {"taints": [{**TAINT, "value": "b"}]}, {"tolerations": [TAINT]}, False),
+        ({}, {"taints": [{**TAINT, "effect": "NoExecute"}]}, {"tolerations": [TAINT]}, False),
+        ({}, {"taints": [TAINT]}, {"tolerations": [{"key": "gpu", "operator": "Exists"}]}, True),
+        ({}, {"taints": [TAINT]}, {"tolerations": [{"operator": "Exists"}]}, True),
     ],
 )
-def test_openssh_of_the_run_is_named_and_looked_for(
-    hvdchart: Command, cluster: FakeCluster, tmp_path: Path, ssh: str, expected: dict[str, str]
+def test_only_nodes_that_admit_the_run_must_have_its_image(
+    labels: dict[str, str], spec: dict[str, Any], place: dict[str, Any], is_admitted: bool
 ) -> None:
-    images = [{"names": ["host/ssh:1"]}]
-    cluster.put("nodes", {"metadata": {"name": "n"}, "status": {"images": images}})
-    spec, image = (
-        tmp_path / "run.spec.yaml",
-        {"repository": "host/a", **({"ssh": ssh} if ssh else {})},
-    )
-    spec.write_text(json.dumps({**SPEC, "image": image}))
-    done = hvdchart("doctor", spec, "-o", "json")
-    found = {item["subject"]: item["state"] for item in json.loads(done.output)}
-    assert {key: found.get(key) for key in ("OpenSSH", *expected)} == expected
-    assert ("ssh.image" in found) is bool(ssh)
-
-
-def test_only_nodes_that_admit_the_run_must_have_its_image() -> None:
-    taint = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
-    soft = {"key": "old", "effect": "PreferNoSchedule"}
-    images = [{"names": ["docker.io/library/loaded:1"]}]
-    good = {
-        "metadata": {"labels": {"pool": "b", "zone": "z"}},
-        "spec": {"taints": [taint, soft]}, "status": {"images": images},
-    }  # fmt: skip
-    others = [
-        {**good, "status": {}, **change}
-        for change in (
-            {"metadata": {"labels": {"pool": "own"}}},
-            {"spec": {"unschedulable": True}},
-            {"spec": {"taints": [taint, {"key": "other", "effect": "NoExecute"}]}},
-            {"spec": {"taints": [{**taint, "value": "b"}]}},
-            {"spec": {"taints": [{**taint, "effect": "NoExecute"}]}},
-        )
-    ]
-    tolerated = {"key": "gpu", "operator": "Equal", "value": "a", "effect": "NoSchedule"}
-    place = {"nodeSelector": {"pool": "b"}, "tolerations": [tolerated]}
     values = {"image": {"repository": "loaded", "tag": "1"}, "worker": place, "master": place}
-    assert examine_image([good, *others], values).state == "ok"
-    assert examine_image(others, values).state == "unknown"
-    everywhere = {**values, "master": {"tolerations": [{"operator": "Exists"}]}}
-    assert examine_image([good, *others], everywhere).state == "unknown"
+    images = [{"names": ["docker.io/library/loaded:1"]}]
+    node = {"metadata": {"labels": labels}, "spec": spec, "status": {"images": images}}
+    found = [examine_image([node, *others], values) for others in ([], [{**node, "status": {}}])]
+    expected = ("all nodes have", "1 of 2 nodes") if is_admitted else ("no node that can be",) * 2
+    for finding, start in zip(found, expected, strict=True):
+        assert finding.text.startswith(start)
 
 
 def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
@@ -200,29 +190,6 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     assert finding.text == "12 nvidia.com/gpu on 2 nodes"
     (finding,) = examine_gpus([], pod_needs(VALUES))
     assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
-
-
-ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-
-
-def rule(group: str, resources: list[str], verbs: list[str], **more: Any) -> dict[str, Any]:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs, **more}
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (ALL, True),
-        (rule("", ["pods/exec"], ["create"]), True),
-        (rule("", ["*/exec"], ["*"]), True),
-        (rule("*", ["*"], ["create"]), True),
-        (rule("", ["pods"], ["*"]), False),
-        (rule("", ["pods/exec"], ["create"], resourceNames=["a"]), False),
-        ({}, False),
-    ],
-)
-def test_a_rule_grants_a_right_on_all_objects_or_not(given: dict[str, Any], expected: bool) -> None:
-    assert is_granted(Right("", "pods/exec", "create"), [given]) == expected
 
 
 def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
@@ -265,7 +232,7 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.fixture
 def cluster(fake_cluster: FakeCluster, helm: StubProgram, programs: Path) -> FakeCluster:
     """A cluster in which nothing is missing."""
-    fake_cluster.created_status = {"resourceRules": [ALL], "incomplete": False}
+    fake_cluster.created_status = {"allowed": True}
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     fake_cluster.put("namespaces", {"metadata": {"name": "team", "labels": labels}})
     fake_cluster.put("nodes", {"metadata": {"name": "n"}, "status": {"allocatable": {}}})
@@ -289,7 +256,7 @@ def test_each_problem_is_counted_and_has_a_fix(
     hvdchart: Command, cluster: FakeCluster, helm: StubProgram, tmp_path: Path
 ) -> None:
     helm.path.unlink()
-    cluster.created_status = {"resourceRules": [], "incomplete": False}
+    cluster.created_status = {"allowed": False}
     volumes = {"data": {"hostPath": "/data"}, "output": {"pvc": "results"}}
     spec = tmp_path / "run.spec.yaml"
     spec.write_text(json.dumps({**SPEC, "volumes": volumes}))
@@ -327,8 +294,6 @@ def test_what_cannot_be_examined_is_unknown_or_a_problem(
     hvdchart: Command, cluster: FakeCluster, programs: Path, refused: list[str], words: list[str],
     code: int, expected: dict[str, str],
 ) -> None:  # fmt: skip
-    """Where the rules of one's rights are incomplete, the API server is asked about each."""
-    cluster.created_status = {"resourceRules": [], "incomplete": True, "allowed": True}
     cluster.refusals = dict.fromkeys(refused, (403, "no right"))
     (programs / "buildah").write_text("#!/bin/sh\nexit 1\n")
     done = hvdchart("doctor", *words, "-o", "json")

@@ -58,10 +58,11 @@ def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:1", "https://elsewhere.example"])
-def test_a_redirect_elsewhere_is_not_followed(fake_cluster: FakeCluster, place: str) -> None:
+def test_a_redirect_is_not_followed(fake_cluster: FakeCluster, place: str) -> None:
     """It would take the answer of another server, without encryption perhaps, for the cluster's."""
     fake_cluster.fail("GET", "core/pods", faults.status(307, "moved", Location=f"{place}/x"))
-    with pytest.raises(ClusterError, match=rf"redirects to {place} \(HTTP 307\).*cluster\.server"):
+    match = rf"redirects to {place}/x \(HTTP 307\).*cluster\.server"
+    with pytest.raises(ClusterError, match=match):
         Cluster.connect().release("hvd")
     assert not any(request.path.endswith("/x") for request in fake_cluster.requests)
 

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ import yaml
 from hvdchart.errors import ClusterError
 from hvdchart.run import kubeconfig
 from hvdchart.run.cluster import Cluster
-from tests.fakes import faults
-from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 
@@ -43,13 +40,6 @@ def ask(api: SecureApi, file: Path, user: dict[str, Any], **cluster: Any) -> Cal
 
 def data(content: bytes) -> str:
     return base64.b64encode(content).decode()
-
-
-def jwt(expires: float) -> str:
-    """A token that says when it expires."""
-    parts = ({"alg": "none"}, {"exp": int(expires)})
-    encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in parts)
-    return ".".join((*(part.rstrip("=") for part in encoded), "signature"))
 
 
 def program(folder: Path, status: str, version: str = V1) -> dict[str, Any]:
@@ -95,22 +85,6 @@ def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
     assert ask(api, kubeconfig_file, files).name == "me"
     assert ask(api, kubeconfig_file, inline).name == "other"
     assert ask(api, kubeconfig_file, {**files, **inline}).name == "other", "as in kubectl"
-
-
-def test_redirects_within_the_server_are_followed(
-    api: SecureApi, fake_cluster: FakeCluster, kubeconfig_file: Path
-) -> None:
-    """To another path, and from HTTP to HTTPS."""
-    write_kubeconfig(kubeconfig_file, api.cluster(server=f"http://127.0.0.1:{fake_cluster.port}"))
-    for place in (f"{api.url}/api/v1/nodes", "/api/v1/nodes?moved=true"):
-        redirect = faults.status(308, "moved", Location=place)
-        fake_cluster.fail("GET", "core/nodes", redirect)
-        assert Cluster.connect().nodes() == []
-    assert fake_cluster.requests[-1].query == {"moved": "true"}
-    assert len(api.callers) == 1
-    fake_cluster.fail("GET", "core/nodes", redirect, times=9)
-    with pytest.raises(ClusterError, match="HTTP 308"):
-        Cluster.connect().nodes()
 
 
 def test_pod_uses_its_service_account_and_reads_a_new_token(
@@ -221,22 +195,6 @@ def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path)
     assert len(api.callers) == 4, "the same one is sent once"
 
 
-def test_provider_of_tokens_is_that_of_the_kubernetes_client(
-    api: SecureApi, kubeconfig_file: Path
-) -> None:
-    token = jwt(time.time() + 3600)
-    valid = {"name": "oidc", "config": {"id-token": token}}
-    assert ask(api, kubeconfig_file, {"auth-provider": valid}).authorization == f"Bearer {token}"
-    expired = {
-        "name": "oidc",
-        "config": {"id-token": jwt(1), "idp-issuer-url": "http://127.0.0.1:1", "client-id": "a"},
-    }
-    with pytest.raises(ClusterError, match=r"the user's auth-provider fails: .*Connection refused"):
-        ask(api, kubeconfig_file, {"auth-provider": expired})
-    with pytest.raises(ClusterError, match="the user's auth-provider gives no token; log in again"):
-        ask(api, kubeconfig_file, {"auth-provider": {"name": "none"}})
-
-
 def echo(answer: object) -> dict[str, Any]:
     return {"apiVersion": V1, "command": "echo", "args": [json.dumps(answer)]}
 
@@ -254,6 +212,7 @@ def user(**content: Any) -> dict[str, Any]:
         ({"clusters": [{"name": "c", "cluster": {"server": "host"}}]}, "the cluster's server is"),
         (user(tokenFile="/none"), ".*No such file"),
         (user(**{"client-key-data": "YW!J"}), "client-key-data is not base64"),
+        (user(**{"auth-provider": {"name": "oidc"}}), "the user has an auth-provider, which hvdch"),
         (user(exec={"command": "none-x", "apiVersion": V1, "installHint": "get it"}),
          "there is no program 'none-x' for credentials: get it"),
         (user(exec={"command": "sh", "apiVersion": V1, "args": ["-c", "echo no >&2; exit 3"]}),

@@ -103,34 +103,6 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
     assert list(lines) == []
 
 
-def test_refused_warnings_are_a_line_and_the_logs_go_on(training: FakeCluster) -> None:
-    training.refusals["events watch"] = (403, "forbidden")
-    lines = follow(Cluster.connect(), "hvd", component="master", warnings=True)
-    printed = texts(iter([next(lines), next(lines)]))
-    assert printed[0].startswith(
-        "events cannot watch events in namespace team: you are not allowed"
-    )
-    assert printed[1] == "hvd-master-1-a m1"
-    finish(training)
-    assert list(lines) == []
-
-
-@pytest.mark.slow
-def test_warnings_go_on_when_the_server_has_been_away(training: FakeCluster) -> None:
-    training.refusals["events watch"] = (503, "starting")
-    lines = follow(Cluster.connect(), "hvd", component="master", warnings=True)
-    assert next(lines) == LogLine("hvd-master-1-a", "m1")
-    training.wait_for("events", "watch")
-    training.refusals.clear()
-    training.put("events", event("hvd-worker-0", "Pod", "FailedMount", "first"))
-    assert next(lines) == LogLine("hvd-worker-0", "FailedMount: first")
-    training.end_watches()
-    training.put("events", event("hvd-worker-0", "Pod", "BackOff", "second"))
-    assert next(lines) == LogLine("hvd-worker-0", "BackOff: second")
-    finish(training)
-    assert list(lines) == []
-
-
 def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: FakeCluster) -> None:
     fake_cluster.put("jobs", job())
     fake_cluster.put("pods", pod("hvd-worker-0", "worker", terminated(1)))

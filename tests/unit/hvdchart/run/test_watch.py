@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +12,8 @@ import pytest
 from hvdchart.errors import ClusterError
 from hvdchart.run import watch
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.events import follow_events
 from hvdchart.run.logs import follow
-from hvdchart.run.watch import wait_for_end, watch_release
+from hvdchart.run.watch import follow_events, wait_for_end, watch_release
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, event, job
 
@@ -44,17 +43,6 @@ def test_the_release_is_read_again_at_each_change(
         if seen[-1] == 2:
             break
     assert (seen[0], seen[-1]) == (3, 2)
-
-
-def test_the_record_which_is_not_watched_is_read_again(
-    cluster: Cluster, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "READ_EVERY", 0.05)
-    for release in watch_release(cluster, "hvd"):
-        if release.record:
-            break
-        record = {"metadata": {"name": "hvd-run"}, "data": {"state": "Running"}}
-        fake_cluster.put("configmaps", record)
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(
@@ -98,9 +86,9 @@ def test_a_watch_that_breaks_after_minutes_is_opened_again(
         raise ClusterError("cannot watch jobs: the connection was reset")
 
     cluster.watch = break_after_minutes  # type: ignore[method-assign,assignment]
-    with watch.Follower[str]() as follower:
-        follower.watch(cluster, "jobs", lambda change, _: change)
-        assert [follower.get(10) for _ in range(3)] == ["ADDED"] * 3
+    monkeypatch.setattr(watch, "READ_EVERY", 60.0)
+    releases = watch_release(cluster, "hvd", kinds=["jobs"])
+    assert [len(release.pods) for release in islice(releases, 4)] == [3] * 4
 
 
 @pytest.mark.parametrize(

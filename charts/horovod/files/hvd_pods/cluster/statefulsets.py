@@ -82,8 +82,8 @@ def set_number(
         log(f"{name} had {current} workers: scaled to {number}")
 
 
-def creation_failure(api: Api, name: str, pod: str) -> str:
-    """Return the API server's message when the StatefulSet last failed to create the pod.
+def creation_failure(api: Api, name: str) -> str:
+    """Return the API server's message when the StatefulSet last failed to create a pod.
 
     Empty when it did not fail. Reasons are a quota, Pod Security, or a priority class or runtime
     class that does not exist. Where events cannot be read, why not.
@@ -93,7 +93,7 @@ def creation_failure(api: Api, name: str, pod: str) -> str:
         events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
     except ApiError as problem:
         return str(problem)
-    return newest_message(events, pod)
+    return newest_message(events)
 
 
 def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str, str]:
@@ -113,18 +113,14 @@ def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str
         same = {"name": name, "uid": uid}.items()
         own = [event for event in events if same <= event.get("involvedObject", {}).items()]
         if own:
-            found[name] = one_line(newest_message(own, name))
+            found[name] = one_line(newest_message(own))
     return found
 
 
-def newest_message(events: list[Object], pod: str) -> str:
-    """Return the newest message about the pod, else the newest of all.
-
-    The controller stops at the first pod that is refused, whose message then stands for all.
-    """
-    about_pod = [event for event in events if pod in event.get("message", "")]
+def newest_message(events: list[Object]) -> str:
+    """Return the newest message: the controller stops at the first pod that is refused."""
     newest = max(
-        about_pod or events,
+        events,
         key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""),
         default={},
     )

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Callable, Mapping, NamedTuple, Sequence
+from typing import IO, Any, Callable, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
@@ -71,17 +71,6 @@ def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
             cross[local] += 1
             rank += 1
     return placed
-
-
-def common_variables(meeting: Mapping[str, str]) -> dict[str, str]:
-    """What all ranks get, of horovodrun's variables; `meeting`: where ranks of Horovod meet."""
-    return {
-        **meeting,
-        # Also without a meeting: Horovod fails then, where it would be alone with MPI.
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-        "PYTHONUNBUFFERED": "1",
-    }
 
 
 def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> Session:
@@ -206,16 +195,18 @@ def main() -> int:
     """Run the ranks; the exit code is that of the first one that fails."""
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     hosts = read_hosts(Path(sys.argv[1]).read_text())
-    meeting = {}
+    # Also without a meeting: Horovod fails then, where it would be alone with MPI.
+    variables = dict.fromkeys(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"), "gloo")
+    variables["PYTHONUNBUFFERED"] = "1"
     if os.environ.get("HVD_FRAMEWORK") not in ("torch", "jax"):
         store = GlooStore(address, secret)
         spawn("gloo-store", store.serve)
-        meeting["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
-        meeting["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(store.port)
+        variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
+        variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(store.port)
     given = {
         "directory": os.getcwd(),  # noqa: PTH109 - a text
         "arguments": sys.argv[2:],
-        "variables": common_variables(meeting),
+        "variables": variables,
         "stay": float(os.environ.get(STAY_WITHIN, "0")),
     }
     told = Told()

@@ -245,8 +245,7 @@ class Effects:
         for host in self._of([name for name in effect.missing if name not in pods]):
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
-                name = host.stateful_set
-                refusals[name] = creation_failure(api, name, host.name)
+                refusals[host.stateful_set] = creation_failure(api, host.stateful_set)
         return m.PodsListed(effect.attempt, pods, refusals)
 
     def _delete_pods(self, effect: m.DeletePods) -> None:

@@ -148,7 +148,9 @@ class Prober:
         self._follow_endpoints()
         while not self.is_closed:
             self._handle_due()
-            for key, _ in self._selector.select(self._seconds_to_wait()):
+            due = self._timers[0][0] if self._timers else None
+            left = None if due is None else max(0.0, due - time.monotonic())
+            for key, _ in self._selector.select(left):
                 if key.data is None:
                     with contextlib.suppress(BlockingIOError):
                         while self._woken.recv(4096):
@@ -199,9 +201,6 @@ class Prober:
         target.due = due
         if due is not None:
             heapq.heappush(self._timers, (due, target.number))
-
-    def _seconds_to_wait(self) -> float | None:
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
 
     def _handle_due(self) -> None:
         """Begin the attempts that are due, and end those that took too long."""

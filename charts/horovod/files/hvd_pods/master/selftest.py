@@ -23,7 +23,7 @@ from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import has_ended
-from hvd_pods.rules.messages import TimedOut
+from hvd_pods.rules.messages import Terminated
 from hvd_pods.rules.state import Facts
 
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
@@ -76,8 +76,8 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     facts = Facts(hurried, *describe_self(), is_test=True)
     # The events are the run's.
     master = Master(facts, api, EventRecorder(None))
-    end_on(master, signal.SIGTERM, TimedOut())
-    timer = threading.Timer(until + SPARE - time.monotonic(), master.tell, [TimedOut()])
+    end_on(master, signal.SIGTERM, Terminated())
+    timer = threading.Timer(until + SPARE - time.monotonic(), master.tell, [Terminated()])
     timer.daemon = True
     timer.start()
     try:

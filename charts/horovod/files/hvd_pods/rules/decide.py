@@ -46,7 +46,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     """Begin an attempt: ask the hosts, and prepare the launcher meanwhile."""
     state, run, before = step.state, step.state.run, step.state.attempt.launched
     if state.is_stopped and state.facts.is_test:
-        step.end(InterruptedRunError("terminated before the test began"))
+        step.then(m.EndReached(InterruptedRunError("terminated before the test began")))
         return
     if state.is_stopped:
         _read_job(step)
@@ -74,7 +74,7 @@ def on_prepared(step: Step, event: m.Prepared) -> None:
     if step.state.phase != Phase.GATHERING:
         return
     if event.problem:
-        step.end_attempt(event.problem)
+        step.then(m.AttemptEnds(event.problem))
         return
     step.set_attempt(is_prepared=True)
     gathering.extend_deadline(step)
@@ -130,7 +130,7 @@ def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
         step.set_attempt(problem=NotANumberError())
     problem, lost_to = step.state.attempt.problem, state.hold.lost_to
     if lost_to and problem:
-        step.end(holding.superseded(lost_to))
+        step.then(m.EndReached(holding.superseded(lost_to)))
     elif lost_to or state.facts.is_test:
         conclude(step, state.job)
     else:
@@ -162,7 +162,7 @@ def on_job(step: Step, event: m.JobRead) -> None:
         ending.scale_down(step)
     elif state.phase == Phase.READING:
         step.set(retries=state.retries.note_job(event.job))
-        step.begin_attempt()
+        step.then(m.AttemptBegins())
 
 
 def conclude(step: Step, job: Object | None) -> None:
@@ -200,7 +200,7 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
         step.set(phase=Phase.PAUSING)
         step.set_timer("pause", step.now + verdict.pause)
     else:
-        step.begin_attempt()
+        step.then(m.AttemptBegins())
 
 
 def on_end_reached(step: Step, event: m.EndReached) -> None:
@@ -216,9 +216,9 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
 def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
     """The workers are gone, or those of a test are there, or as it has found them."""
     if event.problem:
-        step.end(event.problem)
+        step.then(m.EndReached(event.problem))
     elif step.state.phase == Phase.READING:
-        step.begin_attempt()
+        step.then(m.AttemptBegins())
     elif step.state.phase == Phase.FINISHING:
         if step.state.facts.is_test:
             ending.give_back(step)
@@ -250,7 +250,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         return
     step.log("this pod is terminating")
     if step.state.phase == Phase.GATHERING:
-        step.end_attempt(InterruptedRunError("terminated while waiting for hosts"))
+        step.then(m.AttemptEnds(InterruptedRunError("terminated while waiting for hosts")))
     elif step.state.phase == Phase.HOLDING and "look" in step.state.timers:
         # The next look ends this master.
         step.clear_timers("look")
@@ -258,16 +258,6 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
     elif step.state.phase == Phase.PAUSING:
         step.clear_timers("pause")
         _read_job(step)
-
-
-def on_timed_out(step: Step, event: m.TimedOut) -> None:
-    """The time of a test is over, whatever it waits for."""
-    if step.state.phase == Phase.TRAINING:
-        step.set(is_stopped=True)
-        step.set_timer("kill", step.now + training.END_WITHIN)
-        step.do(m.Interrupt(), m.EndLauncher())
-    else:
-        on_terminated(step, m.Terminated())
 
 
 TIMERS: Mapping[str, Callable[[Step], None]] = {
@@ -282,7 +272,7 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "leave": training.interrupt,
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),
     "end": lambda step: step.do(m.EndLauncher()),
-    "pause": lambda step: step.begin_attempt(),
+    "pause": lambda step: step.then(m.AttemptBegins()),
 }
 HANDLERS: Mapping[type, Handler] = {
     m.Started: holding.begin,
@@ -312,6 +302,5 @@ HANDLERS: Mapping[type, Handler] = {
     m.ResultsStored: ending.on_results,
     m.EndReached: on_end_reached,
     m.Terminated: on_terminated,
-    m.TimedOut: on_timed_out,
     m.Timer: on_timer,
 }

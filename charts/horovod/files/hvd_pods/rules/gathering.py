@@ -356,7 +356,7 @@ def report(step: Step, event: m.PodsListed) -> None:
         if step.now - since[host.name] >= (item.wait_seconds or 0.0)
     ]
     if _is_too_few(state.run, lasting):
-        step.end_attempt(_missing_error(step, found, "cannot start", RunError))
+        step.then(m.AttemptEnds(_missing_error(step, found, "cannot start", RunError)))
 
 
 def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
@@ -381,7 +381,7 @@ def time_out(step: Step) -> None:
         for host in missing
     }
     what = f"did not answer within launch.hostsTimeoutSeconds={state.run.hosts_timeout:.0f}"
-    step.end_attempt(_missing_error(step, found, what, HostsTimeoutError))
+    step.then(m.AttemptEnds(_missing_error(step, found, what, HostsTimeoutError)))
 
 
 def _count_missing(step: Step, missing: Sequence[Host]) -> str:

@@ -61,7 +61,7 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         what = (
             f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
         )
-        step.end(SupersededError(what))
+        step.then(m.EndReached(SupersededError(what)))
         return
     holder, is_free = describe_holder(data), _is_free(step, data)
     is_silent = renewal(data) == state.hold.seen and step.now - state.hold.seen_at > EXPIRES_AFTER
@@ -84,7 +84,9 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
     if renewal(data) != state.hold.seen:
         step.set_hold(seen=renewal(data), seen_at=step.now)
     if state.is_stopped:
-        step.end(InterruptedRunError(f"terminated while {holder} controls the workers"))
+        step.then(
+            m.EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
+        )
     else:
         step.set_timer("look", step.now + LOOK_EVERY)
 
@@ -105,7 +107,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     if step.state.was_training:
         step.set(left=number(data.get("launched")))
     if not run.api:
-        step.begin_attempt()
+        step.then(m.AttemptBegins())
     elif has_ended(run, data, facts.uid):
         step.set(results=data.get("results", ""))
         ending.repeat_end(step, data)
@@ -165,7 +167,7 @@ def lose(step: Step, holder: str) -> None:
         step.set(phase=Phase.OVER, timers={})
         step.release_record()
     elif phase != Phase.STORING:
-        step.end(superseded(holder))
+        step.then(m.EndReached(superseded(holder)))
 
 
 def superseded(holder: str) -> RunError:
@@ -178,7 +180,7 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
     if event.purpose == "read":
         if event.status not in (403, 404):
             why = f"cannot read which master controls the workers: {event.message}"
-            step.end(RunError(why))
+            step.then(m.EndReached(RunError(why)))
         else:
             _continue_without(step, event.message)
     elif event.purpose == TAKE and event.is_temporary:

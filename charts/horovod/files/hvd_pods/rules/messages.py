@@ -67,11 +67,7 @@ class Started(Event):
 
 
 class Terminated(Event):
-    """This pod is asked to end: it got SIGTERM."""
-
-
-class TimedOut(Event):
-    """The test that this master makes for `helm test` has used up its time."""
+    """This pod is asked to end by SIGTERM, or has used up the time of `helm test`."""
 
 
 class Timer(Event):

@@ -294,18 +294,6 @@ class Step:
         """Let an event follow at once that this decision has caused."""
         self.following.append(event)
 
-    def end(self, problem: RunError) -> None:
-        """End this master without an attempt, or after the record was lost."""
-        self.then(m.EndReached(problem))
-
-    def begin_attempt(self) -> None:
-        """Begin the first attempt, or another one."""
-        self.then(m.AttemptBegins())
-
-    def end_attempt(self, problem: RunError | None) -> None:
-        """End the present attempt; without a problem the training has finished."""
-        self.then(m.AttemptEnds(problem))
-
     def set(self, **changes: Any) -> None:
         """Change the state."""
         self.state = replace(self.state, **changes)

@@ -58,10 +58,12 @@ def begin(step: Step, event: m.Delivered) -> None:
     state, run = step.state, step.state.run
     if event.is_finished:
         step.log("all ranks have finished while there was no master")
-        step.end_attempt(None)
+        step.then(m.AttemptEnds(None))
         return
     if event.problem or state.is_stopped:
-        step.end_attempt(event.problem or RunError("terminated before the ranks were started"))
+        step.then(
+            m.AttemptEnds(event.problem or RunError("terminated before the ranks were started"))
+        )
         return
     answering = state.gathered.answering
     chosen = [name for name in state.facts.hosts if name in _given(step, event)]
@@ -204,7 +206,10 @@ def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
     run, launched = step.state.run, step.state.attempt.launched
     is_ending = launched is None or launched.problem or len(launched.hosts) == 1
-    if run.mode == "direct" and run.api and not (is_ending or step.state.facts.is_test):
+    if step.state.facts.is_test:
+        step.set_timer("kill", step.now + END_WITHIN)
+        step.do(m.EndLauncher())
+    elif run.mode == "direct" and run.api and not is_ending:
         step.set_timer("leave", step.now + LEAVE_WITHIN)
         step.do(m.ReadJob(LEAVE_WITHIN, leaves=True))
     else:
@@ -386,9 +391,9 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
         if left:
             names = ", ".join(left)
             step.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
-        step.end_attempt(None)
+        step.then(m.AttemptEnds(None))
     elif problem:
-        step.end_attempt(problem)
+        step.then(m.AttemptEnds(problem))
     else:
         number, pods = state.attempt.number, state.attempt.elastic.asked
         uids = {name: pods[name].uid for name in left if name in pods}
@@ -402,22 +407,24 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     assert launched  # noqa: S101
     code = launched.code
     if launched.leaving and not run.elastic:
-        step.end_attempt(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
+        step.then(
+            m.AttemptEnds(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
+        )
         return
     if cause and cause.is_final:
-        step.end_attempt(ConfigurationError(cause.text))
+        step.then(m.AttemptEnds(ConfigurationError(cause.text)))
         return
     silent = {} if run.elastic else gathering.find_silent(step)
     if silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
-        step.end_attempt(LostHostError(describe_loss(silent) + also, code))
+        step.then(m.AttemptEnds(LostHostError(describe_loss(silent) + also, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
-        step.end_attempt(LaunchError(cause.text, code, repeats))
+        step.then(m.AttemptEnds(LaunchError(cause.text, code, repeats)))
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
-        step.end_attempt(LaunchError(why, code))
+        step.then(m.AttemptEnds(LaunchError(why, code)))
 
 
 def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunError:

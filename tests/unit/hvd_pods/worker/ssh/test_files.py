@@ -85,38 +85,23 @@ def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, ["cannot read key 'user-key'", "No such file", "user-key and host-key"]),
-        (b"garbage\n", ["cannot use key 'user-key'", "in PEM format without a passphrase"]),
-        (make_key("secret"), ["cannot use key 'user-key'", "passphrase", "in PEM format"]),
-    ],
-    ids=["missing", "garbage", "passphrase"],
+    "content", [b"garbage\n", make_key("secret")], ids=["garbage", "passphrase"]
 )
-def test_unusable_key_is_named_with_what_to_do(
-    volumes: Path, content: bytes | None, words: list[str]
-) -> None:
+def test_unusable_key_is_named_with_what_to_do(volumes: Path, content: bytes) -> None:
     key = volumes / "ssh" / "user-key"
     key.unlink()
-    if content is not None:
-        key.write_bytes(content)
-    with pytest.raises(errors.ConfigurationError) as refused:
+    key.write_bytes(content)
+    problem = r"(?s)cannot use key 'user-key' .*SSH Secret.* in PEM format without a passphrase"
+    with pytest.raises(errors.ConfigurationError, match=problem):
         sshd.prepare(2222, "r1", "python3", 1, 1)
-    for word in ("SSH Secret", "ssh.existingSecret", *words):
-        assert word in str(refused.value)
-
-
-def run_worker(pod: Pod) -> subprocess.CompletedProcess[bytes]:
-    """Run a worker's main program, which must end."""
-    program = str(pod.files / "hvd_pods/worker/main.py")
-    return pod.run(PYTHON, "-I", program, HVD_SSH_PORT="2222", HVD_REVISION="r1")
 
 
 @pytest.mark.slow
 def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Path) -> None:
     """The kubelet shows the termination message, and the Job gives up on exit code 78."""
     pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
-    done = run_worker(pod)
+    program = str(pod.files / "hvd_pods/worker/main.py")
+    done = pod.run(PYTHON, "-I", program, HVD_SSH_PORT="2222", HVD_REVISION="r1")
     assert done.returncode == errors.BAD_CONFIGURATION
     for shown in (done.stderr.decode(), (pod.generated / "termination-log").read_text()):
         assert "cannot read key 'user-key' of the SSH Secret" in shown

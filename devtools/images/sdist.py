@@ -1,0 +1,51 @@
+"""Horovod's source with all patches, which builds by PEP 517 for the frameworks that are there."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import tempfile
+from pathlib import Path
+
+from devtools.images.catalogue import ROOT
+from images.common import build_horovod
+
+# Has the series of an image, and no image of its own.
+FOLDER = ROOT / "images" / "sdist"
+# What the version has after the plus sign, also that of wheels built from it.
+LABEL = "patched"
+
+
+def write_sdist(out: Path) -> Path:
+    """Writes the archive into the folder `out`. The same patches give the same bytes."""
+    with tempfile.TemporaryDirectory() as work:
+        source = build_horovod.patched_source(Path(work), build_horovod.patches(FOLDER))
+        # setuptools appends it to the version of setup.py.
+        settings, metadata = source / "setup.cfg", source / "PKG-INFO"
+        _replace(settings, "tag_build = \n", f"tag_build = +{LABEL}\n")
+        version = source.name.removeprefix("horovod-")
+        _replace(metadata, f"\nVersion: {version}\n", f"\nVersion: {version}+{LABEL}\n")
+        name = f"{source.name}+{LABEL}"
+        target = out / f"{name}.tar.gz"
+        with (
+            target.open("wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=build_horovod.TIME) as compressed,
+            tarfile.open(fileobj=compressed, mode="w") as archive,
+        ):
+            archive.add(source, name, filter=_anonymous)
+    return target
+
+
+def _replace(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    if text.count(old) != 1:
+        raise SystemExit(f"{file} does not have {old!r} once")
+    file.write_text(text.replace(old, new))
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The file without its owner and time. tarfile adds the files of a folder in order."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mtime = build_horovod.TIME
+    return member

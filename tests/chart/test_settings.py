@@ -1,0 +1,118 @@
+"""What values become: the variables of ranks, and what the master is told of its run."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.render import (
+    Values,
+    main_container,
+    of_kind,
+    one,
+    pod_spec,
+    render,
+    run_settings,
+    variables,
+)
+
+# Values, and what follows from them: of `seen`; null is what is not there.
+EFFECTS = """\
+{} => {HVD_FUSION_BY_RANKS: "1", HOROVOD_FUSION_THRESHOLD: null, HVD_PRELOAD: null, results: {}}
+{} => {HOROVOD_TIMELINE: null, HOROVOD_AUTOTUNE: null, HOROVOD_CYCLE_TIME: null, suspend: null}
+{} => {lostAfterSeconds: 12, stallTimeoutSeconds: 3600, gracePeriodSeconds: 30, backoffLimit: 3}
+{} => {FI_PROVIDER: null, UCX_TLS: null, NCCL_IB_DISABLE: null, UCX_NET_DEVICES: null}
+horovod: {cycleTimeMs: 2.5, autotune: true} => {HOROVOD_CYCLE_TIME: "2.5", HOROVOD_AUTOTUNE: "1"}
+{horovod: {timeline: true, autotune: true}, worker: {env: [{name: OUTPUT_PATH, value: /o}]}} => \
+{HOROVOD_TIMELINE: $(OUTPUT_PATH)/horovod-timeline.json, \
+HOROVOD_AUTOTUNE_LOG: $(OUTPUT_PATH)/horovod-autotune.csv}
+horovod: {fusionThresholdMiB: 32} => \
+{HOROVOD_FUSION_THRESHOLD: "33554432", HVD_FUSION_BY_RANKS: null}
+horovod: {fusionThresholdMiB: 0} => {HOROVOD_FUSION_THRESHOLD: "0", HVD_FUSION_BY_RANKS: null}
+horovod: {autotune: true} => {HVD_FUSION_BY_RANKS: null}
+launch: {mode: horovodrun} => {HVD_FUSION_BY_RANKS: null}
+worker: {slots: 1, resources: {limits: {amd.com/gpu: 1}}} => {HVD_FUSION_BY_RANKS: null}
+worker: {resources: {limits: {habana.ai/gaudi: 1}}} => {HVD_FUSION_BY_RANKS: null}
+worker: {runtimeClassName: nvidia} => {HVD_FUSION_BY_RANKS: null}
+worker: {env: [{name: HOROVOD_FUSION_THRESHOLD, value: "0"}]} => {HVD_FUSION_BY_RANKS: null}
+worker: {envFrom: [{secretRef: {name: ours}}]} => {HVD_FUSION_BY_RANKS: null}
+workerGroups: [{name: a}, {name: b}] => {HVD_FUSION_BY_RANKS: "1"}
+workerGroups: [{name: a}, {name: b, image: {tag: "2"}}] => {HVD_FUSION_BY_RANKS: null}
+workerGroups: [{name: a, number: 3}, {name: b, number: 2}] => {HVD_HOSTS: "5"}
+launch: {preload: []} => {HVD_PRELOAD: ""}
+launch: {preload: [torch, horovod.torch]} => {HVD_PRELOAD: torch horovod.torch}
+launch: {framework: torch} => {HVD_FRAMEWORK: torch, master HVD_FRAMEWORK: torch}
+launch: {lostAfterSeconds: 0, stallTimeoutSeconds: 0} => \
+{lostAfterSeconds: 0, stallTimeoutSeconds: 0, HOROVOD_STALL_CHECK_TIME_SECONDS: "15"}
+launch: {stallTimeoutSeconds: 600} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "15"}
+launch: {stallTimeoutSeconds: 20} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "10"}
+launch: {stallTimeoutSeconds: 1} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "1"}
+master: {terminationGracePeriodSeconds: 0, backoffLimit: 0} => \
+{gracePeriodSeconds: 0, backoffLimit: 0}
+master: {suspend: true} => {suspend: true, replicas: 0}
+network: {interface: ib0} => \
+{interface: ib0, NCCL_SOCKET_IFNAME: ib0, GLOO_SOCKET_IFNAME: ib0, HOROVOD_GLOO_IFACE: ib0, \
+OMPI_MCA_btl_tcp_if_include: ib0, FI_TCP_IFACE: ib0, UCX_NET_DEVICES: ib0}
+{network: {interface: ib0}, hostNetwork: true} => {interface: "", NCCL_SOCKET_IFNAME: ib0}
+network: {transport: TCP, interface: eth1} => {transport: TCP, FI_PROVIDER: tcp, \
+UCX_TLS: "self,sm,tcp", NCCL_IB_DISABLE: "1", UCX_NET_DEVICES: eth1}
+network: {transport: RDMA, interface: eth1} => {transport: RDMA, UCX_NET_DEVICES: null, \
+FI_PROVIDER: null, UCX_TLS: null, NCCL_IB_DISABLE: null}
+{} => {network policies: 1}
+networkPolicy: {enabled: null} => {network policies: 1}
+networkPolicy: {enabled: false} => {network policies: 0}
+hostNetwork: true => {network policies: 0}
+{hostNetwork: true, hostPID: true, ssh: {port: 29999}} => \
+{hostNetwork: true, hostPID: true, dnsPolicy: ClusterFirstWithHostNet, \
+master hostNetwork: null, master hostPID: null, master dnsPolicy: null}
+{} => {HVD_METRICS_PORT: null, HVD_METRICS_DIR: /horovod/generated/metrics, master ports: null}
+metrics: {enabled: true, file: /o/m} => {HVD_METRICS_PORT: "9400", master HVD_METRICS_FILE: /o/m, \
+ports: [{name: ssh, containerPort: 2222}, {name: metrics, containerPort: 9400}], \
+master HVD_METRICS_PORT: "9400", master ports: [{name: metrics, containerPort: 9400}]}
+{worker: {slots: 2, nodeSelector: {pool: gpu}, image: {tag: "2"}, \
+resources: {requests: {cpu: 4}, limits: {nvidia.com/gpu: 2, memory: 8Gi}}}, workerGroups: \
+[{name: a, slots: 5, nodeSelector: {pool: null, a: b}, image: {tag: null}, \
+resources: {limits: {nvidia.com/gpu: null}}}]} => \
+{resources: {requests: {cpu: 4}, limits: {memory: 8Gi}}, nodeSelector: {a: b}, \
+image: "registry.example/team/app:0.28.1-tf2.21.0"}
+{launch: {mode: elastic, elastic: {minRanks: 2, maxRanks: 8}}, worker: {number: 2, slots: 2}} => \
+{number: 2, maximum: 4, deletable: [hvd-worker-0, hvd-worker-1, hvd-worker-2, hvd-worker-3]}
+{launch: {mode: custom}, worker: {spares: 1}, master: {args: [$(LAUNCH), a]}} => {maximum: 3}
+{launch: {mode: custom}, worker: {spares: 1}, master: {args: [a, $(HOSTFILE)]}} => {maximum: 3}
+code: {files: {train.py: print()}} => {args: [python3, train.py], requirements: true}
+{code: {files: {train.py: print()}}, master: {args: [python, -u]}} => {args: [python, -u]}
+{code: {files: {requirements.txt: einops}, requirements: Ignore}, master: {args: [a]}} => \
+{requirements: false}
+"""
+
+
+def seen(values: Values) -> dict[str, Any]:
+    """The fields of the first workers, of their container and of the Job, variables and settings;
+    those of the master's pod begin with its name.
+    """
+    manifests = render(values)
+    first, *_ = of_kind(manifests, "StatefulSet")
+    job, settings, of_ranks = one(manifests, "Job"), run_settings(manifests), variables([first])
+    known: set[str] = set()
+    for name, value in of_ranks.items():
+        assert known.issuperset(re.findall(r"\$\((\w+)\)", value)), "Kubernetes would not expand it"
+        known.add(name)
+    deletable = [r for r in one(manifests, "Role")["rules"] if r["verbs"] == ["delete"]]
+    of_master = {**variables(manifests, "Job"), **pod_spec(job), **main_container(manifests, "Job")}
+    return {
+        **{f"master {name}": value for name, value in of_master.items()},
+        "network policies": len(of_kind(manifests, "NetworkPolicy")),
+        **{"deletable": deletable[0]["resourceNames"], **pod_spec(first), **first["spec"]},
+        **main_container([first], "StatefulSet"),
+        **{**job["spec"], **settings, **settings["groups"][0], **of_ranks},
+    }
+
+
+@pytest.mark.parametrize("effect", EFFECTS.splitlines())
+def test_values_reach_ranks_and_master(effect: str) -> None:
+    values, expected = map(yaml.safe_load, effect.split(" => "))
+    found = seen(values)
+    assert {name: found.get(name) for name in expected} == expected
