@@ -198,8 +198,7 @@ class Volumes:
             raise self.ledger.error(old, problem, "another mount path")
         self.volumes[name], self.mounts[path] = volume, mount
         self._mount_places[path] = old
-        if old:
-            self.ledger.change(old, ("volumeMounts",), "a volume and its mount")
+        self.ledger.change(old, ("volumeMounts",), "a volume and its mount")
 
     def put(self, old: KeyPath) -> None:
         """Put all of them into the chart's values."""
