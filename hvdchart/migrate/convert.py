@@ -18,7 +18,7 @@ from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import child_at, nearest_node, value_at
-from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
+from hvdchart.spec.yaml_tree import Node, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
 Reader: TypeAlias = Callable[[Ledger], None]
@@ -42,8 +42,7 @@ _LOOKS = {
     ("nodes",): "a spec of hvdchart, for hvdchart render",
     ("template_parameters",): f"parameters of a template of Intel's mlt, {_ARCHIVED}",
 }  # fmt: skip
-_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _OPERATORS_OWN = re.compile(
     r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)|volcano\.sh/[\w.-]+"
 )
@@ -77,8 +76,14 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
 
 
 def _finish(ledger: Ledger) -> Ledger:
+    text = json.dumps(ledger.values)
+    for template in sorted(set(_TEMPLATE.findall(text))):
+        ledger.add_check(
+            f"{shorten(template)} is a template, which is not rendered: migrate what helm template "
+            "RELEASE CHART or helm get values RELEASE --all prints"
+        )
     # Values that select pods by labels which only the operator of the old job set.
-    for gone in sorted(set(_OPERATORS_OWN.findall(json.dumps(ledger.values)))):
+    for gone in sorted(set(_OPERATORS_OWN.findall(text))):
         ledger.add_check(
             f"the values name {gone}, which only the operator sets: the chart's pods have the "
             "labels app.kubernetes.io/instance and app.kubernetes.io/component"
@@ -117,7 +122,6 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
     """The job in a file, or its only document, and what else is in it. Raises SpecError."""
-    _refuse_template(data.decode("utf-8", "replace").replace("\r\n", "\n"), file)
     roots = [root for root in parse_all(data, file) if root.value is not None]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if not roots:
@@ -137,16 +141,3 @@ def describe(root: Node) -> str:
         return root.shown
     name = value_at(tree, ("metadata", "name")) or ""
     return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
-
-
-def _refuse_template(text: str, file: str) -> None:
-    match = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
-    if match:
-        before = text[: match.start()]
-        place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
-        problem = f"{shorten(' '.join(match[0].split()))} is a template, which is not rendered"
-        expected = (
-            "the rendered manifest: helm template RELEASE CHART | hvdchart migrate -; or values "
-            "such as helm get values RELEASE --all prints"
-        )
-        raise SpecError(str(place), "", problem, expected)

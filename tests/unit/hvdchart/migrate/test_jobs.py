@@ -78,6 +78,7 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
          "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
         ({"worker_container__volumeMount": ["a"]}, "these keys are not carried over: "
          f"{WORKER_POD}.containers[0].volumeMount[0]. Set"),
+        ({"worker_container__image": "a/{{ b }}:1"}, "{{ b }} is a template, which is not"),
         ({"worker_pod__initContainers": [WAITER]},
          "the values name mpi-job-name, which only the operator sets"),
     ],

@@ -163,7 +163,6 @@ def test_rdma_is_the_transport_of_cpu_ranks() -> None:
         ("spares: 1, gpus: 1", "volumes: {output: {hostPath: /a}}", "node of rank 0 only"),
         ("gpus: 1}, {name: y, count: 1, gpus: 1", "volumes: {data: {pvc: a, groups: [x]}}",
          "missing on group y"),
-        (f"{STATIC}8, numaPerSocket: 2", "", "because reserved cores"),
         (f"{STATIC}24, sockets: 2, threadsPerCore: 2, reserved: {{cpu: 48}}", "",
          "no core for each of its ranks: ranks may span two sockets; lower reserved.cpu"),
         (f"{STATIC}4", "", "assumes that the kubelet reserves 1 CPU"),

@@ -72,13 +72,14 @@ def test_what_values_replace_is_the_plans_number_and_reason() -> None:
         "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
+    env = "worker.env.TF_NUM_INTEROP_THREADS"
     rows = document(plan_text(HEAD + NODE + text))["reasons"]
     reasons = {row["value"]: (row["is"], row["because"]) for row in rows}
     for key, value, because in (
         ("worker.slots", 2, "values.worker.slots instead of 1"),
         ("worker.number", 3, "values.worker.number instead of 1"),
         ("worker.resources.requests.cpu", 2, "values.worker.resources.requests.cpu instead of 3"),
-        ("worker.env.TF_NUM_INTEROP_THREADS", "1", "values.worker.env instead of 2"),
+        (env, "1", f"values.{env} instead of 2"),
         ("launch.binding.to", "socket", "values.launch.binding.to instead of core"),
     ):
         assert reasons[key] == (value, because)
