@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import shorten
 
@@ -323,11 +322,6 @@ def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
 def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> None:
     """Containers before the main one -> initContainers; those beside it are left out."""
     first = (*role.pod, "initContainers")
-    for path in ledger.items_at(*first):
-        for mount in ledger.items_at(*path, "volumeMounts"):
-            if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
-                problem = "the chart has a volume of that name, so this one gets another"
-                raise ledger.error(mount, problem, "a volume with another name")
     ledger.carry_over(first, (group, "initContainers"))
     if ledger.list_at(*first):
         ledger.add_check(

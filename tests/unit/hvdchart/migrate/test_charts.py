@@ -82,8 +82,8 @@ def arena(**changes: Any) -> Ledger:
          "worker.number: the chart's worker.number does not accept it: 0 is less than the minimum "
          "of 1; expected a value that worker.number accepts"),
         (migrate_old, {"worker": {"image": "a:1"}}, 'worker.image: got "a:1"; expected a map'),
-        (migrate_old, {"volumes": [{"name": name, "emptyDir": {}} for name in ("ssh", "user-ssh")]},
-         "the chart has a volume ssh of its own; expected no volume called user-ssh"),
+        (migrate_old, {"volumes": [{"name": "ssh", "emptyDir": {}}]},
+         "volumes: the chart has a volume ssh of its own; expected a volume with another name"),
         (migrate_old, {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
          "volumeMounts[0]: no volume is called data; expected one of volumes, which has none"),
         (migrate_old, {"a": 1, "b": 2, "c": 3, "d": 4, "e": [5, 6], "f": 7},

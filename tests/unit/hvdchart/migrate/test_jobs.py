@@ -88,7 +88,6 @@ def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: s
     assert [text for text in checks if text.startswith(check)], checks
 
 
-INIT = {"name": "a", "image": "a", "volumeMounts": [{"name": "ssh", "mountPath": "/s"}]}
 TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
 
 
@@ -101,8 +100,6 @@ TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
          "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
         ({"worker_container__env": [{"name": "V", "value": "3"}, {"name": "V", "value": "4"}]},
          "containers[0].env[1]: the variable V is set twice"),
-        ({"worker_pod__initContainers": [INIT]},
-         "volumeMounts[0]: the chart has a volume of that name"),
         ({"launcher_container__command": ["mpirun", "train", "$(T)"],
           "launcher_container__env": TOKEN}, "$(T) has its value from the cluster (valueFrom)"),
         ({"launcher_container__command": ["mpirun", "-x", "A", "t"],
