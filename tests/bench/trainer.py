@@ -69,9 +69,11 @@ class Trainer(Contestant):
         pod = node["template"]["spec"]["template"]["spec"]["containers"][0]
         pod |= {"command": SSHD[:1], "args": SSHD[1:]}
         if self.action:
+            # A launcher with a rank may look for its own name before DNS has it, and fail.
+            runtime["mlPolicy"]["mpi"]["runLauncherAsNode"] = False
             runtime["template"]["spec"]["failurePolicy"] = {
                 "maxRestarts": MOST_FAULTS,
-                "rules": [{"action": self.action, "targetReplicatedJobs": ["launcher"]}],
+                "rules": [{"name": "restart", "action": self.action}],
             }
             launcher["template"]["spec"]["backoffLimit"] = 0
             launcher["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
