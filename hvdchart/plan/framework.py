@@ -9,6 +9,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.spec.model import Spec
@@ -45,12 +46,7 @@ def plan_framework(spec: Spec) -> Framework:
     """The framework of a spec, and the launch mode and imports in advance that follow from it."""
     code = spec.values.get("code")
     sources = _sources(code) if isinstance(code, Mapping) else {}
-    script = _script(sources, spec.train.command)
-    used = _find(sources) if script else {}
-    own = _find({script: sources[script]}) if script else {}
-    if _SIGNS.keys() & own.keys():
-        # Its modules count for what may use MPI, and another program's framework does not.
-        used = {name: where for name, where in used.items() if name not in _SIGNS} | own
+    used = _find(sources, spec.train.command)
     name, reason = spec.train.framework, override_reason("train.framework")
     if name is None:
         name, because = _choose(sources, used)
@@ -70,15 +66,10 @@ def plan_framework(spec: Spec) -> Framework:
     return Framework(name, mode, preload, reasons)
 
 
-def _find(sources: Mapping[str, bytes]) -> dict[str, str]:
-    """Where these files first use each framework, _MPI_ON_CPUS, and _BACKEND."""
+def _find(sources: Mapping[str, bytes], command: Sequence[str]) -> dict[str, str]:
+    """Where the program first uses each framework, _MPI_ON_CPUS, and _BACKEND."""
     used: dict[str, str] = {}
-    for file, text in sources.items():
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
-            # The ranks will say it.
-            continue
+    for file, tree in _program(sources, command):
         for line, module in _modules(tree):
             for name, signs in (*_SIGNS.items(), (_MPI_ON_CPUS, (_MPI_ON_CPUS,))):
                 if any(f"{module}.".startswith(f"{sign}.") for sign in signs):
@@ -128,22 +119,66 @@ def _sources(code: Mapping[str, Plain]) -> dict[str, bytes]:
     return sources
 
 
-def _script(sources: Mapping[str, bytes], command: Sequence[str]) -> str | None:
-    """The file of the code that the command starts; None where it is in none."""
+def _program(
+    sources: Mapping[str, bytes], command: Sequence[str]
+) -> Iterator[tuple[str, ast.Module]]:
+    """The command's script and what it imports of the code, with their names."""
+    modules = {name.removesuffix("/__init__.py").removesuffix(".py"): name for name in sources}
     words = [word.removeprefix("./") for word in command]
-    if "-m" in words[:-1]:
-        words.append(words[words.index("-m") + 1].replace(".", "/") + ".py")
-    return next((word for word in words if word in sources), None)
+    waiting = [word for word in words if word in sources][:1]
+    folder = PurePosixPath(waiting[0]).parent if waiting else PurePosixPath()
+    if not waiting and "-m" in words[:-1]:
+        waiting = _files_of(words[words.index("-m") + 1], [folder], modules)
+    seen = {""}
+    while waiting:
+        file = waiting.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        try:
+            tree = ast.parse(sources[file])
+        except (SyntaxError, ValueError, RecursionError):
+            # The ranks will say it.
+            continue
+        yield file, tree
+        for _, module in _modules(tree):
+            own = PurePosixPath(file).parent
+            # Also what another folder on Python's path would have.
+            waiting += _files_of(module, [PurePosixPath(), folder, own], modules)
+
+
+def _files_of(
+    module: str, folders: Sequence[PurePosixPath], modules: Mapping[str, str]
+) -> list[str]:
+    """The files of the code that run when a module is imported: its own and its packages'.
+
+    A module that begins with dots is relative to the last of the folders.
+    """
+    name = module.lstrip(".")
+    level = len(module) - len(name)
+    if level:
+        last = folders[-1]
+        folders = [last, *last.parents][level - 1 : level]
+    found: list[str] = []
+    for folder in folders:
+        path = folder / name.replace(".", "/")
+        found += [modules[str(one)] for one in (path, *path.parents) if str(one) in modules]
+    return found
 
 
 def _modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of all that a program imports or uses as an attribute of a module."""
+    """Line and dotted name of all that a program imports or uses as an attribute of a module.
+
+    The name of a relative import begins with its dots.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.lineno, node.module
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = "." * node.level + (node.module or "")
+            yield node.lineno, package
+            joint = "." if node.module else ""
+            yield from ((node.lineno, f"{package}{joint}{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.lineno, f"{node.value.id}.{node.attr}"
 

@@ -55,15 +55,14 @@ def plan_jax(node: str) -> Plan:
         ("from mpi4py import MPI", {}, "mpi"),
         (f"{DDP})", {}, None),
         (f"{DDP}import_module('horovod.torch')", {}, None),
-        # Horovod's scripts use parts of others. Modules count where the script names none.
+        # Horovod's scripts use parts of others, and a script's own modules count.
         (f"{DDP}import horovod.torch as hvd", {}, "horovod"),
-        (f"{DDP}import lib", {"lib.py": "import horovod"}, None),
-        ("import lib", {"lib.py": DDP}, "torch"),
-        ("import lib", {"lib.py": DDP, "other.py": "import mpi4py"}, None),
+        (f"{DDP}import lib", {"lib.py": "import horovod"}, "horovod"),
+        (f"{DDP}from a import b", {"a/b.py": "import mpi4py"}, None),
+        ("", {"other.py": DDP}, None),
         # MPI reduces in PyTorch.
         (DDP.replace("gloo", "mpi"), {}, "mpi"),
         (DDP.replace("'gloo'", "backend='cpu:mpi'"), {}, "mpi"),
-        (DDP, {"lib.py": "BACKEND = 'mpi'"}, "mpi"),
         (f"{DDP}BACKENDS = ['gloo', 'mpi']", {}, "torch"),
     ],
 )
@@ -73,12 +72,18 @@ def test_framework_is_that_of_the_script(
     assert plan_code({"train.py": script, **others}).framework.name == framework
 
 
+HVD = "import horovod"
+
+
 @pytest.mark.parametrize(
     ("files", "command", "framework"),
     [
         ({"train.py": DDP}, "python -u ./train.py --epochs 3", "torch"),
         ({"train.py": DDP}, "bash run.sh", None),
-        ({"a/train.py": DDP, "b.py": "import jax.distributed"}, "python -m a.train", "torch"),
+        ({"a/train.py": "from . import b", "a/b.py": DDP}, "python -m a.train", "torch"),
+        ({"a/t.py": DDP, "a/__init__.py": HVD}, "python -m a.t", "horovod"),
+        ({"a/t.py": f"{DDP}import b", "a/b.py": HVD}, "python a/t.py", "horovod"),
+        ({"a/b/t.py": f"{DDP}from ..c import d", "a/c/d.py": HVD}, "python -m a.b.t", "horovod"),
     ],
 )  # fmt: skip
 def test_script_is_that_of_the_command(
