@@ -196,7 +196,8 @@ class Volumes:
             raise self.ledger.error(old, problem, "another mount path")
         self.volumes[name], self.mounts[path] = volume, mount
         self._mount_places[path] = old
-        self.ledger.change(old, ("volumeMounts",), "a volume and its mount")
+        if old:
+            self.ledger.change(old, ("volumeMounts",), "a volume and its mount")
 
     def put(self, old: KeyPath) -> None:
         """Put all of them into the chart's values."""

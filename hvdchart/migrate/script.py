@@ -1,6 +1,6 @@
 """Converts a typed command line, or a shell script with one.
 
-The line starts mpirun or horovodrun. Nothing is run. The script becomes a map of
+The line starts mpirun, horovodrun or docker run. Nothing is run. The script becomes a map of
 its lines, so that each line has its entry in the ledger.
 """
 
@@ -19,6 +19,7 @@ from hvdchart.migrate.command_line import (
     parse_command_line,
     workers_and_slots,
 )
+from hvdchart.migrate.docker import PROGRAMS, DockerRun
 from hvdchart.migrate.launch import Variable, carry_over_line, check_size, exported
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
@@ -26,7 +27,7 @@ from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
 
-EXPECTED = "one line with mpirun, mpiexec or horovodrun"
+EXPECTED = "one line with mpirun, mpiexec, horovodrun or docker run"
 # Programs before a launcher that change nothing which a pod keeps.
 _WRAPPERS = frozenset(("time", "nohup", "exec", "command", "sudo", "env"))
 _NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf",
@@ -44,10 +45,9 @@ _TO_DO = {
 }  # fmt: skip
 # Commands before && that no script expects to fail.
 _SUCCEEDS = frozenset(("cd", "pushd", "mkdir", "export", "set", "echo", "true", ":", "module"))
-_STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))})\b")
+_STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker run)\b")
 # A line for Slurm, PBS, LSF or Grid Engine.
 _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]+(.*)$", re.MULTILINE)
-_CONTAINERS = frozenset(("docker", "nvidia-docker", "podman", "singularity", "apptainer"))
 # Variables that a launcher reads itself.
 _LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
 
@@ -121,8 +121,9 @@ class Script:
             problem = f"no line starts a training; the file begins with {first}"
             raise SpecError(str(self.ledger.root.place), "", problem, EXPECTED)
         self._carry_over(*self.launch)
-        self.ledger.add_check("the line names no image: set image.repository and image.tag to "
-                              "one that has the program and its data")  # fmt: skip
+        if "image" not in self.ledger.values:
+            self.ledger.add_check("the line names no image: set image.repository and image.tag to "
+                                  "one that has the program and its data")  # fmt: skip
         self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")
         self.ledger.close()
 
@@ -152,17 +153,15 @@ class Script:
                 self.exported.update(names)
                 reason = "a variable for the launcher, which has a line of its own"
             ledger.drop(path, reason)
-        elif program in _CONTAINERS and any(_STARTS_TRAINING.search(t.text) for t in texts[1:]):
-            expected = (
-                "the line that runs in the container; its image goes to image.repository and "
-                "image.tag, -e to worker.env, -v to volumes and volumeMounts"
-            )
-            raise ledger.error(path, f"migrate does not read the options of {program}", expected)
         elif program in _OTHER_LAUNCHERS:
             raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
-        elif program in LAUNCHERS or (
-            program in ("sh", "bash", "dash")
-            and any(_STARTS_TRAINING.search(text.text) for text in texts[1:])
+        elif (
+            program in LAUNCHERS
+            or (program in PROGRAMS and [text.text for text in texts[1:2]] == ["run"])
+            or (
+                program in ("sh", "bash", "dash")
+                and any(_STARTS_TRAINING.search(text.text) for text in texts[1:])
+            )
         ):
             if self.launch:
                 problem = f"a second line that starts a training, after {self.launch[0][0]}"
@@ -198,6 +197,10 @@ class Script:
                 reason = "ranks have no standard input"
                 ledger.add_check(f"the program read {redirect}: let it open the file itself")
             ledger.add_part(path, redirect, "", reason)
+        docker = None
+        if PurePosixPath(texts[0].text).name in PROGRAMS:
+            docker = DockerRun(ledger, path)
+            texts = docker.read(texts[2:])
         for name, default in shell.defaults_in(statement.words, self.variables):
             ledger.add_check(f"nothing in the script sets {name}: its default {default} is used")
         line = parse_command_line(texts)
@@ -220,12 +223,21 @@ class Script:
         ledger.add_part(path, "the number of ranks", "worker.number and worker.slots",
                         f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}")  # fmt: skip
         check_size(ledger, line, number, slots, path)
-        ledger.add_check("the line does not say what a worker needs: set worker.resources "
-                         "(GPUs, CPUs, memory)")  # fmt: skip
-        self._carry_over_environment(path, line, number)
+        if docker and docker.gpus:
+            limits = {"nvidia.com/gpu": slots}
+            ledger.put(("worker", "resources"), {"limits": limits}, path)
+            if docker.gpus not in ("all", str(slots)):
+                ledger.add_check(f"the container had {docker.gpus} GPUs and {slots} ranks: "
+                                 "here each rank has one GPU")  # fmt: skip
+        else:
+            ledger.add_check("the line does not say what a worker needs: set worker.resources "
+                             "(GPUs, CPUs, memory)")  # fmt: skip
+        self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 
-    def _carry_over_environment(self, path: KeyPath, line: CommandLine, number: int) -> None:
-        """The script's exported variables, as the launcher gave them to its ranks."""
+    def _carry_over_environment(
+        self, path: KeyPath, line: CommandLine, given: Mapping[str, Variable], number: int
+    ) -> None:
+        """A container's variables for all ranks, the script's exported ones as the launcher did."""
         ledger = self.ledger
         own: dict[str, Variable] = {}
         for name in sorted(self.exported):
@@ -235,7 +247,12 @@ class Script:
             else:
                 ledger.add_check(f"only a shell knows the value of {name}: set it in worker.env if "
                                  "the ranks need it")  # fmt: skip
-        environment = exported(ledger, path, line, own, told=self.exported)
+        won = exported(ledger, path, line, own, told=self.exported)
+        for name in won:
+            if name in given and given[name] != won[name]:
+                reason = "the launcher sets it for all ranks, which wins as before"
+                ledger.add_part(path, f"-e {name}=...", "", reason)
+        environment = {**given, **won}
         rest = {name: entry for name, entry in own.items() if name not in environment}
         ours = {name: entry for name, entry in rest.items() if name.startswith(_LAUNCHERS_OWN)}
         others = {name: entry for name, entry in rest.items() if name not in ours}

@@ -84,7 +84,9 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("mpirun -np 2 'a", "<line>: what begins with ' in line 1 is not closed"),
         ("horovodrun -np 2 --min-np 4 t", "--min-np is 4, but 1 workers x 2 slots start 2 ranks"),
         ("mpirun -np 2 -ppn 2 -bind-to none -l -mca a b t", "no launcher of mode mpirun has both"),
-        ("docker run -e A=1 a mpirun -np 2 t", "migrate does not read the options of docker"),
+        ("docker run -v data:/data a mpirun -np 2 t", "-v data:/data is no directory of the host"),
+        ("docker run -e TOKEN a mpirun -np 2 t", "-e TOKEN takes the value from the user's shell"),
+        ("docker run -v /a:/dev/shm b mpirun -np 2 t", "/dev/shm belongs to the system"),
     ],
 )  # fmt: skip
 def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> None:
