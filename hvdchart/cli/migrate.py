@@ -22,7 +22,7 @@ def migrate(
         typer.Option(
             metavar="FILE",
             help="Read a typed command line, or a shell script with one, instead: mpirun, "
-            "horovodrun, docker run; - reads standard input.",
+            "horovodrun, docker run, mlt; - reads standard input.",
         ),
     ] = None,
     output: Output = None,

@@ -40,7 +40,7 @@ _LOOKS = {
     ("resources", "gpu_nodes"):
         f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
     ("nodes",): "a spec of hvdchart, for hvdchart render",
-    ("template_parameters",): f"parameters of a template of Intel's mlt, {_ARCHIVED}",
+    ("template_parameters",): "parameters of an mlt template; see --command-line",
 }  # fmt: skip
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _OPERATORS_OWN = re.compile(

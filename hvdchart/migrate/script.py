@@ -1,6 +1,6 @@
 """Converts a typed command line, or a shell script with one.
 
-The line starts mpirun, horovodrun or docker run. Nothing is run. The script becomes a map of
+The line starts mpirun, horovodrun, docker run or mlt. Nothing is run. The script becomes a map of
 its lines, so that each line has its entry in the ledger.
 """
 
@@ -22,18 +22,19 @@ from hvdchart.migrate.command_line import (
 from hvdchart.migrate.docker import PROGRAMS, DockerRun
 from hvdchart.migrate.launch import Variable, carry_over_line, check_size, exported
 from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
 
-EXPECTED = "one line with mpirun, mpiexec, horovodrun or docker run"
+EXPECTED = "one line with mpirun, mpiexec, horovodrun, docker run or mlt"
 # Programs before a launcher that change nothing which a pod keeps.
 _WRAPPERS = frozenset(("time", "nohup", "exec", "command", "sudo", "env"))
 _NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf",
                         "tee"))  # fmt: skip
 _OTHER_LAUNCHERS = frozenset(("srun", "jsrun", "aprun", "torchrun", "deepspeed", "mpirun_rsh",
-                              "ddlrun", "ibrun", "prun", "numactl", "taskset", "mlt"))  # fmt: skip
+                              "ddlrun", "ibrun", "prun", "numactl", "taskset"))  # fmt: skip
 # Builtins after which only a shell knows the variables that they name.
 _SETS = ("declare", "typeset", "local", "readonly", "read", "let", "unset", "mapfile", "readarray")
 # What to do instead of a line that is dropped, by its program.
@@ -46,8 +47,14 @@ _TO_DO = {
 # Commands before && that no script expects to fail.
 _SUCCEEDS = frozenset(("cd", "pushd", "mkdir", "export", "set", "echo", "true", ":", "module"))
 _STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker run)\b")
-# A line for Slurm, PBS, LSF or Grid Engine.
+# A line for Slurm, PBS, LSF or Grid Engine, and what Slurm's say of nodes and tasks.
 _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]+(.*)$", re.MULTILINE)
+_SLURM = re.compile(r"(?:--(nodes|ntasks|ntasks-per-node)[= ]|-([Nn]) ?)([0-9]{1,7})(?=\s|$)")
+_SHORT = {"N": "nodes", "n": "ntasks"}
+_SLURM_VARIABLES = {
+    "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+}  # fmt: skip
 # Variables that a launcher reads itself.
 _LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
 
@@ -95,8 +102,15 @@ class Script:
                 f"the lines for a batch system are dropped ({', '.join(batch.values())}): "
                 "worker.number, worker.slots and worker.resources say what a run gets"
             )
-        self.variables: dict[str, str | None] = {}
+        found = _SLURM.findall(" ".join(batch.values()))
+        self.slurm = {long or _SHORT[short]: int(number) for long, short, number in found}
+        self.variables: dict[str, str | None] = {
+            variable: str(self.slurm[option])
+            for variable, option in _SLURM_VARIABLES.items()
+            if option in self.slurm
+        }
         self.exported: set[str] = set()
+        self.mlt = Mlt(ledger)
         self.launch: tuple[KeyPath, shell.Statement, list[shell.Text]] | None = None
 
     def migrate(self) -> None:
@@ -116,11 +130,17 @@ class Script:
             if has_launched:
                 # The ranks have the variables of before.
                 self.variables, self.exported = known, given
-        if self.launch is None:
+        if self.mlt.used and self.launch:
+            problem = "the script has both mlt and another launcher"
+            raise self.ledger.error(self.launch[0], problem, EXPECTED)
+        if self.mlt.used:
+            self.mlt.carry_over()
+        elif self.launch:
+            self._carry_over(*self.launch)
+        else:
             first = next((shorten(s.raw) for _, s in self.statements), "nothing")
             problem = f"no line starts a training; the file begins with {first}"
             raise SpecError(str(self.ledger.root.place), "", problem, EXPECTED)
-        self._carry_over(*self.launch)
         if "image" not in self.ledger.values:
             self.ledger.add_check("the line names no image: set image.repository and image.tag to "
                                   "one that has the program and its data")  # fmt: skip
@@ -153,6 +173,8 @@ class Script:
                 self.exported.update(names)
                 reason = "a variable for the launcher, which has a line of its own"
             ledger.drop(path, reason)
+        elif program == "mlt":
+            self.mlt.read(path, texts[1:])
         elif program in _OTHER_LAUNCHERS:
             raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
         elif (
@@ -212,6 +234,7 @@ class Script:
             expected = f"{named[1]}=VALUE in a line above" if named else "its value in its place"
             raise ledger.error(path, f"only a shell knows {unknown}", expected)
         carry_over_line(ledger, path, line)
+        self._take_batch_size(path, line)
         try:
             number, slots, check = workers_and_slots(line)
         except ValueError as error:
@@ -233,6 +256,31 @@ class Script:
             ledger.add_check("the line does not say what a worker needs: set worker.resources "
                              "(GPUs, CPUs, memory)")  # fmt: skip
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
+
+    def _take_batch_size(self, path: KeyPath, line: CommandLine) -> None:
+        """Nodes and tasks of the lines for Slurm, whose launchers fill one node after the other."""
+        nodes, tasks = self.slurm.get("nodes"), self.slurm.get("ntasks")
+        each = self.slurm.get("ntasks-per-node")
+        if line.hosts or line.host_file or not (nodes or tasks or (each and line.ranks)):
+            return
+        if line.per_host is not None:
+            line.ranks = line.ranks or (nodes and nodes * line.per_host) or tasks
+            return
+        ranks = line.ranks = line.ranks or tasks or (nodes or 1) * (each or 1)
+        if nodes and (tasks or not each):
+            # Slurm takes --ntasks-per-node for the maximum beside --ntasks.
+            each = (tasks or ranks) // nodes
+        per_host = ranks if each is None else min(ranks, each)
+        if not per_host or ranks % per_host or ranks > (nodes or ranks) * per_host:
+            where = f"the {nodes} nodes" if nodes else f"nodes of {each} tasks"
+            problem = f"{ranks} ranks on {where} of #SBATCH"
+            raise self.ledger.error(path, problem, "as many ranks on each node")
+        if nodes or each:
+            line.per_host = per_host
+            self.ledger.add_check(
+                f"the lines of #SBATCH give a worker {pluralize(per_host, 'slot')} of the "
+                f"{pluralize(ranks, 'rank')}: correct worker.number and worker.slots if not so"
+            )
 
     def _carry_over_environment(
         self, path: KeyPath, line: CommandLine, given: Mapping[str, Variable], number: int

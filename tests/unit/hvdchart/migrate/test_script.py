@@ -50,6 +50,15 @@ def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: s
         ("mpiexec.hydra -n 16 -ppn 2 -hosts a,b,c,d,e,f,g,h t", 8, 2),
         ("horovodrun -np 8 --slots-per-host 4 --min-np 4 --max-np 16 t", 2, 4),
         ("horovodrun --min-np 4 --slots 2 --host-discovery-script d.sh t", 2, 2),
+        ("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node 4\nmpirun t", 2, 4),
+        ("#SBATCH -N 4\nmpirun -np 8 t", 4, 2),
+        ("#SBATCH -N 4\nmpirun -np 4 -H a:2,b:2 t", 2, 2),
+        ("#SBATCH --nodes 2 --ntasks=8\nmpirun -np $SLURM_NTASKS t", 2, 4),
+        ("#SBATCH --ntasks=64 --ntasks-per-node=8\nmpirun t", 8, 8),
+        ("#SBATCH --ntasks=8\nmpirun t", 1, 8),
+        ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -np 8 t", 1, 8),
+        ("#SBATCH -N 4 -n 8 --ntasks-per-node=8\nmpirun t", 4, 2),
+        ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -npernode 4 t", 4, 4),
     ],
 )
 def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: int) -> None:
@@ -63,9 +72,11 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("mpirun -np 12 -H a:8,b:8 t", "12 ranks fill 2 hosts of 8 slots unevenly"),
         ("mpirun -np 8 -H a:8,b:8 --map-by node t", "8 ranks fill 2 hosts of 8 slots unevenly"),
         ("mpirun -np 12 -H a:8,b:4 t", "the hosts have 4 and 8 slots"),
-        ("#SBATCH -N 2 -n 8\nmpirun t", "the line does not say how many ranks it starts"),
-        ("mlt template_config set gpus 4", "mlt is not a launcher that migrate knows"),
+        ("#SBATCH -N 3 -n 8\nmpirun t", "8 ranks on the 3 nodes of #SBATCH; expected as many"),
+        ("#SBATCH -N 4\nmpirun -np 2 t", "2 ranks on the 4 nodes of #SBATCH"),
+        ("#SBATCH -n 12 --ntasks-per-node=8\nmpirun t", "12 ranks on nodes of 8 tasks of #SBATCH"),
         ("mpirun -np 6 -npernode 4 t", "6 ranks do not fill hosts of 4; expected a multiple"),
+        ("mpirun t", "the line does not say how many ranks it starts; expected -np N, or hosts"),
         ("mpirun -np 2 -x A=1 -x A=2 t", "the line sets A to two values"),
         ("mpirun -np $SLURM_NTASKS t", "only a shell knows $SLURM_NTASKS"),
         ("mpirun -np $((2 * 4)) t", "only a shell knows $((2 * 4)); expected its value, set above"),
@@ -87,6 +98,8 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("docker run -v data:/data a mpirun -np 2 t", "-v data:/data is no directory of the host"),
         ("docker run -e TOKEN a mpirun -np 2 t", "-e TOKEN takes the value from the user's shell"),
         ("docker run -v /a:/dev/shm b mpirun -np 2 t", "/dev/shm belongs to the system"),
+        ("mlt template_config set zoom 1", "zoom is no parameter of mlt's horovod template"),
+        ("mlt template_config set gpus 4", "each rank had a pod of its own with 4 GPUs"),
     ],
 )  # fmt: skip
 def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> None:
