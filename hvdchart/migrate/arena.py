@@ -43,16 +43,6 @@ _LEFT_OUT = {
     "useTensorboard": "set tensorboard.enabled, and tensorboard.logDir to a directory on a volume",
     "podSecurityContext": "set podSecurityContext, if the pods had it",
 }
-# Options of Arena and Alibaba Cloud, and what this chart decides itself.
-_UNUSED = (
-    "trainingType", "mode", "launcherOnMaster", "mountsOnLauncher", "useHostIPC", "useENI",
-    "ingress", "nvidiaPath", "gputopologyreplica", "sshPort", "podManagementPolicy", "jobmon",
-    "workerRestartPolicy", "maxWaitTime", "enableSpotInstance", "modelName", "modelSource",
-    "enableQueue", "rsyncImage", "gitImage", "podGroupMinAvailable", "enablePodSecurityContext",
-    "isNonRoot", "syncSource", "syncImage", "syncGitProjectName", "tensorboard", "hostLogPath",
-    "trainingLogdir", "isLocalLogging", "tensorboardImage", "tensorboardResources",
-    "tensorboardImagePullpolicy", "tensorboardServiceType",
-)  # fmt: skip
 
 
 def migrate_arena(ledger: Ledger) -> None:
@@ -86,7 +76,7 @@ def migrate_arena(ledger: Ledger) -> None:
     _carry_over_pods(ledger)
     for key, what in _LEFT_OUT.items():
         ledger.leave_out((key,), what)
-    ledger.close(NAME, known=_UNUSED)
+    ledger.close()
 
 
 def _carry_over_command(ledger: Ledger) -> CommandLine:

@@ -17,8 +17,8 @@ from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpij
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.script import Script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
-from hvdchart.spec.yaml_tree import Node, Place, Plain, parse_all, shorten
+from hvdchart.spec.paths import child_at, nearest_node, value_at
+from hvdchart.spec.yaml_tree import Node, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
 Reader: TypeAlias = Callable[[Ledger], None]
@@ -42,8 +42,7 @@ _LOOKS = {
     ("nodes",): "a spec of hvdchart, for hvdchart render",
     ("template_parameters",): "parameters of an mlt template; see --command-line",
 }  # fmt: skip
-_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _OPERATORS_OWN = re.compile(
     r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)|volcano\.sh/[\w.-]+"
 )
@@ -77,8 +76,14 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
 
 
 def _finish(ledger: Ledger) -> Ledger:
+    text = json.dumps(ledger.values)
+    for template in sorted(set(_TEMPLATE.findall(text))):
+        ledger.add_check(
+            f"{shorten(template)} is a template, which is not rendered: migrate what helm template "
+            "RELEASE CHART or helm get values RELEASE --all prints"
+        )
     # Values that select pods by labels which only the operator of the old job set.
-    for gone in sorted(set(_OPERATORS_OWN.findall(json.dumps(ledger.values)))):
+    for gone in sorted(set(_OPERATORS_OWN.findall(text))):
         ledger.add_check(
             f"the values name {gone}, which only the operator sets: the chart's pods have the "
             "labels app.kubernetes.io/instance and app.kubernetes.io/component"
@@ -99,7 +104,7 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
         kind, version = ledger.tree.get("kind"), ledger.tree.get("apiVersion")
         raise SpecError(place, "", f"got apiVersion {version!r}, kind {kind!r}", _EXPECTED)
     of_arena, of_stable = (
-        sum(_has(ledger, path) for path in marks) for marks in (arena.MARKS, stable_chart.MARKS)
+        sum(ledger.has(path) for path in marks) for marks in (arena.MARKS, stable_chart.MARKS)
     )
     for key in _THIS_CHART_KEYS:
         if key in ledger.tree and of_arena < 2:
@@ -110,20 +115,13 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     if of_stable:
         return _STABLE, stable_chart.migrate_chart
     keys = join_names(sorted(ledger.tree), 6) or "none"
-    looks = [f"it looks like {text}" for path, text in _LOOKS.items() if _has(ledger, path)]
+    looks = [f"it looks like {text}" for path, text in _LOOKS.items() if ledger.has(path)]
     problem = looks[0] if looks else "no chart that migrate knows has them"
     raise SpecError(place, "", f"its keys are {keys}; {problem}", _EXPECTED)
 
 
-def _has(ledger: Ledger, path: KeyPath) -> bool:
-    # Not by the ledger's own look-ups, which remember the keys that a reader knows.
-    parent = value_at(ledger.tree, path[:-1])
-    return isinstance(parent, dict) and path[-1] in parent
-
-
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
     """The job in a file, or its only document, and what else is in it. Raises SpecError."""
-    _refuse_template(data.decode("utf-8", "replace").replace("\r\n", "\n"), file)
     roots = [root for root in parse_all(data, file) if root.value is not None]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if not roots:
@@ -143,16 +141,3 @@ def describe(root: Node) -> str:
         return root.shown
     name = value_at(tree, ("metadata", "name")) or ""
     return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
-
-
-def _refuse_template(text: str, file: str) -> None:
-    match = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
-    if match:
-        before = text[: match.start()]
-        place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
-        problem = f"{shorten(' '.join(match[0].split()))} is a template, which is not rendered"
-        expected = (
-            "the rendered manifest: helm template RELEASE CHART | hvdchart migrate -; or values "
-            "such as helm get values RELEASE --all prints"
-        )
-        raise SpecError(str(place), "", problem, expected)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import shorten
 
@@ -70,7 +69,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
     _drop_all(ledger, ("spec",), _MPIJOBS_OWN)
     if implementation not in ("", "OpenMPI"):
         ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
-    ledger.close("an MPIJob", most=False)
+    ledger.close()
 
 
 def _carry_over_run_policy(ledger: Ledger) -> None:
@@ -137,7 +136,7 @@ def migrate_volcano(ledger: Ledger) -> None:
     ledger.leave_out(("spec", "volumes"), "mount its claims with volumes and volumeMounts")
     for task in tasks:
         _drop_all(ledger, task, _TASKS_OWN)
-    ledger.close("a Volcano Job", most=False)
+    ledger.close()
 
 
 def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
@@ -323,11 +322,6 @@ def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
 def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> None:
     """Containers before the main one -> initContainers; those beside it are left out."""
     first = (*role.pod, "initContainers")
-    for path in ledger.items_at(*first):
-        for mount in ledger.items_at(*path, "volumeMounts"):
-            if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
-                problem = "the chart has a volume of that name, so this one gets another"
-                raise ledger.error(mount, problem, "a volume with another name")
     ledger.carry_over(first, (group, "initContainers"))
     if ledger.list_at(*first):
         ledger.add_check(

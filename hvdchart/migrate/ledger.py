@@ -7,9 +7,8 @@ rule has handled, and refuses a file that is mostly unknown. `put` overwrites no
 from __future__ import annotations
 
 import copy
-import difflib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -56,15 +55,9 @@ class Ledger:
         self.release = self.namespace = ""
         self._schema = schema
         self._handled: set[KeyPath] = set()
-        # The keys that rules asked for, by the path of their map: a key like one of them, which
-        # the input lacks, is misspelt.
-        self._known: dict[KeyPath, set[str]] = {}
 
     def value_at(self, *path: str | int) -> Plain:
         """The value at `path`; None when it is missing or null."""
-        for length, step in enumerate(path):
-            if isinstance(step, str):
-                self._known.setdefault(path[:length], set()).add(step)
         return value_at(self.tree, path)
 
     def map_at(self, *path: str | int) -> dict[str, Plain]:
@@ -118,8 +111,6 @@ class Ledger:
     def has(self, path: KeyPath) -> bool:
         """Whether the input has a value at `path`, null included; an index of a list must exist."""
         parent = self.value_at(*path[:-1])
-        if path and isinstance(path[-1], str):
-            self._known.setdefault(path[:-1], set()).add(path[-1])
         if isinstance(parent, list):
             return isinstance(path[-1], int)
         return isinstance(parent, dict) and path[-1] in parent
@@ -196,41 +187,25 @@ class Ledger:
         if text not in self.checks:
             self.checks.append(text)
 
-    def close(self, source: str, known: Collection[str] = (), *, most: bool = True) -> None:
+    def close(self, chart: str = "") -> None:
         """Drop every value that has no entry yet, and name them in a check.
 
-        `source` is what the input is called, `known` its keys that have no rule. Raises SpecError
-        for a misspelt key, and unless `most` is false for a file that is mostly unknown.
+        Raises SpecError where most values of a file are unknown to the `chart` that it seems of.
         """
-        for key in known:
-            self.value_at(key)
         every = list(leaves(self.tree, ()))
         rest = [leaf for leaf in every if leaf not in self._handled]
-        unknown = [dotted(leaf) for leaf in rest if leaf[0] not in known]
+        if chart and len(rest) * 2 > len(every):
+            names = join_names(dotted(leaf) for leaf in rest)
+            problem = f"{len(rest)} of {len(every)} values are unknown: {names}"
+            raise SpecError(str(self.root.place), "", problem, f"a file of {chart}")
         for leaf in rest:
-            self._refuse_misspelt(leaf)
             self.drop(leaf, "not carried over")
-        if most and len(unknown) * 2 > len(every):
-            problem = f"{len(unknown)} of {len(every)} values are unknown: {join_names(unknown)}"
-            raise SpecError(str(self.root.place), "", problem, f"a file of {source}")
         lost = [dotted(leaf) for leaf in rest if value_at(self.tree, leaf)]
         if lost:
             self.add_check(
                 f"these keys are not carried over: {join_names(lost, 12)}. Set what this chart has "
                 "for them; podSpec and container of worker and master take any field of pods"
             )
-
-    def _refuse_misspelt(self, keys: KeyPath) -> None:
-        """Raise SpecError for a key that is like one which a rule asked for and the file lacks."""
-        for length, key in enumerate(keys):
-            known = self._known.get(keys[:length], set())
-            present = value_at(self.tree, keys[:length])
-            if key in known or not isinstance(present, dict):
-                continue
-            close = difflib.get_close_matches(str(key), sorted(known - set(present)), 1, 0.8)
-            if close:
-                expected = f"{close[0]}, if that is meant"
-                raise self.error(keys[: length + 1], "no such key", expected)
 
     def _record(self, outcome: Outcome, old: KeyPath, new: NewPath, reason: str) -> None:
         """One entry for a value of which nothing has one yet, else one for each rest of it."""

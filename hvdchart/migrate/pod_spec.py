@@ -163,9 +163,7 @@ class Volumes:
                 ledger.drop(path, f"another volume is already called {name}")
                 ledger.add_check(f"volume {name} is defined twice: here it is the first definition")
             else:
-                own = f"called user-{name}: the chart has a volume {name} of its own"
-                reason = own if name in CHARTS_VOLUMES else "for master and workers"
-                ledger.change(path, ("volumes",), reason)
+                ledger.change(path, ("volumes",), "for master and workers")
         for path in ledger.items_at(*mounts):
             self._add_mount(path)
 
@@ -208,18 +206,13 @@ class Volumes:
                 problem = f"no volume is called {mount.get('name')}"
                 expected = f"one of {', '.join(self.volumes) or 'volumes, which has none'}"
                 raise self.ledger.error(self._mount_places[path], problem, expected)
-        new_names = {name: f"user-{name}" for name in self.volumes if name in CHARTS_VOLUMES}
-        clash = sorted(set(new_names.values()) & set(self.volumes))
-        if clash:
-            problem = f"the chart has a volume {clash[0].removeprefix('user-')} of its own"
-            raise self.ledger.error(old, problem, f"no volume called {clash[0]}")
+        for name in self.volumes:
+            if name in CHARTS_VOLUMES:
+                problem = f"the chart has a volume {name} of its own"
+                raise self.ledger.error(old, problem, "a volume with another name")
         for key, entries in (("volumes", self.volumes), ("volumeMounts", self.mounts)):
-            renamed = [
-                without_nulls({**entry, "name": new_names.get(entry["name"], entry["name"])})
-                for entry in entries.values()
-            ]
-            if renamed:
-                self.ledger.put((key,), renamed, old)
+            if entries:
+                self.ledger.put((key,), [without_nulls(each) for each in entries.values()], old)
 
 
 def _is_charts(mount_path: str) -> bool:

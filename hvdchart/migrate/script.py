@@ -145,7 +145,7 @@ class Script:
             self.ledger.add_check("the line names no image: set image.repository and image.tag to "
                                   "one that has the program and its data")  # fmt: skip
         self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")
-        self.ledger.close("the script")
+        self.ledger.close()
 
     def _read(self, path: KeyPath, statement: shell.Statement, is_doubtful: bool) -> None:
         ledger = self.ledger

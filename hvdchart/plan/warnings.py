@@ -99,7 +99,6 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             "reserved cores leave the first socket no core for each of its ranks: ranks may span "
             "two sockets; lower reserved.cpu"
         )
-    yield from _numa(plan)
     cores = topology.cores(group)
     if cores and plan.slots > cores:
         remedy = "check coresPerSocket" if group.gpus else "lower tuning.slots"
@@ -154,19 +153,6 @@ def _gpus(plan: GroupPlan) -> Iterator[str]:
             f"the spec does not give {' and '.join(missing)}: workers "
             f"{'request neither' if missing[1:] else 'do not request it'}, so other pods may take "
             "what their ranks need, and the kubelet evicts them first"
-        )
-
-
-def _numa(plan: GroupPlan) -> Iterator[str]:
-    """Ranks are placed by socket, so that only equal parts of a socket are NUMA nodes."""
-    group = plan.group
-    parts = group.numa_per_socket or 1
-    uneven = topology.socket_cores(group) % parts or topology.reserved_cores(group)
-    if parts > 1 and not group.gpus and uneven:
-        why = "reserved cores" if topology.reserved_cores(group) else "coresPerSocket"
-        yield (
-            f"numaPerSocket {parts}: some ranks use cores of two NUMA nodes, because {why} "
-            "divide unequally between them"
         )
 
 

@@ -71,20 +71,9 @@ def explain(plan: Plan) -> dict[ValuePath, Reason]:
     reasons = {}
     for path, reason in _planned_reasons(plan).items():
         before, after = value_in(planned, path), value_in(merged, path)
-        replaced = override_reason(f"values.{_key_of(plan, path)}", before)
+        replaced = override_reason(f"values.{'.'.join(map(str, path))}", before)
         reasons[path] = reason if before == after else replaced
     return reasons
-
-
-def _key_of(plan: Plan, path: ValuePath) -> str:
-    """The key of the spec's `values` that replaced the value at `path`: itself, or a list."""
-    given, steps = plan.spec.values, list(path)
-    for length, step in enumerate(path):
-        child = child_at(given, step)
-        if not isinstance(child, Mapping):
-            return ".".join(map(str, steps[: length + 1]))
-        given = child
-    return ".".join(map(str, steps))
 
 
 def value_in(values: Plain, path: ValuePath) -> Plain:

@@ -10,8 +10,8 @@ from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node
 from hvdchart.spec.yaml_tree import Place, Plain, from_plain, shorten
 from hvdchart.values.build import make_values
-from hvdchart.values.merge import null_paths, omit_needless_nulls, without_nulls
-from hvdchart.values.schema import default_values, resolve, schema_at, values_schema
+from hvdchart.values.merge import has_null, omit_needless_nulls
+from hvdchart.values.schema import default_values, schema_at, values_schema
 
 
 def checked_values(plan: Plan) -> dict[str, Plain]:
@@ -23,13 +23,8 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
     which is a defect of hvdchart.
     """
     values = make_values(plan)
-    nulls = list(null_paths(values))
-    if nulls:
-        errors = ErrorCollector()
-        for path in nulls:
-            with errors.step():
-                _check_null(plan, path)
-        errors.raise_all()
+    if has_null(values):
+        # A null that stays deletes a default: the schema says where the templates need a value.
         values = omit_needless_nulls(values, default_values())
     _check_schema(plan, values)
     _check_images(plan, values)
@@ -39,7 +34,7 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
 def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
     from jsonschema_rs import Draft7Validator
 
-    violations = Draft7Validator(values_schema()).iter_errors(without_nulls(values))
+    violations = Draft7Validator(values_schema()).iter_errors(values)
     errors = ErrorCollector()
     for error in sorted(violations, key=lambda error: [str(step) for step in error.instance_path]):
         where: KeyPath = tuple(error.instance_path)
@@ -71,18 +66,6 @@ def _check_images(plan: Plan, values: Mapping[str, Plain]) -> None:
         problem = "no image for some pods, and the chart has no default"
         expected = 'image: {repository: registry.example/team/app, tag: "1.0"}'
         raise _refused(plan, ("image",), problem, expected=expected)
-
-
-def _check_null(plan: Plan, path: tuple[str, ...]) -> None:
-    """Refuse a null where the templates need a value: it would delete the chart's default."""
-    *above, name = path
-    child = (schema_at(values_schema(), above) or {}).get("properties", {}).get(name)
-    if child is None:
-        return
-    kinds = resolve(values_schema(), child).get("type", "null")
-    if "null" not in ([kinds] if isinstance(kinds, str) else kinds):
-        problem = f"null deletes a value that the chart needs; give it {kinds} instead"
-        raise _refused(plan, path, problem)
 
 
 def _refused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from hvdchart.spec.overlays import merge
 from hvdchart.spec.yaml_tree import Plain
@@ -55,15 +55,12 @@ def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[st
     return result
 
 
-def null_paths(
-    values: Mapping[str, Plain], above: tuple[str, ...] = ()
-) -> Iterator[tuple[str, ...]]:
-    """The paths of all nulls in maps of maps."""
-    for key, value in values.items():
-        if value is None:
-            yield (*above, key)
-        elif isinstance(value, Mapping):
-            yield from null_paths(value, (*above, key))
+def has_null(values: Mapping[str, Plain]) -> bool:
+    """Whether there is a null in these maps of maps."""
+    return any(
+        has_null(value) if isinstance(value, Mapping) else value is None
+        for value in values.values()
+    )
 
 
 def without_nulls(value: Plain) -> Plain:

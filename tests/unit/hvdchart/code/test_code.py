@@ -192,41 +192,29 @@ def test_code_has_no_folder_that_programs_run_on_sight(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "train.py"]
 
 
-@st.composite
-def archives(draw: st.DrawFn) -> bytes:
-    """Archives of odd members, some of them damaged."""
-    parts = st.sampled_from(["a", "b", "..", ".", "", "/", "x" * 260, "\x1b[2J", "\udce9", ".git"])
-    names = st.lists(parts, max_size=6).map("/".join)
-    kinds = st.sampled_from([*tarfile.SUPPORTED_TYPES, b"V", b"\xff"])
-    content = draw(st.binary(max_size=2000))
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=draw(st.sampled_from([0, 1, 2]))) as archive:
-        for _ in range(draw(st.integers(0, 5))):
-            made = member(draw(names), draw(kinds), linkname=draw(names)[:90], size=len(content))
-            made.mode = draw(st.integers(0, 0o7777))
-            with suppress(ValueError):
-                archive.addfile(made, io.BytesIO(content))
-    data = bytearray(file.getvalue())
-    for place, byte in draw(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)))):
-        data[place % len(data)] = byte
-    return gzip.compress(bytes(data), 1)
+# Members of each kind, with names that a folder does not have.
+MEMBERS = [
+    member(name, kind, linkname="../x").tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+    for kind in (*tarfile.SUPPORTED_TYPES, b"V", b"\xff")
+    for name in ("a", "../b", "/", "x" * 260, "\x1b[2J", "\udce9", ".git/c")
+]
+FLIPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=5)
 
 
 @pytest.mark.fuzz
-@given(data=archives() | st.binary(max_size=500))
-def test_any_archive_is_refused_or_stays_in_its_folder(data: bytes) -> None:
+@given(st.lists(st.sampled_from(MEMBERS), max_size=5), FLIPS)
+def test_any_archive_is_refused_or_stays_in_its_folder(
+    members: list[bytes], flips: list[tuple[int, int]]
+) -> None:
+    data = bytearray(b"".join(members) + bytes(1024))
+    for place, byte in flips:
+        data[place % len(data)] = byte
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        (root / "beside").mkdir()
-        try:
-            written = unpack_code(packed(data), root / "new")
-        except FileError:
-            written = []
-        outside = {path.name for path in root.iterdir()} - {"new"}
-        assert outside == {"beside"}
-        assert list((root / "beside").iterdir()) == []
+        with suppress(FileError):
+            unpack_code(packed(gzip.compress(data, 1)), root / "new")
+        assert {path.name for path in root.iterdir()} <= {"new"}
         assert not any(path.is_symlink() for path in root.rglob("*"))
-        assert all((root / "new" / file).is_file() for file in written)
 
 
 def test_command_writes_the_code_that_the_run_mounts(

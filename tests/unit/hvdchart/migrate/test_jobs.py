@@ -76,6 +76,9 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
     [
         ({"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
          "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
+        ({"worker_container__volumeMount": ["a"]}, "these keys are not carried over: "
+         f"{WORKER_POD}.containers[0].volumeMount[0]. Set"),
+        ({"worker_container__image": "a/{{ b }}:1"}, "{{ b }} is a template, which is not"),
         ({"worker_pod__initContainers": [WAITER]},
          "the values name mpi-job-name, which only the operator sets"),
     ],
@@ -85,7 +88,6 @@ def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: s
     assert [text for text in checks if text.startswith(check)], checks
 
 
-INIT = {"name": "a", "image": "a", "volumeMounts": [{"name": "ssh", "mountPath": "/s"}]}
 TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
 
 
@@ -94,14 +96,10 @@ TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
     [
         ({"worker_pod__containers": []},
          f"{WORKER_POD}.containers: got []; expected a container: launcher and workers have one"),
-        ({"worker_container__volumeMount": []},
-         "containers[0].volumeMount: no such key; expected volumeMounts, if that is meant"),
         ({"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
          "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
         ({"worker_container__env": [{"name": "V", "value": "3"}, {"name": "V", "value": "4"}]},
          "containers[0].env[1]: the variable V is set twice"),
-        ({"worker_pod__initContainers": [INIT]},
-         "volumeMounts[0]: the chart has a volume of that name"),
         ({"launcher_container__command": ["mpirun", "train", "$(T)"],
           "launcher_container__env": TOKEN}, "$(T) has its value from the cluster (valueFrom)"),
         ({"launcher_container__command": ["mpirun", "-x", "A", "t"],

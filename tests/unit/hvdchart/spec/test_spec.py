@@ -110,6 +110,7 @@ STATIC = "coresPerSocket: 4, cpuManager: static"
     [
         # Of three cores the kubelet and the pods beside the worker have the rest.
         (f"{STATIC}, memory: 8Gi, reserved: {{cpu: 2400m}}", ""),
+        (f"{STATIC}, threadsPerCore: 2, memory: 8Gi, reserved: {{cpu: 5400m}}", ""),
         (f"{STATIC}, memory: 8Gi, tuning: {{cpu: 2}}", ""),
         (f"{STATIC}, tuning: {{memory: 1Gi}}", ""),
         (STATIC, "tuning: {memory: 1Gi}"),
@@ -130,6 +131,8 @@ def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
         (f"{STATIC}, memory: 8Gi, reserved: {{cpu: 2401m}}", "", "nodes[0].cpuManager",
          "none of 4 cores is left: the kubelet reserves 2401m CPUs, and the master and DaemonSets "
          "need 600m"),
+        (f"{STATIC}, threadsPerCore: 2, memory: 8Gi, reserved: {{cpu: 5401m}}", "",
+         "nodes[0].cpuManager", "none of 4 cores is left"),
         (f"{STATIC}, memory: 8Gi, tuning: {{cpu: 2500m}}", "", "nodes[0].tuning.cpu",
          "2500m CPUs with cpuManager static"),
         ("coresPerSocket: 4, reserved: {cpu: 4}", "", "nodes[0].reserved.cpu", "reserves all 4"),
@@ -187,24 +190,6 @@ def test_cpu_reserve_follows_the_table(millis: int, reserved: int) -> None:
 )
 def test_memory_reserve_follows_the_table(size: int, reserved: float) -> None:
     assert topology.node_reserve_memory(size * GI) == int(reserved * MI) + 868 * MI
-
-
-@pytest.mark.parametrize(
-    ("group", "cores"),
-    [
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static", 2),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2}", 3),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2001m}", 3),
-        ("coresPerSocket: 8, threadsPerCore: 2, memory: 8Gi, cpuManager: static, "
-         "reserved: {cpu: 3}", 2),
-        # What a part of a core leaves is for the master and DaemonSets.
-        ("coresPerSocket: 3, memory: 8Gi, cpuManager: static, reserved: {cpu: 400m}", 1),
-        ("coresPerSocket: 3, memory: 8Gi, cpuManager: static, reserved: {cpu: 401m}", 2),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 0}", 1),
-    ],
-)  # fmt: skip
-def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, cores: int) -> None:
-    assert topology.reserved_cores(read(f"{{name: x, count: 1, {group}}}").nodes[0]) == cores
 
 
 @pytest.mark.parametrize(

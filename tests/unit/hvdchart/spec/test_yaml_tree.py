@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.yaml_tree import MAX_BYTES, MAX_DEPTH, Node, Place, parse
-
-
-def below(node: Node, name: str) -> Node:
-    """The value of a key of a map."""
-    assert isinstance(node.value, dict), f"{node} is no map"
-    return node.value[name]
+from hvdchart.spec.yaml_tree import MAX_BYTES, MAX_DEPTH, parse
 
 
 @pytest.mark.parametrize(
@@ -28,19 +22,6 @@ def below(node: Node, name: str) -> Node:
 )  # fmt: skip
 def test_yaml_is_read_as_yaml_1_2(text: str, expected: object) -> None:
     assert parse(text.encode(), "a").plain == expected
-
-
-def test_values_and_keys_have_their_places() -> None:
-    root = parse(b"one: 1\nmap:\n    key:   [x, {y: z}]\n    none:\n\nlast: 2\n", "a")
-    inner = below(root, "map")
-    key, none = below(inner, "key"), below(inner, "none")
-    assert (str(root.place), root.key_place) == ("a:1:1", None)
-    assert (str(inner.place), str(inner.key_place)) == ("a:3:5", "a:2:1")
-    assert (str(key.place), str(key.key_place)) == ("a:3:12", "a:3:5")
-    assert isinstance(key.value, list)
-    assert [str(item.place) for item in key.value] == ["a:3:13", "a:3:16"]
-    assert (str(none.place), none.value) == ("a:4:5", None), "a missing value is at its key"
-    assert (below(root, "last").place.line, str(Place("a"))) == (6, "a")
 
 
 # 10 million values from seven lines.

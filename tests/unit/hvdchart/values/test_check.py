@@ -6,41 +6,34 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.values.check import checked_values
-from tests.unit.hvdchart.values.test_values import NODE, WITHOUT_IMAGE, plan_text, values
-
-
-@pytest.mark.parametrize(
-    ("rest", "place", "path"),
-    [
-        ("", "a.yaml:1:1", "image"),
-        ("values: {image: {tag: x}}\n", "a.yaml:5:17", "values.image"),
-        ("values: {worker: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
-        ("values: {workerGroups: [{name: a, image: {repository: a}}, {name: b}],"
-         " master: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
-    ],
-)  # fmt: skip
-def test_values_without_an_image_for_all_pods_are_refused(rest: str, place: str, path: str) -> None:
-    plan = plan_text(WITHOUT_IMAGE + NODE + rest)
-    with pytest.raises(SpecError, match="no image for some pods") as caught:
-        checked_values(plan)
-    assert (caught.value.place, caught.value.path) == (place, path)
+from tests.unit.hvdchart.values.test_values import HEAD, NODE, WITHOUT_IMAGE, plan_text, values
 
 
 @pytest.mark.parametrize(
     ("text", "place", "says"),
     [
+        ("", "1:1", "image: no image for some pods"),
+        ("{image: {tag: x}}", "5:17", "values.image: no image for some pods"),
+        ("{worker: {image: {repository: a}}}", "1:1", "image: no image for some pods"),
+        (
+            "{workerGroups: [{name: a, image: {repository: a}}, {name: b}], master: {image: "
+            "{repository: a}}}",
+            "1:1",
+            "image: no image for some pods",
+        ),
         ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
         ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
         ("{worker: {number: x}}", "6:27", "integer"),
-        ("{worker: null}", "6:18", "null deletes a value that the chart needs"),
+        ("{worker: null}", "6:18", "null is not of type"),
         ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
     ],
 )
 def test_refused_value_is_reported_at_its_place_in_the_spec(
     text: str, place: str, says: str
 ) -> None:
+    head = WITHOUT_IMAGE if "no image" in says else HEAD
     with pytest.raises(SpecError) as caught:
-        values(NODE + f"values: {text}\n")
+        checked_values(plan_text(f"{head}{NODE}values: {text or '{}'}\n"))
     assert caught.value.place == f"a.yaml:{place}", str(caught.value)
     assert says in str(caught.value)
     assert str(caught.value).isprintable()

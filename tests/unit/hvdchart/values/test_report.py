@@ -39,27 +39,14 @@ def printed(*parts: object) -> str:
 
 def test_document_has_the_plan_under_stable_keys() -> None:
     plan = document(example("mixed"))
-    assert {key: plan[key] for key in list(plan)[:7]} == {
-        "name": "mixed",
-        "workers": 6,
-        "spares": 0,
-        "ranks": 16,
-        "globalBatch": None,
-        "learningRateScale": 16,
-        "binding": {"to": "none", "coresPerRank": None, "ranksPerSocket": None},
-    }
-    assert list(plan)[7:] == [
+    assert list(plan) == [
+        "name", "workers", "spares", "ranks", "globalBatch", "learningRateScale", "binding",
         "framework", "launchMode", "launchOptions", "shm", "groups", "volumes", "warnings",
         "reasons",
     ]  # fmt: skip
-    group = plan["groups"][1]
-    assert (group["name"], group["nodes"], group["ranks"]) == ("dgx", 2, 8)
-    assert group["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
-    assert plan["volumes"]["data"] == {"mountPath": "/data", "source": "pvc"}
+    assert (plan["workers"], plan["ranks"], plan["globalBatch"]) == (6, 16, None)
+    assert plan["groups"][1]["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
     assert plan["volumes"]["scratch"] == {"mountPath": "/scratch", "source": "hostPath"}
-    rows = {row["value"]: row for row in plan["reasons"]}
-    assert rows["workerGroups.0.env.OMP_NUM_THREADS"]["is"] == "28"
-    assert rows["workerGroups.1.slots"]["is"] == 4
 
 
 def test_tables_show_groups_volumes_launch_and_batch() -> None:

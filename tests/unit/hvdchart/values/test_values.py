@@ -72,13 +72,14 @@ def test_what_values_replace_is_the_plans_number_and_reason() -> None:
         "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
+    env = "worker.env.TF_NUM_INTEROP_THREADS"
     rows = document(plan_text(HEAD + NODE + text))["reasons"]
     reasons = {row["value"]: (row["is"], row["because"]) for row in rows}
     for key, value, because in (
         ("worker.slots", 2, "values.worker.slots instead of 1"),
         ("worker.number", 3, "values.worker.number instead of 1"),
         ("worker.resources.requests.cpu", 2, "values.worker.resources.requests.cpu instead of 3"),
-        ("worker.env.TF_NUM_INTEROP_THREADS", "1", "values.worker.env instead of 2"),
+        (env, "1", f"values.{env} instead of 2"),
         ("launch.binding.to", "socket", "values.launch.binding.to instead of core"),
     ):
         assert reasons[key] == (value, because)
@@ -95,50 +96,38 @@ SPOT = (
     "nodeSelector: {cloud.google.com/gke-spot: 'true', zone: a}, tolerations: [{key: "
     "cloud.google.com/gke-spot, operator: Exists}, {key: own, value: a}]"
 )
-
-
-PLACES = ("nodeSelector", "tolerations", "affinity")
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms"
+WANTED = "[{matchExpressions: [{key: capacity, operator: In, values: [Ec2Spot]}]}]}"
+ONLY_MENTIONED = (
+    "nodeSelector: {spot: 'false', team: spotify, pool: non-spot}, tolerations: [{key: "
+    f"spotlight, value: x}}], affinity: {{nodeAffinity: {{{REQUIRED}: [{{matchExpressions: [{{key: "
+    "capacity-type, operator: NotIn, values: [spot]}, {key: spot, operator: DoesNotExist}, {key: "
+    "spot, operator: In, values: ['false']}]}]}}, podAffinity: {spot: []}}"
+)
+STEADY = {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value": "a"}]}
 
 
 @pytest.mark.parametrize(
-    ("nodes", "scheduling"),
+    ("places", "scheduling"),
     [
-        (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}}}",
-         {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value": "a"}]}),
-        (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}}}, "
-         "{name: b, count: 1, coresPerSocket: 1, nodeSelector: {zone: b}}",
+        (SPOT, STEADY),
+        (f"{SPOT}}}, {{name: b, count: 1, coresPerSocket: 1, nodeSelector: {{zone: b}}",
          {"nodeSelector": {"zone": "b"}}),
-        (f"{{name: a, count: 1, coresPerSocket: 1, {SPOT}, affinity: {{podAffinity: {{}}, "
-         f"nodeAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: [{{key: capacity, "
-         "operator: In, values: [Ec2Spot]}]}]}}}}",
-         {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value": "a"}],
-          "affinity": {"podAffinity": {}}}),
+        (f"{SPOT}, affinity: {{podAffinity: {{}}, nodeAffinity: {{{REQUIRED}: {WANTED}}}}}",
+         {**STEADY, "affinity": {"podAffinity": {}}}),
+        # As the workers.
+        (ONLY_MENTIONED, None),
     ],
 )  # fmt: skip
 def test_master_does_not_go_to_nodes_that_are_taken_away(
-    nodes: str, scheduling: dict[str, Any]
+    places: str, scheduling: dict[str, Any] | None
 ) -> None:
-    text = f"{HEAD}nodes: [{nodes}]\n"
-    master = checked_values(plan_text(text))["master"]
-    assert {key: value for key, value in master.items() if key in PLACES} == scheduling
-    warned = [text for text in plan_text(text).warnings if "nodes that are taken away" in text]
-    assert len(warned) == ("name: b" not in nodes)
-
-
-def test_master_goes_with_workers_to_nodes_that_only_mention_those() -> None:
-    places = (
-        "nodeSelector: {spot: 'false', team: spotify, pool: non-spot}, tolerations: [{key: "
-        "spotlight, value: x}], affinity: {nodeAffinity: {"
-        f"{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: [{{key: capacity-type, operator: "
-        "NotIn, values: [spot]}, {key: spot, operator: DoesNotExist}, {key: spot, operator: In, "
-        "values: ['false']}]}]}}, podAffinity: {spot: []}}"
-    )
-    text = f"{HEAD}nodes: [{{name: a, count: 1, coresPerSocket: 1, {places}}}]\n"
-    rendered = checked_values(plan_text(text))
-    master, worker = rendered["master"], rendered["worker"]
-    assert [master.get(key) for key in PLACES] == [worker[key] for key in PLACES]
-    assert not [text for text in plan_text(text).warnings if "nodes that are taken away" in text]
+    plan = plan_text(f"{HEAD}nodes: [{{name: a, count: 1, coresPerSocket: 1, {places}}}]\n")
+    rendered, keys = checked_values(plan), ("nodeSelector", "tolerations", "affinity")
+    expected = scheduling or {key: rendered["worker"][key] for key in keys}
+    assert {key: rendered["master"][key] for key in keys if key in rendered["master"]} == expected
+    warned = [text for text in plan.warnings if "nodes that are taken away" in text]
+    assert bool(warned) == (scheduling is not None and "name: b" not in places)
 
 
 def test_volume_of_some_groups_is_mounted_there_only() -> None:
