@@ -67,10 +67,6 @@ def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) ->
     assert not missing.exists()
 
 
-def test_schema_prints_the_published_schema(hvdchart: Command) -> None:
-    assert hvdchart("schema").output == (ROOT / "docs" / "spec.schema.json").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

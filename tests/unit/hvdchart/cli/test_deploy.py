@@ -75,34 +75,29 @@ def test_deploy_follows_phases_and_logs_or_the_progress_alone(
     assert "training: step 2" in phases(waited.errors)
 
 
-def test_deploy_says_which_run_it_replaces(
-    hvdchart: Command, running: FakeCluster, spec: Path
-) -> None:
-    tell(running, {"step": 120, "steps": 500, "secondsLeft": 9})
-    newer = job(("Complete", "", ""), name="hvd-master-2", created="2026-01-02T10:00:00Z")
-
-    def replace() -> None:
+@pytest.mark.parametrize(
+    ("request_kind", "code", "says"),
+    [
         # As Helm does between the two looks at the release.
-        running.wait_for("configmaps", "get")
-        running.put("jobs", newer)
-
-    with meanwhile(replace):
-        done = hvdchart("deploy", spec, "--wait")
-    assert "hvdchart: replaces the run that was running at step 120 of 500\n" in done.errors
-
-
-def test_deploy_fails_when_another_run_has_taken_the_place_of_its_own(
-    hvdchart: Command, running: FakeCluster, spec: Path
-) -> None:
-    newer = job(("Complete", "", ""), name="hvd-master-2", created="2026-01-02T10:00:00Z")
+        (("configmaps", "get"), 0, "replaces the run that was running at step 120 of 500\n"),
+        # Somebody else does it later.
+        (("jobs", "watch"), 8, "run hvd was replaced before it ended"),
+    ],
+)
+def test_deploy_says_which_run_it_replaces_and_fails_when_its_own_is_replaced(
+    hvdchart: Command, running: FakeCluster, spec: Path, request_kind: tuple[str, str],
+    code: int, says: str,
+) -> None:  # fmt: skip
+    tell(running, {"step": 120, "steps": 500, "secondsLeft": 9})
 
     def replace() -> None:
-        running.wait_for("jobs", "watch")
+        running.wait_for(*request_kind)
+        newer = job(("Complete", "", ""), name="hvd-master-2", created="2026-01-02T10:00:00Z")
         running.put("jobs", newer)
 
     with meanwhile(replace):
         done = hvdchart("deploy", spec, "--wait")
-    assert (done.code, "run hvd was replaced before it ended" in done.errors) == (8, True)
+    assert (done.code, says in done.errors) == (code, True)
 
 
 @pytest.mark.parametrize(
@@ -233,25 +228,19 @@ def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
     return {**item, "metadata": {**item["metadata"], "annotations": notes}}
 
 
-def test_undeploy_removes_what_is_left_of_a_release_that_helm_does_not_know(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
-    running.put("jobs", owned(job(suspend=True)))
-    running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
-    done = hvdchart("undeploy", "hvd", "--keep-data")
-    assert (done.code, running.names("jobs"), running.names("secrets")) == (0, [], ["theirs"])
-    assert f"jobs {JOB}\n" in done.errors
-
-
-def test_undeploy_leaves_an_active_run_whose_release_helm_does_not_see(
+def test_undeploy_removes_what_a_release_unknown_to_helm_has_left_but_no_active_run(
     hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:
     """Another tool may have installed it, which keeps its releases elsewhere."""
     helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
     running.put("jobs", owned(job()))
     running.put("statefulsets", owned(STATEFUL_SET))
+    running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
     done = hvdchart("undeploy", "hvd")
     assert (done.code, running.names("jobs")) == (7, [JOB])
     assert running.names("statefulsets") == ["hvd-worker"]
     assert f"kubectl delete job {JOB} -n team" in done.errors
+    running.put("jobs", owned(job(suspend=True)))
+    done = hvdchart("undeploy", "hvd", "--keep-data")
+    assert (done.code, running.names("jobs"), running.names("secrets")) == (0, [], ["theirs"])
+    assert f"jobs {JOB}\n" in done.errors

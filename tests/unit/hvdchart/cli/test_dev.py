@@ -183,23 +183,6 @@ def test_dev_interrupted_while_helm_works_leaves_nothing(
     assert "release hvd uninstalled from namespace team" in dev.kill()
 
 
-def test_interrupt_while_dev_uninstalls_says_how_to_go_on(
-    start: Callable[..., Dev], helm: StubProgram
-) -> None:
-    dev = start()
-    dev.wait_for_deployed(1)
-    dev.wait_for_log()
-    with helm.hold("uninstall"):
-        dev.interrupt()
-        dev.wait_for_error_line("uninstalling release hvd")
-        wait_until(lambda: "uninstall" in helm.commands(), 20, "Helm uninstalls the release")
-        dev.interrupt()
-        dev.wait_for_error_line("waiting for Helm")
-        dev.interrupt()
-        assert dev.process.wait(8) == 128 + signal.SIGINT
-    assert dev.kill().endswith("to remove what is left: hvdchart undeploy hvd -n team\n")
-
-
 def test_dev_shows_nothing_of_a_run_that_is_replaced(
     start: Callable[..., Dev], helm: StubProgram, fake_cluster: FakeCluster
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvdchart.errors import ClusterError, FileError
+from hvdchart.errors import ClusterError
 from hvdchart.run.progress import read_progress
 from hvdchart.run.ranks import pod_of, run_of
 from hvdchart.run.release import Release
 from hvdchart.run.report import list_report, status_report
 from hvdchart.run.status import run_status
-from hvdchart.run.timeline import read_waits, waits_report
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
@@ -126,29 +124,6 @@ def test_any_record_is_read(record: dict[str, str], is_current: bool, groups: in
     check_record(job(groups=groups), {**record, "job": JOB if is_current else "other"})
     read = read_progress(record)
     assert read is None or len(read.text()) < 200
-
-
-@pytest.mark.fuzz
-@given(
-    text=st.text()
-    | anything.map(json.dumps)
-    | st.lists(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "pid": anything,
-                "ph": st.sampled_from("MBXE"),
-                "name": anything | st.sampled_from(["process_name", "NEGOTIATE_A", "1"]),
-                "args": anything,
-                "ts": anything,
-            },
-        ),
-        max_size=6,
-    ).map(json.dumps)
-)
-def test_any_timeline_is_read_or_refused(text: str) -> None:  # fmt: skip
-    with suppress(FileError):
-        waits_report(read_waits(text))
 
 
 @pytest.mark.parametrize("answer", ["[" * 100_000, "[]", "{}", '{"items": [3]}', '{"items": 3}'])

@@ -150,9 +150,15 @@ def test_logs_are_followed_to_the_end_or_read_where_no_job_is_left(
 
 
 def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCluster) -> None:
-    fake_cluster.put("events", event("hvd-worker-0", "Pod", "Pulled", "done", type="Normal"))
+    pulled = event("hvd-worker-0", "Pod", "Pulled", "done\n twice", type="Normal")
+    # The master numbers its events of one second.
+    numbered = (event("hvd", "Job", "X", f"{n}", name=f"hvd.2026010110000{n}") for n in (1, 0))
+    fake_cluster.put("events", *numbered, event("hvdx", "Pod", "X", ""), {**pulled, "count": 2})
     done = hvdchart("events", "hvd")
-    assert done.output == "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done\n"
+    assert done.output.splitlines() == [
+        "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)",
+        "2026-01-01T10:00:01Z Warning Job/hvd X: 0", "2026-01-01T10:00:01Z Warning Job/hvd X: 1",
+    ]  # fmt: skip
     assert (done.code, done.errors) == (0, "")
     none = hvdchart("events", "other", "--namespace", "mine")
     assert (none.code, none.output) == (0, "")

@@ -147,15 +147,6 @@ def bomb() -> dict[str, Any]:
     return packed(gzip.compress(bytes(unpack.MOST_BYTES + 1), 1))
 
 
-def test_all_parts_of_an_archive_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that compresses in parallel writes several, and Windows has no O_NOFOLLOW."""
-    monkeypatch.delattr(os, "O_NOFOLLOW")
-    whole = archive_of(member("first.py"), member("second.py"))
-    content = gzip.decompress(base64.b64decode(whole["binaryData"]["archive.tgz"]))
-    archive = gzip.compress(content[:512]) + gzip.compress(content[512:])
-    assert unpack_code(packed(archive), tmp_path / "new") == ["first.py", "second.py"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("hostile", "message"),

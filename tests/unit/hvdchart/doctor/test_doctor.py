@@ -33,18 +33,6 @@ VALUES: dict[str, Any] = {
 GPU: dict[str, Any] = {"worker": {"number": 3, "resources": {"limits": {"nvidia.com/gpu": "4"}}}}
 
 
-def quota(used: Any = None, **hard: str) -> Any:
-    named = {name.replace("_", "."): value for name, value in hard.items()}
-    return {
-        "metadata": {"name": "q"}, "spec": {"hard": named},
-        "status": {"hard": named, "used": used or {}},
-    }  # fmt: skip
-
-
-def limit_range(**limits: Any) -> Any:
-    return {"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Container", **limits}]}}
-
-
 def quota_texts(quotas: list[Any], ranges: list[Any] | None = None) -> list[str]:
     findings = examine_quotas(quotas, ranges or [], pod_needs(VALUES))
     return [finding.text for finding in findings if finding.state == "problem"]
@@ -62,7 +50,9 @@ def quota_texts(quotas: list[Any], ranges: list[Any] | None = None) -> list[str]
     ],
 )
 def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
-    assert quota_texts([quota(**hard)]) == ([problem] if problem else [])
+    hard = {name.replace("_", "."): value for name, value in hard.items()}
+    named = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
+    assert quota_texts([named]) == ([problem] if problem else [])
 
 
 @pytest.mark.parametrize(
@@ -74,9 +64,11 @@ def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
     ],
 )
 def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
-    limit = limit_range(**limits)
-    limit["spec"]["limits"].insert(0, {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}})
-    assert quota_texts([], [limit]) == ([problem] if problem else [])
+    claims = {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}}
+    spec = {"limits": [claims, {"type": "Container", **limits}]}
+    assert quota_texts([], [{"metadata": {"name": "r"}, "spec": spec}]) == (
+        [problem] if problem else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,6 +114,7 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
 
 
+@pytest.mark.parametrize("key", ["image", "ssh.image"])
 @pytest.mark.parametrize(
     ("image", "state"),
     [
@@ -132,19 +125,13 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
         ({"repository": "host/a", "tag": "1"}, "unknown"),
     ],
 )
-def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> None:
+def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str, key: str) -> None:
     names = ["docker.io/library/loaded:1", "host/a@sha256:0"]
     node = {"status": {"images": [{"names": names}]}}
-    assert examine_image([node, node], {"image": image}).state == state
-
-
-def test_openssh_comes_from_an_image_of_its_own_or_is_unknown() -> None:
-    node = {"status": {"images": [{"names": ["host/ssh:1"]}]}}
+    values = {"image": image, "ssh": {"image": image}}
+    assert examine_image([node, node], values, key).state == state
+    assert examine_openssh(values).state == "ok"
     assert examine_openssh({}).state == "unknown"
-    for tag, state in (("1", "ok"), ("2", "unknown")):
-        values = {"ssh": {"image": {"repository": "host/ssh", "tag": tag}}}
-        assert examine_openssh(values).state == "ok"
-        assert examine_image([node], values, "ssh.image").state == state
 
 
 TAINT = {"key": "gpu", "value": "a", "effect": "NoSchedule"}

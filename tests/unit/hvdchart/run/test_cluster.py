@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ClusterError
-from hvdchart.image.check import probe_pod
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, event, job, meanwhile
+from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, event, job
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -65,32 +64,6 @@ def test_a_redirect_is_not_followed(fake_cluster: FakeCluster, place: str) -> No
     with pytest.raises(ClusterError, match=match):
         Cluster.connect().release("hvd")
     assert not any(request.path.endswith("/x") for request in fake_cluster.requests)
-
-
-def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
-    """Run a pod that goes through these states, and return its output or the error."""
-
-    def play() -> None:
-        fake_cluster.wait_for("pods", "watch")
-        pod = {**probe_pod("image:1"), "metadata": {"name": "hvdchart-image-check-x1"}}
-        for status in statuses:
-            fake_cluster.put("pods", named("other"), {**pod, "status": status})
-
-    fake_cluster.log("hvdchart-image-check-x1", "one", "two", end=True)
-    with meanwhile(play):
-        try:
-            return Cluster.connect().run_pod(probe_pod("image:1"))
-        except ClusterError as error:
-            return error
-
-
-def test_pod_that_cannot_start_is_an_error_and_is_deleted(fake_cluster: FakeCluster) -> None:
-    waiting = {"reason": "ErrImagePull", "message": "no such image"}
-    status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
-    error = run_probe(fake_cluster, status)
-    assert "pod hvdchart-image-check-x1: ErrImagePull" in str(error)
-    assert "check image.repository" in str(error)
-    assert fake_cluster.names("pods") == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hvdchart.run.phases import phase_of
-from hvdchart.run.release import Release, event_order, is_about
-from hvdchart.run.report import event_lines, list_report, status_report
+from hvdchart.run.release import Release
+from hvdchart.run.report import list_report, status_report
 from hvdchart.run.status import Status, run_status
 from tests.unit.hvdchart.runs import (
     CREATING,
@@ -187,17 +187,6 @@ def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
         "  199 other pods run; -o json lists all",
     ]
     assert lines[-1] == "next: hvdchart events hvd -n team"
-
-
-def test_events_are_lines_in_order() -> None:
-    mine = event("hvd-worker-0", "Pod", "Pulled", "done\n twice", type="Normal")
-    mine["count"] = 2
-    assert [is_about(e, "hvd") for e in (mine, event("hvdx", "Pod", "Pulled", ""))] == [True, False]
-    (line,) = event_lines([mine])
-    assert line == "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)"
-    # The master numbers its events of one second.
-    first, second = (event("hvd", "Job", "X", "", name=f"hvd.2026010110000{n}") for n in (0, 1))
-    assert sorted([second, first], key=event_order) == [first, second]
 
 
 TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")

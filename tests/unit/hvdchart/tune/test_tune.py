@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import get_args
-
-import pytest
 
 from hvdchart.cli.options import Model
 from hvdchart.plan.planner import make_plan
@@ -20,10 +17,6 @@ from hvdchart.tune.grid import (
     list_settings,
     tuning_text,
 )
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
-from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import job, of_release, pod, terminated
 from tests.unit.hvdchart.specs import HEAD, planned
 
 OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_THREADS": "2"}
@@ -82,24 +75,3 @@ def test_tuning_block_merges_into_the_spec() -> None:
     assert ("failed" in text, "again" in text) == (True, False)
     silent = measured((), (5.0,))
     assert "faster than" not in tuning_text(silent, silent, "x")
-
-
-pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.mark.slow
-def test_tune_without_a_result_uninstalls_and_has_the_last_line(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    answer_as(helm, "hvd-tune")
-    master = pod("hvd-tune-master-1-a", "master", terminated(0))
-    fake_cluster.put("jobs", of_release("hvd-tune", job(("Complete", "", ""))))
-    fake_cluster.put("pods", of_release("hvd-tune", master))
-    fake_cluster.log("hvd-tune-master-1-a", "no module named tensorflow", end=True)
-    done = hvdchart("tune", spec)
-    assert done.code == 8
-    assert done.errors.endswith(
-        "hvd-tune ended after 0 of 15 measurements; its last line: "
-        "hvd-tune-master-1-a: no module named tensorflow\n"
-    )
-    assert helm.commands()[-1] == "uninstall"
