@@ -20,7 +20,6 @@ from hvdchart.bench.scaling import (
     turns_of,
 )
 from hvdchart.errors import RunFailedError
-from hvdchart.run.trials import parse_outcome
 from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
@@ -163,24 +162,23 @@ def test_sizes_are_measured_in_one_run_and_shown(
     assert "several workers were on one node (n0):" in place_text({"a": "n0", "b": "n0"})
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (measured_line(1, 2, None), "cannot measure 2 workers: out of luck"),
+        # The measured script shares its output with the driver.
+        *((f"MEASURED {text}", "a measurement cannot be read: MEASURED") for text in (
+            "[", "[" * 100_000, '{"trial": 1}', '{"trial": "x", "ranks": 1, "speed": 1}',
+            '{"trial": 9, "ranks": 1, "speed": 1, "error": ""}',
+        )),
+    ],
+)  # fmt: skip
 def test_a_failed_measurement_uninstalls_and_says_why(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    with meanwhile(play(fake_cluster, helm, measured_line(0, 1, 10.0), measured_line(1, 2, None))):
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, line: str,
+    says: str,
+) -> None:  # fmt: skip
+    with meanwhile(play(fake_cluster, helm, measured_line(0, 1, 10.0), line)):
         done = hvdchart("bench", spec, "--turns", "2")
     assert (done.code, done.output) == (8, "")
-    assert "cannot measure 2 workers: out of luck" in done.errors
+    assert says in done.errors
     assert helm.commands()[-1] == "uninstall"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("{", "[]", "[" * 100_000, '{"trial": 1}', '{"trial": "x", "ranks": 1, "speed": 1}'),
-        '{"trial": 9, "ranks": 1, "speed": 1, "error": ""}',
-    ],
-)
-def test_odd_lines_of_the_script_are_no_figures(text: str) -> None:
-    """The measured script shares its output with the driver."""
-    with pytest.raises(RunFailedError, match="a measurement cannot be read: MEASURED"):
-        parse_outcome(f"MEASURED {text}", 9)

@@ -72,13 +72,6 @@ def test_no_command_prints_what_controls_a_terminal(
     assert is_clean(hvdchart("status", "hvd").errors)
 
 
-def test_logs_are_printed_as_they_are(hvdchart: Command, fake_cluster: FakeCluster) -> None:
-    """A rank's own output is what a person asks for, with its colours and its progress bars."""
-    play(fake_cluster, FAILED, MASTER)
-    fake_cluster.log(f"{JOB}-x", "\x1b[32mgreen\x1b[0m")
-    assert "\x1b[32mgreen\x1b[0m\n" in hvdchart("logs", "hvd", "--master", "--no-follow").output
-
-
 def check_record(run: Any, record: dict[str, str]) -> None:
     """Nothing fails, and what is shown is short."""
     release = Release("hvd", [run], [STATEFUL_SET], [MASTER], [], record)

@@ -114,10 +114,11 @@ def test_status_is_watched_until_the_run_ends(hvdchart: Command, running: FakeCl
 def test_logs_are_of_all_pods_of_the_master_or_of_a_rank(
     hvdchart: Command, running: FakeCluster
 ) -> None:
-    running.log("hvd-worker-0", "worker")
+    # A rank's own output is printed with its colours and its progress bars.
+    running.log("hvd-worker-0", "\x1b[32mworker\x1b[0m")
     done = hvdchart("logs", "hvd", "--no-follow")
     assert sorted(done.output.splitlines()) == [
-        f"[{JOB}-x] first", f"[{JOB}-x] last", "[hvd-worker-0] worker",
+        f"[{JOB}-x] first", f"[{JOB}-x] last", "[hvd-worker-0] \x1b[32mworker\x1b[0m",
     ]  # fmt: skip
     master = hvdchart("logs", "hvd", "--no-follow", "--master")
     assert master.output == f"[{JOB}-x] first\n[{JOB}-x] last\n"

@@ -192,26 +192,17 @@ def test_discover_writes_a_spec_to_stdout_or_a_file(
     hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path
 ) -> None:
     fake_cluster.put("nodes", node("a", "8", "32Gi", {"pool": "x"}), node("b", "16", "32Gi"))
+    fake_cluster.put("noderesourcetopologies", topology("a", 4))
     done = hvdchart("discover", "-l", "pool=x", "--name", "mine")
     assert (done.code, done.errors) == (0, "")
     assert "name: mine" in done.output
     assert "pool: x" in done.output
-    assert "coresPerSocket: 8" in done.output
+    assert "coresPerSocket: 4" in done.output
+    assert "numaPerSocket: 2" in done.output
     target = tmp_path / "out.yaml"
     assert hvdchart("discover", "-l", "pool=x", "--name", "mine", "-w", target).output == ""
     assert target.read_text() == done.output
-    none = hvdchart("discover", "--selector", "pool=y")
-    assert none.code == 7
-    assert none.errors == "hvdchart: the cluster has no nodes with labels pool=y\n"
-
-
-def test_discover_reads_numa_nodes_where_they_are_published(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
-    fake_cluster.put("nodes", node("a", "8", "32Gi"))
-    zones = [{"name": f"node-{n}", "type": "Node"} for n in range(4)]
-    fake_cluster.put("noderesourcetopologies", {"metadata": {"name": "a"}, "zones": zones})
-    assert "numaPerSocket: 2" in hvdchart("discover").output
+    # Where no NUMA nodes are published.
     fake_cluster.refusals["noderesourcetopologies list"] = (404, "not here")
     done = hvdchart("discover")
     assert (done.code, "numaPerSocket" in done.output) == (0, False)

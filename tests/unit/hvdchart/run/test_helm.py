@@ -11,28 +11,12 @@ from pathlib import Path
 import pytest
 
 from hvdchart.errors import HelmError
-from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import Helm, upgrade
-from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
-
-NODES = "[{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}]"
-SPEC = (
-    "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
-    f"nodes: {NODES}\ntrain: {{command: [a]}}\n"
-)
-
-
-def plan(more: str = "") -> Plan:
-    return make_plan(parse_spec((SPEC + more).encode()))
-
-
-def deploy(plan: Plan, helm: Helm | None = None) -> int:
-    return upgrade("run", "team", checked_values(plan), helm or Helm())
 
 
 def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:
@@ -113,8 +97,9 @@ MESSAGES = {
 @pytest.mark.parametrize(("message", "remedy"), MESSAGES.items())
 def test_each_known_failure_has_a_remedy(helm: StubProgram, message: str, remedy: str) -> None:
     helm.answer("upgrade", errors=f"{message}\n", code=1)
+    values = checked_values(planned("{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}"))
     with pytest.raises(HelmError) as raised:
-        deploy(plan())
+        upgrade("run", "team", values, Helm())
     text = str(raised.value)
     assert text.startswith(f"helm upgrade: {message}{'; ' if remedy else ''}{remedy}")
     assert "\n" not in text
