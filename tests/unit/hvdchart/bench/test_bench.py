@@ -25,7 +25,6 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import (
-    SPEC,
     installed_values,
     job,
     meanwhile,
@@ -92,15 +91,6 @@ MASTER = f"{NAME}-master-1-a"
 FIGURES = [(0, 1, 10.0), (1, 2, 19.0), (2, 2, 21.0), (3, 1, 11.0)]
 
 
-@pytest.fixture
-def spec(tmp_path: Path, helm: StubProgram) -> Path:
-    """A spec of two workers of a rank. Helm installs the measuring run."""
-    path = tmp_path / "run.spec.yaml"
-    path.write_text(json.dumps(SPEC))
-    answer_as(helm, NAME)
-    return path
-
-
 def worker(number: int) -> Any:
     made = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
     made["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
@@ -114,6 +104,7 @@ def measured_line(trial: int, ranks: int, speed: float | None) -> str:
 
 def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], None]:
     """What lets the run print these lines and end, when Helm has installed it."""
+    answer_as(helm, NAME)
 
     def play() -> None:
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the run")

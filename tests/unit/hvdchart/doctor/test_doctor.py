@@ -33,42 +33,32 @@ VALUES: dict[str, Any] = {
 GPU: dict[str, Any] = {"worker": {"number": 3, "resources": {"limits": {"nvidia.com/gpu": "4"}}}}
 
 
-def quota_texts(quotas: list[Any], ranges: list[Any] | None = None) -> list[str]:
-    findings = examine_quotas(quotas, ranges or [], pod_needs(VALUES))
-    return [finding.text for finding in findings if finding.state == "problem"]
-
-
 @pytest.mark.parametrize(
-    ("hard", "problem"),
+    ("hard", "limits", "problem"),
     [
-        ({"requests_cpu": "8100m"}, ""),
-        ({"requests_cpu": "8099m"}, "quota q leaves 8099m requests.cpu of 8100m needed"),
-        ({"cpu": "8"}, "quota q leaves 8 cpu of 8100m needed"),
-        ({"requests_memory": "16Gi"}, "quota q leaves 16Gi requests.memory of 16640Mi needed"),
-        ({"pods": "4"}, "quota q leaves 4 pods of 5 needed"),
-        ({"limits_cpu": "100"}, "quota q requires limits.cpu, which worker, master does not set"),
+        ({"requests.cpu": "8100m"}, {}, ""),
+        ({"requests.cpu": "8099m"}, {}, "quota q leaves 8099m requests.cpu of 8100m needed"),
+        ({"cpu": "8"}, {}, "quota q leaves 8 cpu of 8100m needed"),
+        ({"requests.memory": "16Gi"}, {},
+         "quota q leaves 16Gi requests.memory of 16640Mi needed"),
+        ({"pods": "4"}, {}, "quota q leaves 4 pods of 5 needed"),
+        ({"limits.cpu": "100"}, {},
+         "quota q requires limits.cpu, which worker, master does not set"),
+        ({}, {"max": {"cpu": "2"}}, ""),
+        ({}, {"max": {"cpu": "1"}}, "limit range r allows 1 cpu; worker has more"),
+        ({}, {"min": {"memory": "1Gi"}}, "limit range r requires 1Gi memory; master has less"),
     ],
-)
-def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
-    hard = {name.replace("_", "."): value for name, value in hard.items()}
-    named = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
-    assert quota_texts([named]) == ([problem] if problem else [])
-
-
-@pytest.mark.parametrize(
-    ("limits", "problem"),
-    [
-        ({"max": {"cpu": "2"}}, ""),
-        ({"max": {"cpu": "1"}}, "limit range r allows 1 cpu; worker has more"),
-        ({"min": {"memory": "1Gi"}}, "limit range r requires 1Gi memory; master has less"),
-    ],
-)
-def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
+)  # fmt: skip
+def test_quotas_and_limit_ranges_admit_the_pods_or_not(
+    hard: dict[str, str], limits: dict[str, Any], problem: str
+) -> None:
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
     claims = {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}}
     spec = {"limits": [claims, {"type": "Container", **limits}]}
-    assert quota_texts([], [{"metadata": {"name": "r"}, "spec": spec}]) == (
-        [problem] if problem else []
-    )
+    ranges = [{"metadata": {"name": "r"}, "spec": spec}]
+    findings = examine_quotas([quota], ranges, pod_needs(VALUES))
+    problems = [finding.text for finding in findings if finding.state == "problem"]
+    assert problems == ([problem] if problem else [])
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,7 @@ def test_a_redirect_is_not_followed(fake_cluster: FakeCluster, place: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("is_input", "is_output", "option"),
-    [(True, True, "-it"), (True, False, "-i"), (False, True, "-i"), (False, False, "-i")],
+    ("is_input", "is_output", "option"), [(True, True, "-it"), (True, False, "-i")]
 )
 def test_a_terminal_is_asked_for_where_there_is_one(
     programs: Path, monkeypatch: pytest.MonkeyPatch, is_input: bool, is_output: bool, option: str
