@@ -50,7 +50,7 @@ from tests.bench.fault_figures import (
     progress,
     sources,
     start_table,
-    storm_table,
+    storm_tables,
 )  # fmt: skip
 from tests.bench.mpi_operator import MpiOperator, mpi_operator
 from tests.bench.report import commit, figures_file, publish, write_section
@@ -360,7 +360,7 @@ def main() -> None:
         stack.enter_context(running(namespace, controllers))
         for _ in measure(chosen, options, measured):
             known = {short: measured[short] for short in contestants if short in measured}
-            storm, start = storm_table(known), start_table(known)
+            storm, start = storm_tables(known), start_table(known)
             text = [sources(known), start, fault_tables(known), storm]
             publish(
                 "bench-faults", "performance.md", options.turns, {"contestants": known},

@@ -114,9 +114,9 @@ def fault_tables(measured: Mapping[str, Any]) -> str:
     return f"{first}\n\n{table(('The cause is named', *NAMED_BY), told)}"
 
 
-def storm_table(measured: Mapping[str, Any]) -> str:
-    """What a storm cost: the share of the time that counts, and what one fault takes."""
-    rows = []
+def storm_tables(measured: Mapping[str, Any]) -> str:
+    """What a storm cost: the share of the time that counts, and what the faults took."""
+    rows, by_fault = [], []
     for each in measured.values():
         storm = each.get("storm", {})
         if paused := [seconds for _, seconds, _ in storm.get("faults", [])]:
@@ -127,11 +127,17 @@ def storm_table(measured: Mapping[str, Any]) -> str:
                 each["name"], f"{100 * storm['effective']:.1f}", len(paused), median, longest,
                 storm["again"], "yes" if storm["equal"] else "no",
             ))  # fmt: skip
+            came = dict.fromkeys(NAMED_BY, "")
+            for name, seconds, again in storm["faults"]:
+                cell = seconds_cell({"seconds": seconds, "again": again})
+                came[name] += f"{', ' if came[name] else ''}{cell}"
+            by_fault.append((each["name"], *came.values()))
     head = (
         "In a storm of faults", "effective training time, %", "faults that came",
         "without a step, s: median", "longest", "steps made again", "weights right",
     )  # fmt: skip
-    return table(head, rows)
+    second = table(("Seconds without a step, in the storm (steps made again)", *NAMED_BY), by_fault)
+    return f"{table(head, rows)}\n\n{second}"
 
 
 def sources(measured: Mapping[str, Any]) -> str:
