@@ -27,15 +27,17 @@ class Peak:
     def sample(self, root: psutil.Process) -> None:
         """Look once. The memory that several processes share is divided among them."""
         memory: dict[str, list[float]] = {}
-        # Those of the children that have ended count with those of the root.
-        self.cpu_seconds = sum(root.cpu_times()[:4])
+        used = 0.0
         for process in [root, *root.children(recursive=True)]:
             # A process may end meanwhile.
             with suppress(psutil.NoSuchProcess):
+                # Also those of its children that have ended.
+                used += sum(process.cpu_times()[:4])
                 name, self.open_files = process.name(), max(self.open_files, process.num_fds())
                 memory.setdefault(name, []).append(process.memory_full_info().pss / 2**20)
         clients, total = memory.get("ssh", []), sum(map(sum, memory.values()))
         self.ssh = max(self.ssh, len(clients))
+        self.cpu_seconds = max(self.cpu_seconds, used)
         if total > self.memory:
             self.memory, self.ssh_memory = total, sum(clients)
 
