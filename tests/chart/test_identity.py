@@ -95,6 +95,8 @@ def test_hashes_of_a_run_are_those_that_were_published(values: Values, name: str
     )
 
 
+POOL: Values = {"worker": {"nodeSelector": {"pool": "gpu"}}}
+CLEARED: Values = {"name": "cpu", "number": 2, "nodeSelector": None}
 # What the user writes counts, also where it is empty or false, and whether it decides the training.
 COMPARED: dict[str, tuple[bool, Values, Values]] = {
     "variable": (
@@ -105,14 +107,7 @@ COMPARED: dict[str, tuple[bool, Values, Values]] = {
     "label of a node": (True, {}, {"worker": {"nodeSelector": {"spot": "false"}}}),
     "file": (True, {"code": {"files": {"a": "1"}}}, {"code": {"files": {"a": "1", "b": ""}}}),
     "affinity of the user": (True, {}, {"worker": {"affinity": {"podAntiAffinity": {}}}}),
-    "cleared for a group": (
-        True,
-        {"worker": {"nodeSelector": {"pool": "gpu"}}},
-        {
-            "worker": {"nodeSelector": {"pool": "gpu"}},
-            "workerGroups": [{"name": "cpu", "number": 2, "nodeSelector": None}],
-        },
-    ),
+    "cleared for a group": (True, POOL, {**POOL, "workerGroups": [CLEARED]}),
     "field of the pods": (False, {}, {"worker": {"podSpec": {"hostUsers": False}}}),
     "no modules in advance": (False, {}, {"launch": {"preload": []}}),
 }

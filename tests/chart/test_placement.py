@@ -11,14 +11,7 @@ from tests.chart.test_security import EVERY_POD
 GPU_GROUPS: Values = {
     "workerGroups": [
         {"name": "cpu", "number": 3, "spread": "None"},
-        {
-            "name": "gpu",
-            "number": 2,
-            "slots": 4,
-            "spread": "Required",
-            "runtimeClassName": "nvidia",
-            "resources": {"limits": {"nvidia.com/gpu": 4, "cpu": 8, "memory": "32Gi"}},
-        },
+        {"name": "gpu", "number": 2, "spread": "Required"},
     ]
 }
 WORKERS = {
@@ -140,11 +133,9 @@ KUBERNETES_GANG = tuple(
 def test_kubernetes_gang_is_a_pod_group_of_all_pods(apis: tuple[str, ...], newest: str) -> None:
     values: Values = {
         **GPU_GROUPS,
+        **EVERY_POD,
         "gang": "Kubernetes",
         "priorityClassName": "high",
-        "tensorboard": {"enabled": True, "logDir": "/logs"},
-        "volumes": [{"name": "logs", "emptyDir": {}}],
-        "volumeMounts": [{"name": "logs", "mountPath": "/logs"}],
     }
     manifests = render(values, apis=apis)
     group = one(manifests, "PodGroup")

@@ -160,18 +160,12 @@ tensorboard: {enabled: true, logDir: /outside}
   tensorboard.logDir is "/outside" | volumeMounts
 metrics: {podMonitor: true}
   metrics.podMonitor | metrics.enabled
-metrics: {rules: true}
-  metrics.rules | metrics.enabled
-metrics: {dashboard: true}
-  metrics.dashboard | metrics.enabled
 tensorboard: {allowFrom: [{podSelector: {}}]}
   tensorboard.allowFrom | tensorboard.enabled
 {tensorboard: {enabled: true, logDir: /o, allowFrom: [{podSelector: {}}]}, \
 networkPolicy: {enabled: false}, volumeMounts: [{name: x, mountPath: /o}]}
   tensorboard.allowFrom | networkPolicy.enabled
 code: {files: {a.py: "", b.py: ""}}
-  code is set but master.args is empty
-code: {archive: H4sIzz}
   code is set but master.args is empty
 code: {archive: UEsDBA==}
   code.archive is not a tar.gz in base64
@@ -182,8 +176,6 @@ code: {files: {train: {p y: ""}}}
 WRONG_VALUES = """\
 wroker: {}
   wroker
-workerGroups: [{name: a, spares: many}]
-  spares
 launch: {mode: mpiexec}
   /launch/mode
 worker: {number: two}

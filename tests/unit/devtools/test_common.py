@@ -8,10 +8,8 @@ import pytest
 
 from devtools.common import apt
 from devtools.common.cache import content_key
-from devtools.common.commands import read_output, run_logged
+from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
-
-FAILING = ["sh", "-c", "echo printed; echo broken >&2; exit 3"]
 
 
 def test_key_changes_with_every_name_and_byte_and_with_nothing_else(tmp_path: Path) -> None:
@@ -39,21 +37,10 @@ def test_key_changes_with_every_name_and_byte_and_with_nothing_else(tmp_path: Pa
         content_key([tmp_path / "absent"])
 
 
-def test_failed_command_raises_its_status_its_errors_and_a_remedy(tmp_path: Path) -> None:
-    said = read_output(
-        ["sh", "-c", 'cat; echo "$A"'], remedy="", input="in ", environment={"A": "x"}
-    )
-    assert said == "in x\n"
+def test_failed_command_raises_its_status_its_errors_and_a_remedy() -> None:
     expected = r"^`sh -c .*` failed \(status 3\): broken\n  remedy: r$"
     with pytest.raises(DevtoolsError, match=expected):
-        read_output(FAILING, remedy="r")
-    log = tmp_path / "logs" / "log"
-    run_logged(["sh", "-c", "pwd; echo $NAME"], log, remedy="", folder=tmp_path, environment={})
-    assert log.read_text() == f"{tmp_path}\n\n"
-    with pytest.raises(
-        DevtoolsError, match=r"status 3\); the end of (.|\n)*    printed\n    broken"
-    ):
-        run_logged(FAILING, log, remedy="")
+        read_output(["sh", "-c", "echo printed; echo broken >&2; exit 3"], remedy="r")
 
 
 def test_packages_are_installed_without_starting_services(

@@ -11,7 +11,6 @@ import pytest
 
 from devtools.common.errors import DevtoolsError
 from devtools.localkube import cgroups, instance
-from devtools.localkube.images import full_name
 from devtools.localkube.instance import BENCHMARK_RANGE, Instance
 from devtools.localkube.record import ProcessIdentity
 
@@ -97,19 +96,3 @@ def test_name_that_cannot_be_an_interface_raises_an_error(monkeypatch: pytest.Mo
             instance.current()
     monkeypatch.setenv("LOCALKUBE_NAME", "a" * 12)
     assert len(instance.current().link) <= 15
-
-
-@pytest.mark.parametrize(
-    ("short", "full"),
-    [
-        ("a", "docker.io/library/a:latest"),
-        ("a:1", "docker.io/library/a:1"),
-        ("localhost/a:1", "docker.io/library/a:1"),
-        ("me/a:1", "docker.io/me/a:1"),
-        ("registry.example/me/a", "registry.example/me/a:latest"),
-        ("host:5000/a", "host:5000/a:latest"),
-    ],
-)
-def test_full_name_is_the_name_that_kubernetes_uses(short: str, full: str) -> None:
-    assert full_name(short) == full
-    assert full_name(full) == full

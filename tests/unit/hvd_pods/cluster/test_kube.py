@@ -139,12 +139,6 @@ class Clock:
 
 
 @pytest.fixture
-def patient_api(patient: None, api: kube.Api) -> kube.Api:
-    """Access that repeats calls."""
-    return api
-
-
-@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock for calls, whose pauses are the longest of the random ones."""
     made = Clock()
@@ -174,9 +168,10 @@ def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | No
     return len(api_server.requests) - asked
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("failure", TEMPORARY.values(), ids=TEMPORARY)
 def test_calls_are_repeated_until_the_api_server_is_back(
-    patient_api: kube.Api,
+    api: kube.Api,
     api_server: FakeApi,
     failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
@@ -184,20 +179,19 @@ def test_calls_are_repeated_until_the_api_server_is_back(
     for method in ("GET", "PATCH", "POST", "DELETE"):
         api_server.requests.clear()
         api_server.fail(method, "core/pods", failure, times=3)
-        CALLS[method](patient_api)
+        CALLS[method](api)
         assert len(api_server.requests) == 4
         assert capsys.readouterr().out.count("trying again") == 1, "an outage is logged once"
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 410, 422])
-def test_what_will_not_pass_is_not_repeated(
-    patient_api: kube.Api, api_server: FakeApi, code: int
-) -> None:
+def test_what_will_not_pass_is_not_repeated(api: kube.Api, api_server: FakeApi, code: int) -> None:
     """An API server that refuses a call is there."""
-    patient_api.is_away = True
+    api.is_away = True
     api_server.fail("GET", "core/pods", faults.status(code))
-    assert count_requests(patient_api, api_server) == 1
-    assert not patient_api.is_away
+    assert count_requests(api, api_server) == 1
+    assert not api.is_away
 
 
 @pytest.mark.slow

@@ -31,22 +31,16 @@ def unschedulable(message: str) -> dict[str, Any]:
     return {"phase": "Pending", "conditions": [{**condition, "message": message}]}
 
 
+CRASHED = statuses(waiting("CrashLoopBackOff"), terminated={"exitCode": 78, "message": "no\n"})
+FAILED, ENDED = ({"terminated": {"exitCode": code}} for code in (1, 0))
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (statuses(waiting("ErrImagePull", "no")), "ErrImagePull: no (image team/train:1)"),
-        (
-            statuses(waiting("CrashLoopBackOff"), terminated={"exitCode": 78, "message": "no\n"}),
-            "container worker exited with 78: no",
-        ),
-        (
-            statuses(waiting("PodInitializing"), {"terminated": {"exitCode": 1}}),
-            "container worker exited with 1: ",
-        ),
-        (
-            statuses(waiting("RunContainerError"), {"terminated": {"exitCode": 0}}),
-            "RunContainerError: why (image team/train:1)",
-        ),
+        (CRASHED, "container worker exited with 78: no"),
+        (statuses(waiting("PodInitializing"), FAILED), "container worker exited with 1: "),
+        (statuses(waiting("ErrImagePull"), ENDED), "ErrImagePull: why (image team/train:1)"),
         ({"phase": "Running", "containerStatuses": [container({"running": {}})]}, "phase Running"),
         (unschedulable("0/1 nodes"), "Unschedulable: 0/1 nodes"),
         ({"phase": "Pending", "conditions": [{"status": "False"}]}, "phase Pending"),

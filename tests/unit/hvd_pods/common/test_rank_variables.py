@@ -22,6 +22,7 @@ MEETING = {
     "JAX_COORDINATOR_ADDRESS": "10.0.0.7:61005",
     "TORCHELASTIC_RUN_ID": "3",
 }
+OVER_IPV6 = {"MASTER_ADDR": "fd00::7", "JAX_COORDINATOR_ADDRESS": "[fd00::7]:61005"}
 OPEN_MPI = {
     "OMPI_MCA_orte_hnp_uri": "0.0;tcp://10.0.0.7:61005",
     "OMPI_COMM_WORLD_RANK": "5",
@@ -39,16 +40,7 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
         ({"HVD_POD": "elsewhere-0"}, MEETING),
         # What worker.env says is meant; what a launcher says of a single rank is not.
         ({"MASTER_PORT": "1", "RANK": "9"}, {**NODE, **MEETING, "MASTER_PORT": "1"}),
-        (
-            {"HVD_MEETING": "fd00::7 61004 b:4"},
-            {
-                **MEETING,
-                "MASTER_ADDR": "fd00::7",
-                "JAX_COORDINATOR_ADDRESS": "[fd00::7]:61005",
-                "NODE_RANK": "0",
-                "GROUP_RANK": "0",
-            },
-        ),
+        ({"HVD_MEETING": "fd00::7 61004 a:0-1 b:4"}, {**NODE, **MEETING, **OVER_IPV6}),
         ({"HVD_FRAMEWORK": "jax"}, {**NODE, **MEETING, **OPEN_MPI}),
         ({"HVD_MEETING": ""}, {}),
         ({"HVD_MEETING": "10.0.0.7"}, {}),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import fusion, threads
+from tests.unit.hvdchart.code.test_code import write
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
@@ -32,13 +33,6 @@ def test_cores_of_a_rank_are_those_it_was_given(
     own: int, container: int, quota: float | None, ranks: int, cores: int
 ) -> None:
     assert threads.cores_of_a_rank(own, container, quota, ranks) == cores
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
 
 
 @pytest.mark.parametrize(

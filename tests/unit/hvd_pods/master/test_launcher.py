@@ -13,6 +13,7 @@ from hvd_pods.master.launcher import Launcher
 from hvd_pods.rules.messages import LauncherEnded
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.warm.worker import is_alive
 from tests.waiting import wait_until
 
 Start = Callable[..., Launcher]
@@ -27,15 +28,6 @@ def start(told: Told, tmp_path: Path) -> Start:
         return Launcher(["bash", "-c", script], environment, tmp_path, told, 2)
 
     return start_script
-
-
-def runs(pid: int) -> bool:
-    """Whether a process has not ended; one that nobody has waited for has."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 @pytest.mark.parametrize(
@@ -66,4 +58,4 @@ def test_nothing_is_left_of_a_launcher_that_has_ended(
     if after:
         launcher.end(kills=ends == "killed")
     told.wait_for(LauncherEnded)
-    wait_until(lambda: not runs(left), TIMEOUT, "it is gone")
+    wait_until(lambda: not is_alive(left), TIMEOUT, "it is gone")

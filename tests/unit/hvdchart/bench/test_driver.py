@@ -13,15 +13,11 @@ from tests.unit.hvd_pods.runs import make_run
 MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
 
 
-@pytest.fixture(autouse=True)
-def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
-
-
 @pytest.mark.parametrize("implementation", MPIS, ids=lambda mpi: mpi.name)
 def test_the_masters_line_is_cut_to_the_first_hosts(
-    implementation: mpi.MpiImplementation, tmp_path: Path
+    implementation: mpi.MpiImplementation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
     args = ["python3", "driver.py", "{}", "$(HOSTFILE)", "$(LAUNCH)"]
     run = make_run(mode="custom", args=args)
     _, _, _, hostfile, *line = launch.build_command(run, implementation)

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -72,16 +71,6 @@ def test_no_command_prints_what_controls_a_terminal(
     assert is_clean(hvdchart("status", "hvd").errors)
 
 
-def check_record(run: Any, record: dict[str, str]) -> None:
-    """Nothing fails, and what is shown is short."""
-    release = Release("hvd", [run], [STATEFUL_SET], [MASTER], [], record)
-    current = run_status(release)
-    shown = [*status_report(current, "team"), *list_report([("team", current)])]
-    assert max(map(len, shown)) < 5000
-    assert pod_of(run_of(run), "0", record).startswith("hvd-worker-")
-    run_status(Release("hvd", [], [STATEFUL_SET], [], [], record))
-
-
 def test_a_run_with_more_workers_than_can_be_listed_is_refused() -> None:
     run = job()
     variable = run["spec"]["template"]["spec"]["containers"][0]["env"][0]
@@ -114,7 +103,12 @@ RECORDS = st.fixed_dictionaries(
 @given(record=RECORDS, is_current=st.booleans(), groups=st.sampled_from([1, 2]))
 def test_any_record_is_read(record: dict[str, str], is_current: bool, groups: int) -> None:
     """Anybody may write it who may edit ConfigMaps."""
-    check_record(job(groups=groups), {**record, "job": JOB if is_current else "other"})
+    run, record = job(groups=groups), {**record, "job": JOB if is_current else "other"}
+    current = run_status(Release("hvd", [run], [STATEFUL_SET], [MASTER], [], record))
+    shown = [*status_report(current, "team"), *list_report([("team", current)])]
+    assert max(map(len, shown)) < 5000
+    assert pod_of(run_of(run), "0", record).startswith("hvd-worker-")
+    run_status(Release("hvd", [], [STATEFUL_SET], [], [], record))
     read = read_progress(record)
     assert read is None or len(read.text()) < 200
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
 import os
 import tarfile
 import tempfile
@@ -24,6 +23,7 @@ from hvdchart.code.unpack import unpack_code
 from hvdchart.errors import FileError
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
+from tests.unit.hvd_pods.master.test_user_code import make_archive
 from tests.unit.hvdchart.runs import JOB, LABELS, STATEFUL_SET, job
 
 pytestmark = pytest.mark.timeout(120)
@@ -122,13 +122,9 @@ def test_folder_with_files_is_refused_and_stays(tmp_path: Path) -> None:
     assert (project / "train.py").read_text() == "train"
 
 
-def archive_of(*members: tarfile.TarInfo, content: bytes = b"") -> dict[str, Any]:
+def archive_of(*members: tarfile.TarInfo) -> dict[str, Any]:
     """A ConfigMap with an archive of these members."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for member in members:
-            archive.addfile(member, io.BytesIO(content))
-    return packed(file.getvalue())
+    return packed(make_archive(*((member, b"") for member in members)))
 
 
 def packed(archive: bytes) -> dict[str, Any]:

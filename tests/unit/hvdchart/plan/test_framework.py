@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import io
-import tarfile
 
 import pytest
 
@@ -13,6 +11,7 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.values.build import make_values
 from hvdchart.values.report import reasons
+from tests.unit.hvd_pods.master.test_user_code import make_archive, make_member
 from tests.unit.hvdchart.specs import read
 
 NODE = "{name: x, count: 2, coresPerSocket: 4}"
@@ -20,13 +19,8 @@ DDP = "import torch\ntorch.distributed.init_process_group('gloo')\n"
 
 
 def archive(files: dict[str, str]) -> str:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as packed:
-        for name, text in files.items():
-            member = tarfile.TarInfo(f"./{name}")
-            member.size = len(text)
-            packed.addfile(member, io.BytesIO(text.encode()))
-    return base64.b64encode(content.getvalue()).decode()
+    members = (make_member(f"./{name}", text.encode()) for name, text in files.items())
+    return base64.b64encode(make_archive(*members)).decode()
 
 
 def plan_code(files: dict[str, str], command: str = "python train.py", rest: str = "") -> Plan:

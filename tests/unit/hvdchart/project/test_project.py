@@ -192,8 +192,6 @@ def test_init_writes_a_project_that_renders(
     rendered = hvdchart("render", folder / "run.spec.yaml", "--code", folder)
     assert rendered.code == 0, rendered.errors
     assert "archive: " in rendered.output
-    again = hvdchart("init", "mine", "--folder", folder)
-    assert again.code == 5
     unknown = hvdchart("init", "other", "--template", "none")
     assert unknown.code == 2
     shown = " ".join(unknown.errors.replace("│", " ").split())

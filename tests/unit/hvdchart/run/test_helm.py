@@ -15,6 +15,7 @@ from hvdchart.run.helm import Helm, upgrade
 from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
+from tests.unit.hvd_pods.warm.worker import is_alive
 from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
 
@@ -72,12 +73,6 @@ def test_second_interrupt_ends_helm_and_what_it_has_started(
         running.send_signal(signal.SIGINT)
         assert running.wait(8) == 130
     wait_until(lambda: not is_alive(plugin), 5, "the plugin ends")
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended may wait for its parent."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(") ")[2][0] != "Z"
 
 
 # As Helm 3.19 and 4.3 print them. The first sign of several decides.

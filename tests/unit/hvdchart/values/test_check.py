@@ -15,12 +15,7 @@ from tests.unit.hvdchart.values.test_values import HEAD, NODE, WITHOUT_IMAGE, pl
         ("", "1:1", "image: no image for some pods"),
         ("{image: {tag: x}}", "5:17", "values.image: no image for some pods"),
         ("{worker: {image: {repository: a}}}", "1:1", "image: no image for some pods"),
-        (
-            "{workerGroups: [{name: a, image: {repository: a}}, {name: b}], master: {image: "
-            "{repository: a}}}",
-            "1:1",
-            "image: no image for some pods",
-        ),
+        ("{workerGroups: [{name: a}], master: {image: {repository: a}}}", "1:1", "no image for"),
         ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
         ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
         ("{worker: {number: x}}", "6:27", "integer"),

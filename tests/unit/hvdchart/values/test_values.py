@@ -73,7 +73,10 @@ def test_what_values_replace_is_the_plans_number_and_reason() -> None:
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
     env = "worker.env.TF_NUM_INTEROP_THREADS"
-    rows = document(plan_text(HEAD + NODE + text))["reasons"]
+    plan = plan_text(HEAD + NODE + text)
+    assert (plan.workers, plan.ranks, plan.groups[0].slots) == (3, 6, 2)
+    assert plan.groups[0].env["OMP_NUM_THREADS"] == "2"
+    rows = document(plan)["reasons"]
     reasons = {row["value"]: (row["is"], row["because"]) for row in rows}
     for key, value, because in (
         ("worker.slots", 2, "values.worker.slots instead of 1"),
@@ -83,13 +86,6 @@ def test_what_values_replace_is_the_plans_number_and_reason() -> None:
         ("launch.binding.to", "socket", "values.launch.binding.to instead of core"),
     ):
         assert reasons[key] == (value, because)
-
-
-def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:
-    plan = plan_text(HEAD + NODE + "values: {worker: {slots: 2, number: 3}}\n")
-    assert (plan.workers, plan.ranks, plan.groups[0].slots) == (3, 6, 2)
-    assert plan.groups[0].env["OMP_NUM_THREADS"] == "2"
-    assert plan.launching.binding.cores_per_rank == 2
 
 
 SPOT = (
