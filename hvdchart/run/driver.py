@@ -3,9 +3,11 @@
 Its text is sent to the master and run by the image's own Python, 3.8 or newer: standard library
 only. Arguments: a JSON object with `command`, `trials` (each with `workers`, the number of the
 first workers that it runs on, and `env`, the ranks' environment); the host file; and the launcher's
-command line for all workers, to which the command is appended. For each trial it prints a line with
-MEASURED and a JSON object: `trial`, `ranks`, `speed` in images/s (null when there is none) and
-`error` (then, the end of the output).
+command line for all workers, to which the command is appended.
+
+For each trial it prints the word `MEASURED` and a JSON object in one line: `trial`, `ranks`,
+`speed` in images/s (null when there is none) and `error` (then, the end of the output). No line of
+this text may begin with that word, because the master prints the text, too.
 """
 
 from __future__ import annotations
