@@ -231,8 +231,8 @@ def write_pid_and_wait(folder: str) -> None:
 
 
 def test_function_that_does_not_return_in_time_is_ended(pod: Pod, tmp_path: Path) -> None:
-    with closing(pod.connect()) as connection, pytest.raises(TimeLimitError, match="within 1 s"):
-        call(connection, write_pid_and_wait, str(tmp_path), seconds=1)
+    with closing(pod.connect()) as connection, pytest.raises(TimeLimitError, match="within 3 s"):
+        call(connection, write_pid_and_wait, str(tmp_path), seconds=3)
     assert_ended(tmp_path)
 
 
@@ -252,7 +252,7 @@ def test_ctrl_c_ends_the_ranks(pod: Pod, tmp_path: Path) -> None:
 def assert_ended(folder: Path) -> None:
     """Wait until the ranks that have written their process IDs are gone."""
     pids = [file.read_text() for file in folder.iterdir()]
-    assert len(pids) == 2
+    assert pids
     wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids), 20, "the ranks end")
 
 
