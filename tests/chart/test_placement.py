@@ -76,7 +76,7 @@ def test_master_has_a_runtime_class_and_spreads_among_masters() -> None:
 
 def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
     first, other = (
-        render({**GPU_GROUPS, "queueName": "team", "master": {"args": [args]}})
+        render({**GPU_GROUPS, "queueName": "no", "master": {"args": [args]}})
         for args in ("true", "false")
     )
     groups = []
@@ -85,7 +85,7 @@ def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
         # Kueue would take an object with the label for a job of its own.
         assert all("kueue" not in str(each["metadata"].get("labels")) for each in workloads)
         pods = [each["spec"]["template"]["metadata"] for each in workloads]
-        assert {pod["labels"]["kueue.x-k8s.io/queue-name"] for pod in pods} == {"team"}
+        assert {pod["labels"]["kueue.x-k8s.io/queue-name"] for pod in pods} == {"no"}
         (total,) = {pod["annotations"]["kueue.x-k8s.io/pod-group-total-count"] for pod in pods}
         workers = sum(each["spec"]["replicas"] for each in of_kind(manifests, "StatefulSet"))
         assert int(total) == workers + 1

@@ -32,9 +32,9 @@ NEEDED: Values = {
     "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
     "workerGroups": [{"name": "a"}],
 }
-# Values that would change which objects there are, and text that must have a certain form.
+# Values that would change which objects there are or their names, and text that must have a form.
 FIXED = {"extraObjects", "fullnameOverride", "nameOverride", "logDir", "path", "file", "launch"}
-FIXED |= {"code", "name"}
+FIXED |= {"code", "name", "queueName"}
 
 
 def fill(node: dict[str, Any], text: str, other: str) -> Any:
