@@ -83,8 +83,10 @@ def test_threads_that_call_at_once_share_a_release(
             calls = [threads.submit(hvdchart.launch, own_rank, **settings) for _ in range(2)]
             wait_until(lambda: bool(upgrades(helm)), 30, "Helm installs")
         assert [call.result() for call in calls] == [[0, 1], [0, 1]]
-    assert len(upgrades(helm)) == len(closes) == 1
-    closes[0]()
+    # Python itself registers the end of temporary folders, once in a process.
+    (close,) = [each for each in closes if each.__name__ == "close"]
+    assert len(upgrades(helm)) == 1
+    close()
 
 
 def test_close_ends_a_call_of_another_thread(
