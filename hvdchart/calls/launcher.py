@@ -308,6 +308,9 @@ def _plan(spec: Spec, idle: float) -> Plan:
 
 # The launchers of `launch`, by their settings.
 _launchers: dict[str, Launcher] = {}
+# One launcher is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
+# threads parse programs at once, as planning does (python/cpython#106905).
+_making = threading.Lock()
 
 
 def launch(
@@ -324,6 +327,6 @@ def launch(
     closed at the end of this program. Raises what a Launcher raises.
     """
     key = repr(sorted(settings.items()))
-    # One launcher, also when several threads call at once.
-    launcher = _launchers.get(key) or _launchers.setdefault(key, Launcher(**settings))
+    with _making:
+        launcher = _launchers.get(key) or _launchers.setdefault(key, Launcher(**settings))
     return launcher(function, args, kwargs, timeout=timeout)
