@@ -58,8 +58,22 @@ def test_the_first_master_makes_the_keys_and_the_next_one_finds_them(
 
     assert keys.find_keys(api, ENVIRONMENT) == folder
     assert stored(api_server) == made
+    assert len(api_server.asked("PATCH", SECRET)) == 1
+
+
+def test_of_two_masters_the_first_ones_keys_are_used(api: kube.Api, api_server: FakeApi) -> None:
+    other = {name: base64.b64encode(name.encode()).decode() for name in keys.NAMES}
+
+    def conflict(handler: Any) -> None:
+        # The other master was faster.
+        put(api_server, **other)
+        handler.send_json(*faults.status_object(409, "the object has been modified"))
+
+    api_server.fail("PATCH", SECRET, conflict)
+    folder = keys.find_keys(api, ENVIRONMENT)
     (patch,) = api_server.asked("PATCH", SECRET)
-    assert patch.body["metadata"] == {"resourceVersion": "7"}, "another master may be faster"
+    assert patch.body["metadata"] == {"resourceVersion": "7"}, "the API server finds the conflict"
+    assert (folder / "user-key").read_bytes() == b"user-key"
 
 
 @pytest.mark.parametrize(

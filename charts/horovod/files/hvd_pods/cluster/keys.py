@@ -22,7 +22,7 @@ from hvd_pods.common.paths import GENERATED, SECRETS
 from hvd_pods.common.reporting import log
 
 NAMES = ("user-key", "host-key")
-FORBIDDEN, NOT_FOUND = 403, 404
+CONFLICT, FORBIDDEN, NOT_FOUND = 409, 403, 404
 
 
 def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> Path:
@@ -58,17 +58,21 @@ def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> P
 
 
 def _fill(api: Api, secret: str) -> dict[str, str]:
-    """Return the Secret's keys, adding new ones unless it has them. Raises ApiError.
-
-    The API server refuses them if another master has filled the Secret meanwhile.
-    """
+    """Return the Secret's keys, adding new ones unless it has them. Raises ApiError."""
     present = api.get(f"core/secrets/{secret}")
-    if not all(present.get("data", {}).get(name) for name in NAMES):
+    while not all(present.get("data", {}).get(name) for name in NAMES):
+        # The version makes the API server refuse this if another master has filled the Secret, or
+        # if the answer to the same call was lost before.
+        version = present["metadata"].get("resourceVersion")
         made = {name: base64.b64encode(make_key()).decode() for name in NAMES}
-        metadata = {"resourceVersion": present["metadata"].get("resourceVersion")}
-        body = {"metadata": metadata, "data": made}
-        present = api.merge_patch(f"core/secrets/{secret}", body)
-        log(f"created the SSH keys of the release in Secret {secret}")
+        body = {"metadata": {"resourceVersion": version}, "data": made}
+        try:
+            present = api.merge_patch(f"core/secrets/{secret}", body)
+            log(f"created the SSH keys of the release in Secret {secret}")
+        except ApiError as problem:
+            if problem.status != CONFLICT:
+                raise
+            present = api.get(f"core/secrets/{secret}")
     keys: dict[str, str] = present["data"]
     return keys
 
