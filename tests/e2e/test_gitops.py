@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ from devtools.toolchain.tools import HELM_CONTROLLER, SOURCE_CONTROLLER, module_
 from tests.chart.test_custom_resources import documented
 from tests.controllers import Controller, running
 from tests.e2e.cluster import CHART, Namespace, Values, on_shared_cores
+from tests.e2e.volumes import on_node
 from tests.ports import find_port
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
@@ -209,10 +210,7 @@ def identity(namespace: Namespace) -> dict[str, Any]:
 def test_release_is_kept_as_the_page_says(
     flux: Flux, namespace: Namespace, node_folder: Path, privileged: Namespace, tmp_path: Path
 ) -> None:
-    mount: Mapping[str, Any] = {
-        "volumes": [{"name": "data", "hostPath": {"path": str(node_folder)}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-    }
+    mount = on_node(node_folder, "data")
     flux.apply({**run_of(WAIT), **mount})
     flux.sync()
     namespace.wait_for_event("Training", 240)

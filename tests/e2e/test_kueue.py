@@ -11,6 +11,7 @@ import pytest
 from devtools.toolchain.tools import KUEUE, module_folder
 from tests.controllers import ALONE, CERTIFICATES, Controller, running
 from tests.e2e.cluster import Namespace, Values, conditions
+from tests.e2e.volumes import on_node
 from tests.ports import find_port
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
@@ -62,7 +63,9 @@ def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
             for release in ("one", "two"):
                 namespace.helm("uninstall", release, "--ignore-not-found", "--wait")
             namespace.kubectl("delete", "localqueue,workload", "--all", "--timeout=60s")
-            namespace.kubectl("delete", "clusterqueue,resourceflavor", namespace.name)
+            # No namespace removes these.
+            own = ("clusterqueue,resourceflavor,workloadpriorityclass", namespace.name)
+            namespace.kubectl("delete", *own, "--ignore-not-found")
 
 
 def make_queue(namespace: Namespace) -> None:
@@ -94,7 +97,7 @@ def run_of(script: str, **values: Any) -> Values:
     master: Values = {"args": ["python3", "-uc", script], "resources": resources}
     return {
         **values, "queueName": "team", "cleanup": "Always",
-        "worker": {"number": 2, "resources": resources, **values.get("worker", {})},
+        "worker": {"number": 2, "resources": resources},
         "master": {**master, **values.get("master", {})},
     }  # fmt: skip
 
@@ -121,10 +124,7 @@ def test_two_runs_that_do_not_fit_together_take_turns(
     """Each run is one entry. The second one waits as a whole, and trains when the first is over."""
     go = node_folder / "go"
     wait = "import os, time\nwhile not os.path.exists('/data/go'): time.sleep(0.1)"
-    mounts = {
-        "volumes": [{"name": "data", "hostPath": {"path": str(node_folder)}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-    }
+    mounts = on_node(node_folder, "data")
     queue.install("one", run_of(wait, **mounts))
     queue.wait_for_event("Training", 180)
     queue.install("two", run_of(wait, **mounts))
@@ -146,7 +146,7 @@ def test_two_runs_that_do_not_fit_together_take_turns(
 
 STEPS = """
 import os, time
-path = os.environ["OUTPUT_PATH"] + "/steps"
+path = "/output/steps"
 first = os.path.getsize(path) if os.path.exists(path) else 0
 print("begins at step", first)
 with open(path, "a") as file:
@@ -164,13 +164,9 @@ def test_preempted_run_comes_back_and_resumes(
         "apiVersion": API, "kind": "WorkloadPriorityClass", "value": 1000,
         "metadata": {"name": queue.name}, "description": "of a test",
     })  # fmt: skip
-    output = {
-        "volumes": [{"name": "output", "hostPath": {"path": str(node_folder)}}],
-        "volumeMounts": [{"name": "output", "mountPath": "/output"}],
-    }
-    env = {"env": [{"name": "OUTPUT_PATH", "value": "/output"}]}
+    output = on_node(node_folder, "output")
     script = STEPS.format(last=300)
-    low = run_of(script, **output, worker=env, master={"backoffLimit": 0})
+    low = run_of(script, **output, master={"backoffLimit": 0})
     queue.install("one", low)
     steps = node_folder / "steps"
     wait_until(lambda: steps.exists() and steps.stat().st_size > 20, 180, "steps", PROGRAM_PAUSE)
@@ -182,19 +178,14 @@ def test_preempted_run_comes_back_and_resumes(
     assert "begins at step 0\n" not in queue.log("one")
     # One rank writes each step, on each of two workers.
     assert steps.stat().st_size >= 300
-    queue.kubectl("delete", "workloadpriorityclass", queue.name)
 
 
 def test_deleted_worker_of_an_admitted_run_is_replaced(
     queue: Namespace, node_folder: Path, privileged: Namespace
 ) -> None:
     """Kueue lets the new pod of the same name start, without another entry in the queue."""
-    output = {
-        "volumes": [{"name": "output", "hostPath": {"path": str(node_folder)}}],
-        "volumeMounts": [{"name": "output", "mountPath": "/output"}],
-    }
-    env = {"env": [{"name": "OUTPUT_PATH", "value": "/output"}]}
-    queue.install("one", run_of(STEPS.format(last=200), **output, worker=env))
+    output = on_node(node_folder, "output")
+    queue.install("one", run_of(STEPS.format(last=200), **output))
     queue.wait_for_event("Training", 180)
     before = workloads(queue)["one"]["metadata"]["uid"]
     worker = next(pod for pod in pods_of(queue, "one") if "worker" in pod["metadata"]["name"])

@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.e2e.cluster import Namespace, Values
+from tests.e2e.volumes import on_node
 from tests.waiting import wait_until
 
 # Writes a metric and waits for the test: a FIFO opens when both of its ends are opened.
@@ -36,8 +37,7 @@ def values(folder: Path, script: str, **more: object) -> Values:
     return {
         "worker": {"number": 1, "slots": 2, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
         "master": {"args": ["python3", "-c", script], "backoffLimit": 0},
-        "volumes": [{"name": "output", "hostPath": {"path": str(folder)}}],
-        "volumeMounts": [{"name": "output", "mountPath": "/output"}],
+        **on_node(folder, "output"),
         **more,
     }
 

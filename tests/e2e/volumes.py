@@ -1,4 +1,4 @@
-"""Directories of this machine as claims, which Pod Security `restricted` admits."""
+"""Directories of this machine, the cluster's node, as volumes of a run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.cluster import Namespace
+from tests.e2e.cluster import Namespace, Values
+
+
+def on_node(folder: Path, name: str) -> Values:
+    """The values that mount a directory of the node in every pod, as /NAME.
+
+    The namespace has to admit hostPath, which Pod Security `restricted` does not.
+    """
+    return {
+        "volumes": [{"name": name, "hostPath": {"path": str(folder)}}],
+        "volumeMounts": [{"name": name, "mountPath": f"/{name}"}],
+    }
 
 
 @contextmanager
 def claimed_folder(namespace: Namespace, name: str, folder: Path) -> Iterator[None]:
-    """Create a PersistentVolumeClaim for a directory of this machine, the cluster's node."""
+    """Create a PersistentVolumeClaim for a directory, which Pod Security `restricted` admits."""
     size = {"storage": "1Gi"}
     volume = f"{namespace.name}-{name}"
     manifests = [
