@@ -82,6 +82,8 @@ def test_timeline_is_written_and_tensorboard_only_reads(
         "wait", "deployment/hvd-tensorboard", "--for=condition=Available", "--timeout=180s"
     )
     address = privileged.get("service", "hvd-tensorboard")["spec"]["clusterIP"]
+    # TensorBoard reads the folder some time after it has begun to answer.
+    wait_until(lambda: json.loads(fetch(address, 6006, "/data/runs")), 60, "TensorBoard has read")
     assert json.loads(fetch(address, 6006, "/data/runs")) == ["logs"]
     program = "import os; print(os.statvfs('/output').f_flag & os.ST_RDONLY)"
     command = ["exec", "deployment/hvd-tensorboard", "--", "python3", "-c", program]
