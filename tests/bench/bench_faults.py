@@ -40,6 +40,7 @@ from tests.bench.contestants import (
     choose,
     in_turns,
 )  # fmt: skip
+from tests.bench.curves import draw
 from tests.bench.fault_figures import (
     LIMIT,
     NAMED_BY,
@@ -53,7 +54,7 @@ from tests.bench.fault_figures import (
     storm_tables,
 )  # fmt: skip
 from tests.bench.mpi_operator import MpiOperator, mpi_operator
-from tests.bench.report import commit, figures_file, publish, write_section
+from tests.bench.report import ROOT, commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
 from tests.controllers import running
 from tests.e2e.cluster import Namespace
@@ -71,6 +72,7 @@ from tests.faults.storm import (
 from tests.faults.training import SCRIPT, Training
 from tests.waiting import wait_until
 
+PICTURE = ROOT / "docs" / "plots" / "storm.svg"
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
 FIRST = """
 import sys, time
@@ -367,6 +369,10 @@ def main() -> None:
                 "\n\n".join(text),
             )  # fmt: skip
             write_section("bench-faults", "comparison.md", f"{storm}\n\n{start}")
+            storms = [each for each in known.values() if "curve" in each.get("storm", {})]
+            if storms:
+                curves = {each["name"]: each["storm"]["curve"] for each in storms}
+                PICTURE.write_text(draw("Steps in a storm of faults", "steps that count", curves))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from devtools.docs_gen.generated import table
@@ -56,19 +57,22 @@ def named(told: str, who: Sequence[str], how: str) -> str:
     return found[0] if found else ""
 
 
-def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, float]:
-    """The share of the time in which a training made steps that count, and the steps that it made
-    again. A step that took longer than PAUSE was a pause.
+def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, Any]:
+    """The share of the time in which a training made steps that count, the steps that it made
+    again, and those that it had reached at each second. A step that took longer than PAUSE was a
+    pause.
     """
     steps = [step for step in steps if step.at <= began + seconds]
-    reached, spent = steps[0].step, 0.0
+    first = reached = steps[0].step
+    spent, curve = 0.0, [0] * (int(seconds) + 1)
     for before, step in pairwise(steps):
         took = step.at - before.at
         if step.step > reached and step.start == before.start and took < PAUSE:
             spent += took
         reached = max(reached, step.step)
+        curve[math.ceil(step.at - began)] = reached - first
     again = len(steps) - len({step.step for step in steps})
-    return {"effective": spent / seconds, "again": again}
+    return {"effective": spent / seconds, "again": again, "curve": [*accumulate(curve, max)]}
 
 
 def seconds_cell(outcome: Mapping[str, Any]) -> str:
