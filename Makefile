@@ -109,7 +109,7 @@ bench-bare: venv ## Measure training in pods beside the same on this machine (TU
 bench-pipeline: venv ## Measure what reading images costs a training, naive and with pipeline.py (TURNS=12)
 	@$(PY) -m tests.bench.bench_pipeline $(if $(TURNS),--turns $(TURNS))
 
-bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=65,129,257,1000 MPI=openmpi5)
+bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=64,128,1000 MPI=openmpi5)
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]

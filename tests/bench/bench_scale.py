@@ -3,13 +3,15 @@
 ResNet-50 in the examples' image on two ranks that are bound to a CPU each: with MPI and with Gloo,
 with the variables that the chart sets for them, and without averaging. CPUs that share a core,
 memory or power slow each other without any communication: the last case shows by how much. All of
-them run all the time and make one step in turns; the others are stopped meanwhile. Needs root,
-Buildah and an otherwise idle machine.
+them run all the time and make one step in turns; the others are stopped meanwhile. Then the same
+with gradients alone: how much longer a step takes that averages them, beside the time that the
+machine's memory takes at least. Needs root, Buildah and an otherwise idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +25,19 @@ from tests.bench.report import as_share, publish, verdict
 NETWORK, BATCH, SIZE = "resnet50", 4, 160
 APART = "without averaging"
 GOALS = {"MPI": 0.97, "Gloo": 0.93}
+# One large tensor, and a layer of a small BERT.
+LARGE, LAYER = 25_600_000, [768 * 768] * 4 + [768 * 3072] * 2 + [3072] + [768] * 9
+GRADIENTS: dict[str, Sequence[object]] = {
+    "one of 102 MB": ("float32", LARGE),
+    "as many numbers, bfloat16": ("bfloat16", LARGE),
+    "a BERT with 4 layers": ("float32", 30_522 * 128, *(LAYER * 4)),
+    "an LSTM": ("float32", 10_000 * 128, 128 * 2048, 512 * 2048, 2048, 512 * 10_000, 10_000),
+    "200 of 100 numbers": ("float32", *[100] * 200),
+}
+MEMORY = "memory"
+# The goals in milliseconds.
+MOST = {"one of 102 MB": 30, "as many numbers, bfloat16": 18}
+WANTED = {NETWORK: (BATCH, SIZE), **GRADIENTS, MEMORY: LARGE}
 # Gloo's own 30 s would be over when ranks go on that were stopped.
 GLOO = (*TWO_RANKS_OVER_GLOO, "--gloo-timeout-seconds", "3600")
 # The launchers' command lines and the variables of the chart.
@@ -46,7 +61,7 @@ def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
 
         single: tuple[tuple[str, ...], dict[str, str]] = (launch_ranks(1), {})
         for case, (launch, chosen) in [(APART, single), (APART, single), *LAUNCHES.items()]:
-            words = interleaved_training.command(case, {NETWORK: (BATCH, SIZE)})
+            words = interleaved_training.command(case, WANTED)
             variables = {**interleaved_training.ENVIRONMENT, **chosen}
             processes.append((case, inside.start(*launch, *words, **variables)))
         # They end when their connections do.
@@ -71,14 +86,31 @@ def scale_table(seconds: Mapping[str, Sequence[float]]) -> str:
     return table(("Two ranks", "images/s", "Efficiency", "Goal"), rows)
 
 
+def gradients_table(seconds: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """By how many milliseconds a step is longer that averages gradients, as a table of Markdown."""
+    rows: list[tuple[str, ...]] = []
+    for name in GRADIENTS:
+        cells = []
+        for case in LAUNCHES:
+            pairs = zip(seconds[name][case], seconds[name][APART], strict=True)
+            cells.append(f"{1000 * statistics.median(own - apart for own, apart in pairs):.1f}")
+        rows.append((name, *cells, f"{MOST[name]}" if name in MOST else ""))
+    memory = f"{1000 * statistics.median(seconds[MEMORY][APART]):.1f}"
+    rows.append(("102 MB added and copied in memory, by both ranks at once", memory, memory, ""))
+    return table(("Gradients: a step is longer by, ms", *LAUNCHES, "Goal"), rows)
+
+
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=18)
     options = parser.parse_args()
     with interleaved_training.examples() as inside, everyone(inside) as parties:
-        seconds = interleaved_training.take_turns(parties, NETWORK, options.turns)
-    publish("bench-scale", "scaling.md", options.turns, seconds, scale_table(seconds))
+        seconds = {
+            name: interleaved_training.take_turns(parties, name, options.turns) for name in WANTED
+        }
+    text = f"{scale_table(seconds[NETWORK])}\n\n{gradients_table(seconds)}"
+    publish("bench-scale", "scaling.md", options.turns, seconds, text)
 
 
 if __name__ == "__main__":

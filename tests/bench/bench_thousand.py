@@ -1,12 +1,12 @@
 """Measures a run of up to 4,000 workers: a real control plane, the chart's master and real sshd.
 
-python -m tests.bench.bench_thousand [--hosts 64,256,512,1000,4000] [--mpi openmpi5]
+python -m tests.bench.bench_thousand [--hosts 64,128,256,512,1000,4000] [--mpi openmpi5]
 
 The API server, the scheduler and the controllers are real. kwok plays the nodes and their kubelets.
 64 sshd have the addresses of the first 1,024 pods (farm.py). All of it shares this machine's cores,
-so that the seconds of a launch say little; memory, processes and open files are those of a real
-master. The aims, which nothing checks: hosts known in 2 s, and 256 MiB for the master at 1,000
-hosts. Needs root.
+so that the seconds of a launch say little; memory, processes, open files and requests are those of
+a real master. The aims, which nothing checks: hosts known in 2 s, and 256 MiB for the master at
+1,000 hosts. Needs root.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import base64
 import json
 import re
 import secrets
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,17 +28,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
+from devtools.docs_gen.generated import table
 from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
 from tests.bench.farm import ADDRESSES_PER_SERVER, NETWORK, PORT, SERVERS, Farm, start_farm
 from tests.bench.process_tree import Peak, watch
+from tests.bench.report import publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
 from tests.unit.hvd_pods.worker.ssh.pods import PYTHON
+from tests.waiting import wait_until
 
 # Pods for each node that kwok plays, as kubelets allow.
 PODS_PER_NODE = 110
@@ -51,24 +53,31 @@ STOCK_RATE, STOCK_BURST = 20, 30
 MASTER_PROGRAM = "/run/horovod/bin/hvd_pods/master/main.py"
 MPIS = ("openmpi5", "intel", "mpich")
 PLAYED = {"hvd-bench": "played"}
+# What a master asks the API server for.
+ASKED = ("endpointslices", "events", "jobs", "pods", "secrets", "statefulsets")
+
+Figures = dict[str, float]
+# The figures of a size with the heads of their columns.
+PHASES = {
+    "made": "pods made, s", "placed": "with a node, s", "ready": "ready, s",
+    "listed": "in slices, s", "removed": "removed, s",
+}  # fmt: skip
+LAUNCH = {
+    "known": "known, s", "launch": "launch, s", "memory": "master, MiB",
+    "ssh_memory": "of that ssh", "ssh": "ssh", "files": "open files", "cpu": "CPU, s",
+    "requests": "requests",
+}  # fmt: skip
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and publish the figures in docs/ and build/bench-1000.json after each size."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hosts", default="64,256,512,1000,4000", help="numbers of hosts")
+    parser.add_argument("--hosts", default="64,128,256,512,1000,4000", help="numbers of hosts")
     parser.add_argument("--mpi", default=MPIS[0], choices=MPIS)
     options = parser.parse_args()
     sizes = [int(number) for number in options.hosts.split(",")]
     manifests = rendered(max(sizes))
-    phases = Table(
-        "workers", "pods made, s", "with a node, s", "ready, s", "in slices, s", "removed, s",
-        f"least with {STOCK_RATE} requests/s, s", title="Pods: seconds since the StatefulSet",
-    )  # fmt: skip
-    launches = Table(
-        "hosts", "known, s", "launch, s", "master, MiB", "of that ssh", "ssh", "files", "CPU, s",
-        title=f"A launch with {options.mpi}; files: open in the launcher",
-    )  # fmt: skip
+    measured: dict[int, Figures] = {}
     revision = run_settings(manifests)["groups"][0]["revision"]
     with (
         start_farm(revision) as farm,
@@ -77,15 +86,54 @@ def main() -> None:
     ):
         for size in sizes:
             made = make_pods(namespace, manifests, size)
+            measured[size] = {**made.seconds}
             if size <= SERVERS * ADDRESSES_PER_SERVER:
-                row = launch(farm, namespace, manifests, options.mpi, made)
-                launches.add_row(str(size), *row)
-            removed = remove_pods(namespace, manifests)
-            least = max(0, size - STOCK_BURST) / STOCK_RATE
-            phases.add_row(str(size), *made.seconds, f"{removed:.1f}", f"{least:.0f}")
-    console = Console(width=120)
-    console.print(phases)
-    console.print(launches)
+                measured[size] |= launch(farm, namespace, manifests, options.mpi, made)
+            measured[size]["removed"] = remove_pods(namespace, manifests)
+            text = f"{phase_table(measured)}\n\n{launch_table(measured, options.mpi)}"
+            figures = {str(size): each for size, each in measured.items()}
+            publish("bench-1000", "scale.md", 1, figures, f"{text}\n\n{model_table(measured)}")
+
+
+def phase_table(measured: Mapping[int, Figures]) -> str:
+    """The seconds from the creation of the StatefulSet until all pods have come so far."""
+    head = ("Workers", *PHASES.values(), f"least with {STOCK_RATE} requests/s, s")
+    rows = []
+    for size, figures in measured.items():
+        least = max(0, size - STOCK_BURST) / STOCK_RATE
+        rows.append((size, *(f"{figures[name]:.1f}" for name in PHASES), f"{least:.0f}"))
+    return table(head, rows)
+
+
+def launch_table(measured: Mapping[int, Figures], mpi: str) -> str:
+    """What a launch takes, for the sizes that were launched or at least found."""
+    rows = [
+        (size, *(f"{figures[name]:.1f}".removesuffix(".0") for name in LAUNCH))
+        for size, figures in measured.items() if "known" in figures
+    ]  # fmt: skip
+    return table((f"Hosts, {mpi}", *LAUNCH.values()), rows)
+
+
+def model_table(measured: Mapping[int, Figures]) -> str:
+    """Each figure as a straight line through the sizes below the largest that has it, the error
+    there, and what the line says of the largest size of all.
+    """
+    rows = []
+    largest = max(measured)
+    for name, column in (PHASES | LAUNCH).items():
+        known = {size: figures[name] for size, figures in measured.items() if name in figures}
+        if name in LAUNCH:
+            known = {size: value for size, value in known.items() if size <= MOST_LAUNCHED}
+        *sizes, last = sorted(known)
+        if len(sizes) < 2:  # Two points make a line.
+            continue
+        slope, start = statistics.linear_regression(sizes, [known[size] for size in sizes])
+        error = (start + slope * last) / known[last] - 1 if known[last] else 0.0
+        rows.append((
+            column, f"{start:.2f} + {100 * slope:.2f} for each 100", f"{error:+.0%} at {last}",
+            f"{start + slope * largest:.0f}",
+        ))  # fmt: skip
+    return table(("Figure", "Straight line", "Its error", f"It says for {largest}"), rows)
 
 
 IMAGE = {"image": {"repository": "bench", "tag": "1"}}
@@ -159,7 +207,7 @@ class Made:
     """The workers of a run: the address of each pod, and the seconds until all were there."""
 
     addresses: dict[str, str]
-    seconds: tuple[str, ...]
+    seconds: Figures
 
 
 def make_pods(namespace: Namespace, manifests: list[Manifest], size: int) -> Made:
@@ -170,15 +218,14 @@ def make_pods(namespace: Namespace, manifests: list[Manifest], size: int) -> Mad
     workers["spec"]["replicas"] = size
     began = time.monotonic()
     namespace.kubectl("create", "--filename", "-", input=json.dumps(workers))
-    arrived: dict[str, float] = {}
+    arrived: Figures = {}
     while len(arrived) < 4:
         seconds = time.monotonic() - began
         assert seconds < TIMEOUT, f"{size} workers: {arrived}"
         for phase, count in count_pods(namespace, workers["metadata"]["name"]).items():
             if count >= size:
                 arrived.setdefault(phase, seconds)
-    columns = tuple(f"{arrived[phase]:.1f}" for phase in ("made", "placed", "ready", "listed"))
-    return Made(endpoints(namespace), columns)
+    return Made(endpoints(namespace), arrived)
 
 
 def count_pods(namespace: Namespace, workers: str) -> dict[str, int]:
@@ -206,7 +253,12 @@ def remove_pods(namespace: Namespace, manifests: list[Manifest]) -> float:
     name = one(manifests, "StatefulSet")["metadata"]["name"]
     began = time.monotonic()
     namespace.kubectl("scale", "statefulset", name, "--replicas=0")
-    namespace.kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={TIMEOUT}s")
+
+    # `kubectl wait` asks for each pod in turn, five a second.
+    def none_is_left() -> bool:
+        return not namespace.kubectl("get", "pods", "--output=name")
+
+    wait_until(none_is_left, TIMEOUT, "all pods are removed")
     seconds = time.monotonic() - began
     namespace.kubectl("delete", "statefulset", name)
     return seconds
@@ -214,8 +266,8 @@ def remove_pods(namespace: Namespace, manifests: list[Manifest]) -> float:
 
 def launch(
     farm: Farm, namespace: Namespace, manifests: list[Manifest], mpi: str, made: Made
-) -> tuple[str, ...]:
-    """Run the master; the columns of its row. With too many hosts, it ends when it knows them."""
+) -> Figures:
+    """Run the master; what it took. With too many hosts, it ends when it knows them."""
     run = run_settings(manifests)
     (group,) = run["groups"]
     hosts = len(made.addresses)
@@ -228,6 +280,7 @@ def launch(
     master = farm.add_master(f"{mpi}-{hosts}-{secrets.token_hex(2)}", names)
     server = account(namespace, master.root / "account", one(manifests, "ServiceAccount"))
     log = master.root / "log"
+    before = requests(namespace)
     with log.open("wb") as output:
         process = master.start(
             PYTHON, "-I", MASTER_PROGRAM, stdout=output, stderr=subprocess.STDOUT,
@@ -241,7 +294,17 @@ def launch(
     text = log.read_text(errors="replace")
     if code or (hosts <= MOST_LAUNCHED and text.count("[hvd] rank ") != hosts):
         raise SystemExit(f"{mpi}, {hosts} hosts: exit code {code}\n{text[-3000:]}")
-    return (*seconds(text), *columns(peak))
+    asked = requests(namespace) - before
+    return {**seconds(text), **most(peak), "requests": asked}
+
+
+def requests(namespace: Namespace) -> float:
+    """How many requests the API server has had for what a master asks for. While nothing happens
+    to the pods, nobody else asks.
+    """
+    text = namespace.kubectl("get", "--raw", "/metrics")
+    found = re.findall(r'^apiserver_request_total{.*resource="(\w+)".*} (\S+)$', text, re.MULTILINE)
+    return sum(float(count) for resource, count in found if resource in ASKED)
 
 
 def mpi_variables(mpi: str) -> dict[str, str]:
@@ -268,20 +331,22 @@ def account(namespace: Namespace, folder: Path, service_account: Manifest) -> di
     }
 
 
-def seconds(log: str) -> tuple[str, str]:
+def seconds(log: str) -> Figures:
     """How long the master looked for its hosts, and how long the launcher ran."""
-    marks = ("waiting for hosts", r"\$ mpirun", "training finished")
+    marks = ("waiting for hosts", r"\$ ", "training finished")
     pattern = ".*".join(rf"\+([\d.]+)s\] {mark}" for mark in marks)
     match = re.search(pattern, log, re.DOTALL)
     assert match is not None, log
     began, launched, ended = map(float, match.groups())
-    return f"{launched - began:.1f}", f"{ended - launched:.1f}"
+    return {"known": launched - began, "launch": ended - launched}
 
 
-def columns(peak: Peak) -> tuple[str, ...]:
-    """The most memory, its clients of SSH, and the most files that one process had open."""
-    counts, cpu = (str(peak.ssh), str(peak.open_files)), f"{peak.cpu_seconds:.1f}"
-    return f"{peak.memory:.0f}", f"{peak.ssh_memory:.0f}", *counts, cpu
+def most(peak: Peak) -> Figures:
+    """The most memory, clients of SSH, and files that one process had open; the CPU's seconds."""
+    return {
+        "memory": peak.memory, "ssh_memory": peak.ssh_memory, "ssh": peak.ssh,
+        "files": peak.open_files, "cpu": peak.cpu_seconds,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

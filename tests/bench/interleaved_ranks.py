@@ -3,9 +3,10 @@
     mpirun -np 2 python3 interleaved_ranks.py SOCKET PARTY NETWORKS
 
 tests/bench/interleaved_training.py is the other end. NETWORKS is a JSON object: for each network of
-benchmark.py the batch size of a rank and the size of its images. Each network has made two steps
-before the rank connects. It is asked for a step by the name of a network, and answers with its
-seconds, a line each.
+benchmark.py the batch size of a rank and the size of its images; for gradients without a network
+their type and the number of values in each; and for a name with a number alone, the values that
+each rank adds and copies in memory. Each has made two steps before the rank connects. It is asked
+for a step by a name, and answers with its seconds, a line each.
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ import json
 import os
 import platform
 import socket
+import statistics
 import sys
 import time
 from typing import Any
 
 import horovod
 import horovod.tensorflow as hvd
+import numpy as np
 import tensorflow as tf
 from benchmark import make_batch, make_image_model, make_step
 from tensorflow import keras
 
 # What changes the speed of a training that is otherwise the same.
 PREFIXES = ("TF_", "OMP_", "KMP_", "MALLOC_", "LD_PRELOAD", "GLIBC_TUNABLES", "OMPI_MCA_mpi_yield")
+
+# How often gradients are averaged for one figure.
+ROUNDS = 5
 
 
 class Network:
@@ -43,6 +49,57 @@ class Network:
         began = time.perf_counter()
         float(self._step(*self._batch))
         return time.perf_counter() - began
+
+
+class Gradients:
+    """Computes gradients, of which nothing else is read, and averages them if there are others."""
+
+    def __init__(self, kind: str, *sizes: int) -> None:
+        made = [tf.Variable(tf.ones([size], kind)) for size in sizes]
+        share = hvd.allreduce if hvd.size() > 1 else tf.identity
+
+        @tf.function
+        def step() -> tf.Tensor:
+            shared = [share(each + tf.cast(1, kind)) for each in made]
+            return tf.add_n([tf.cast(each[0], tf.float32) for each in shared])
+
+        self._step = step
+
+    def train(self) -> float:
+        """Do it a few times; the median of the seconds."""
+        seconds = []
+        for _ in range(ROUNDS):
+            meet()
+            began = time.perf_counter()
+            float(self._step())
+            seconds.append(time.perf_counter() - began)
+        return statistics.median(seconds)
+
+
+class Memory:
+    """Adds one tensor to another and copies the sum, which each rank has to do at least."""
+
+    def __init__(self, numbers: int) -> None:
+        self._arrays = [np.ones(numbers, np.float32) for _ in range(3)]
+
+    def train(self) -> float:
+        """Do it a few times; the median of the seconds."""
+        own, other, result = self._arrays
+        seconds = []
+        for _ in range(ROUNDS):
+            meet()
+            began = time.perf_counter()
+            np.add(own, other, out=own)
+            np.copyto(result, own)
+            seconds.append(time.perf_counter() - began)
+        return statistics.median(seconds)
+
+
+def make(name: str, wanted: Any) -> Network | Gradients | Memory:
+    """What NETWORKS has under a name."""
+    if not isinstance(wanted, list):
+        return Memory(wanted)
+    return Gradients(*wanted) if isinstance(wanted[0], str) else Network(name, *wanted)
 
 
 def meet() -> None:
@@ -68,7 +125,7 @@ def main() -> None:
     """Answer until nobody asks any more."""
     path, party, networks = sys.argv[1:]
     hvd.init()
-    made = {name: Network(name, *sizes) for name, sizes in json.loads(networks).items()}
+    made = {name: make(name, wanted) for name, wanted in json.loads(networks).items()}
     for network in made.values():
         network.train()
         network.train()

@@ -43,8 +43,8 @@ START, ANSWER = 600.0, 120.0
 _CREDENTIALS = struct.Struct("3i")
 
 
-def command(party: str, networks: Mapping[str, tuple[int, int]]) -> list[str]:
-    """What each rank of a party runs: networks with the batch size and the size of the images."""
+def command(party: str, networks: Mapping[str, object]) -> list[str]:
+    """What each rank of a party runs: the networks and gradients that interleaved_ranks.py has."""
     script, path = f"{FOLDER}/{SCRIPT.name}", f"{FOLDER}/{SOCKET}"
     return ["python3", script, path, party, json.dumps(networks)]
 

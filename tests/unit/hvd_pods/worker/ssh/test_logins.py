@@ -12,6 +12,7 @@ from tests.unit.hvd_pods.worker.ssh.pods import SshPods
 pytestmark = pytest.mark.slow
 BEGIN = """
 import json, os, subprocess
+from dataclasses import replace
 from pathlib import Path
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.run import Pod
@@ -69,8 +70,9 @@ print(json.dumps([[*before, last], modes, attempt]))
         "logins.end([HOST])",
         "logins.write_config({HOST: '127.0.0.2'})",
         "logins.keep({HOST: Pod('127.0.0.1')})\nbefore = ask()",
+        "logins.keep({HOST: FIRST, **{replace(HOST, name=f'{n}'): FIRST for n in range(64)}})",
     ],
-    ids=["another pod", "lost", "another address", "a pod without a UID"],
+    ids=["another pod", "lost", "another address", "a pod without a UID", "one of many"],
 )
 def test_no_session_uses_the_login_of_what_was_there_before(ssh_pods: SshPods, change: str) -> None:
     program = f"logins.keep({{HOST: FIRST}})\nbefore = ask()\n{change}\nafter = ask()"
