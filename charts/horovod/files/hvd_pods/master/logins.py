@@ -23,7 +23,9 @@ from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master.mpi import BRANCHES
 
-# Each login is a process of the master's container: as many as hosts that launchers start at once.
+# Each login is a process of the master's container, of 1.2 MiB. A run of more hosts than launchers
+# start at once has none: some of the hosts would still take as long, and the launcher needs the
+# memory.
 MOST = BRANCHES
 # The modes of launch whose sessions share logins. horovodrun, and perhaps a command of the user's,
 # ends a rank by ending its ssh, and waits for the end of the rank's output: a shared login would
@@ -74,13 +76,14 @@ class Logins:
 
         A pod without a UID, where only DNS is asked, gets none: a later one cannot be told from it.
         """
+        most = self._most if len(pods) <= self._most else 0
         with self._guard:
             new = {}
             for host, pod in pods.items():
                 login = self._open.get(host)
-                if login and (login.pod[:2] != pod[:2] or not login.is_alive()):
+                if login and (not most or login.pod[:2] != pod[:2] or not login.is_alive()):
                     self._open.pop(host).end()
-                if pod.uid and host not in self._open and len(self._open) < self._most:
+                if pod.uid and host not in self._open and len(self._open) < most:
                     self._number += 1
                     # Where its socket has no place, sessions log in themselves.
                     with suppress(OSError):
