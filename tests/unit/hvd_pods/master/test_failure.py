@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,12 +14,12 @@ from hypothesis import strategies as st
 
 from hvd_pods.common import ssh
 from hvd_pods.common.hostile import printable
-from hvd_pods.common.notices import Notice
 from hvd_pods.master.failure import ErrorOutput
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import StallReader
 from tests.unit.hvd_pods.runs import make_run
 
+Notice = dict[str, Any]
 # Two hosts of two slots, then one of four.
 HOSTS = make_run().hosts
 OUT_OF_MEMORY = (
@@ -99,7 +100,10 @@ def cause(
 
 
 def told(
-    text: str, code: int = 1, raised: Sequence[Notice] = (), failed: Sequence[Notice] = ()
+    text: str,
+    code: int = 1,
+    raised: Sequence[Notice] = (),
+    failed: Sequence[Notice] = (),
 ) -> tuple[str, bool]:
     """The cause that is found, and whether it is sure to repeat."""
     result = cause(text, code, raised, failed=failed)

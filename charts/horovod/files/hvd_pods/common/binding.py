@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Set
 
-    from hvd_pods.common.fast_start import Folder
-
     # Sockets in order; of each its cores in order; of each its CPUs: hyperthreads of one core.
     Topology = List[List[Set[int]]]
 
@@ -33,7 +31,7 @@ class BindingError(Exception):
     """The ranks cannot be bound as the values say; the message names the key and the CPUs."""
 
 
-def read_topology(allowed: set[int], root: Folder = CPUS) -> Topology:
+def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Topology:
     """The CPUs that this container may use, as sockets and cores. Raises BindingError."""
     cores: dict[tuple[int, int], set[int]] = {}
     for cpu in allowed:

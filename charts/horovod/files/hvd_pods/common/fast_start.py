@@ -10,9 +10,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, Union
-
-    Folder = Union[str, os.PathLike[str]]
+    from typing import Iterator
 
 # Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
 PROGRAMS = "/horovod/bin/hvd_pods"
@@ -67,7 +65,7 @@ def read(path: str) -> bytes:
         return file.read()
 
 
-def list_names(folder: Folder) -> list[str]:
+def list_names(folder: str | os.PathLike[str]) -> list[str]:
     """The names in a folder; empty when the folder is missing."""
     try:
         return os.listdir(folder)

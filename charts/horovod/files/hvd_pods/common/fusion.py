@@ -10,9 +10,7 @@ costs. Gloo is slower with a small buffer, and NCCL has its own: both keep Horov
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Mapping
+from collections.abc import Mapping
 
 THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
 # The chart sets it in all workers of a run, or in none: ranks that disagree cannot train.

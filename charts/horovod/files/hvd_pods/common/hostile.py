@@ -9,11 +9,6 @@ from __future__ import annotations
 import os
 import stat
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    # Each rank imports this module, and pathlib would take it longest.
-    from pathlib import Path
-
 # Characters of a foreign text in one line of a log, and bytes of a foreign file.
 LONGEST_TEXT, LARGEST_FILE = 600, 1 << 20
 # What Python does not call printable although it controls nothing: spaces, such as those before
@@ -41,7 +36,7 @@ def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     return line if len(line) <= longest else f"{line[: longest - 4]} ..."
 
 
-def read_file(path: Path | str, most: int = LARGEST_FILE) -> bytes:
+def read_file(path: str | os.PathLike[str], most: int = LARGEST_FILE) -> bytes:
     """Return the first bytes of a regular file. Raises OSError for anything else.
 
     Whoever can write to the folder could put a link there to a file that only this process may

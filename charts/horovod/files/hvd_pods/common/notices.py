@@ -10,14 +10,6 @@ from __future__ import annotations
 import json
 import socket
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Dict
-
-    Notice = Dict[str, Any]
-else:
-    Notice = dict
-
 ADDRESS = "HVD_NOTICES"
 # Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
 # and that its script has ended after that.

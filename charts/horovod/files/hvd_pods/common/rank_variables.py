@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator, Mapping, Sequence
 
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Iterator, Mapping, Sequence
 
 MEETING = "HVD_MEETING"
 # The name of this worker's pod.

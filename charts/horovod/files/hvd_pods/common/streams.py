@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Callable
+from collections.abc import Callable
 
 CHUNK = 1 << 16
 # Bytes without an end of a line that are kept for it.

@@ -7,14 +7,9 @@ hvdchart's plan takes its numbers from `plan_threads`, for the cores that a spec
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, MutableMapping
 
 from hvd_pods.common import binding, fast_start
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Mapping, MutableMapping
-
-    from hvd_pods.common.fast_start import Folder
 
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
 # ranks on two cores trained ResNet-50 by a fifth faster (tests/bench/bench_defaults.py).
@@ -73,7 +68,7 @@ def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
     return variables if gpus else {**variables, "TF_ENABLE_ONEDNN_OPTS": "1"}
 
 
-def count_cores(cpus: set[int], root: Folder = binding.CPUS) -> int:
+def count_cores(cpus: set[int], root: str | os.PathLike[str] = binding.CPUS) -> int:
     """The physical cores of some CPUs: hyperthreads share one."""
     try:
         return sum(len(socket) for socket in binding.read_topology(cpus, root))
@@ -82,7 +77,7 @@ def count_cores(cpus: set[int], root: Folder = binding.CPUS) -> int:
         return len(cpus)
 
 
-def read_quota(root: Folder) -> float | None:
+def read_quota(root: str | os.PathLike[str]) -> float | None:
     """The CPU limit of this container, in CPUs; None without one, or where it cannot be read."""
     for names in ("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"):
         try:
@@ -95,7 +90,7 @@ def read_quota(root: Folder) -> float | None:
     return None
 
 
-def has_gpus(root: Folder) -> bool:
+def has_gpus(root: str | os.PathLike[str]) -> bool:
     """Whether this container has the file of an accelerator: NVIDIA's, AMD's, Intel's graphics."""
     names, graphics = fast_start.list_names(root), fast_start.list_names(os.path.join(root, "dri"))
     is_nvidia = any(name.startswith("nvidia") and name[6:7].isdigit() for name in names)
