@@ -62,7 +62,7 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
     group = {"statefulSet": "w", "number": 1, "maximum": 3, "slots": 2, "revision": "r"}
     run = selftest.bandwidth_run(make_run(mode=mode, groups=[group]))
     assert run.mode == launcher
-    assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/bandwidth.py"]
+    assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/check.py", "bandwidth"]
     assert (run.ranks, run.needed_workers) == (2, {"w": 1})
     # Spares are used where they answer; those by which an elastic run grows are left out.
     assert len(run.hosts) == (1 if mode == "elastic" else 3)
@@ -103,7 +103,7 @@ def test_there_are_as_many_workers_as_before_the_test(
     assert scales(ended) == expected
     arguments = (ended.generated.parent / "arguments").read_text().splitlines()
     assert arguments[1] == "4"
-    assert arguments[-1].endswith("/bandwidth.py")
+    assert arguments[-1] == "bandwidth"
     assert capsys.readouterr().out.endswith("] the test passed\n")
     assert ended.stages() == [], "the run's events are not the test's"
 

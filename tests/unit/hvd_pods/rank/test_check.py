@@ -1,4 +1,4 @@
-"""The programs that check and time an allreduce, on a Horovod that adds up in this process."""
+"""The program that checks and times an allreduce, on a Horovod that adds up in this process."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def allreduce(tensor, op, name):
 
 
 def run(
-    image: Path, program: str, rank: int = 0, total: int = 3, answered: str = "[0, 1, 2]"
+    image: Path, arguments: list[str], rank: int = 0, total: int = 3, answered: str = "[0, 1, 2]"
 ) -> tuple[str, str]:
-    """Run a program as each rank does, with a Horovod of three ranks; its output and errors."""
+    """Run the program as each rank does, with a Horovod of three ranks; its output and errors."""
     (image / "torch.py").write_text("ones = lambda number: [1.0] * number\n")
     (image / "horovod").mkdir()
     text = HOROVOD.format(rank=rank, total=total, answered=answered)
     (image / "horovod" / "torch.py").write_text(text)
-    command = [sys.executable, "-S", str(PROGRAMS / program)]
+    command = [sys.executable, "-S", str(PROGRAMS / "rank" / "check.py"), *arguments]
     done = subprocess.run(
         command, env={"PYTHONPATH": str(image)}, capture_output=True, text=True, check=False
     )
@@ -52,18 +52,18 @@ BANDWIDTH = "allreduce of 32 MiB over 3 ranks: 700.0 ms, bus bandwidth 61 MiB/s\
 
 
 @pytest.mark.parametrize(
-    ("program", "changes", "shown", "problem"),
+    ("arguments", "changes", "shown", "problem"),
     [
-        ("check", {}, "check: 3 ranks are connected\n", ""),
-        ("check", {"answered": "[0, 2]"}, "", "gathered [0, 2], expected every rank from 0 to 2"),
-        ("bandwidth", {}, BANDWIDTH, ""),
-        ("bandwidth", {"rank": 1}, "", ""),
-        ("bandwidth", {"total": 2}, "", "the sum of a 1 from each of 3 ranks is 2.0"),
+        ([], {}, "check: 3 ranks are connected\n", ""),
+        ([], {"answered": "[0, 2]"}, "", "gathered [0, 2], expected every rank from 0 to 2"),
+        (["bandwidth"], {}, BANDWIDTH, ""),
+        (["bandwidth"], {"rank": 1}, "", ""),
+        (["bandwidth"], {"total": 2}, "", "the sum of a 1 from each of 3 ranks is 2.0"),
     ],
 )
 def test_allreduce_is_checked_and_timed(
-    tmp_path: Path, program: str, changes: dict[str, Any], shown: str, problem: str
+    tmp_path: Path, arguments: list[str], changes: dict[str, Any], shown: str, problem: str
 ) -> None:
-    output, errors = run(tmp_path, f"rank/{program}.py", **changes)
+    output, errors = run(tmp_path, arguments, **changes)
     assert output == shown
     assert problem in errors if problem else not errors

@@ -61,7 +61,7 @@ def bandwidth_run(run: Run) -> Run:
     mode = {"elastic": "horovodrun", "custom": "mpirun"}.get(run.mode, run.mode)
     # Where the test runs without an elastic launcher, a host that may join would be a spare.
     hosts = [host for host in run.hosts if not (run.elastic and host.optional)]
-    args = ["python3", str(PROGRAMS / "rank" / "bandwidth.py")]
+    args = ["python3", str(PROGRAMS / "rank" / "check.py"), "bandwidth"]
     return replace(run, mode=mode, hosts=hosts, args=args)
 
 

@@ -1,11 +1,18 @@
-"""The program that ranks run when no command is given: checks that they can reach one another."""
+"""The program that ranks run when no command is given: checks that they can reach one another.
+
+With the argument `bandwidth`, it checks and times an allreduce, for `helm test`.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
+import time
 from typing import Any
+
+TENSOR_MEBIBYTES = 32
+ROUNDS = 10
 
 
 def import_horovod() -> Any:
@@ -16,15 +23,46 @@ def import_horovod() -> Any:
     sys.exit("check: the image has neither TensorFlow nor PyTorch")
 
 
-def main() -> None:
+def check_all(hvd: Any) -> None:
     """Gather the numbers of all ranks and exit with a message when one is missing."""
-    hvd = import_horovod()
-    hvd.init()
     ranks = hvd.allgather_object(hvd.rank())
     if ranks != list(range(hvd.size())):
         sys.exit(f"check: gathered {ranks}, expected every rank from 0 to {hvd.size() - 1}")
     if hvd.rank() == 0:
         print(f"check: {hvd.size()} ranks are connected", flush=True)
+
+
+def measure_bandwidth(hvd: Any) -> None:
+    """Let rank 0 print the bandwidth, or exit with a message when the sum is wrong."""
+    framework: Any = importlib.import_module(hvd.__name__.rpartition(".")[2])
+    # Of float32.
+    tensor = framework.ones(TENSOR_MEBIBYTES * 2**20 // 4)
+    total = hvd.allreduce(tensor, op=hvd.Sum, name="warm-up")
+    if float(total[0]) != hvd.size():
+        sys.exit(f"bandwidth: the sum of a 1 from each of {hvd.size()} ranks is {float(total[0])}")
+    began = time.monotonic()
+    for _ in range(ROUNDS):
+        hvd.allreduce(tensor, op=hvd.Sum, name="timed")
+    seconds = (time.monotonic() - began) / ROUNDS
+    if hvd.rank() == 0:
+        # The bus bandwidth of nccl-tests (doc/PERFORMANCE.md): each rank sends and receives
+        # 2 (n - 1) / n of the tensor.
+        bus = TENSOR_MEBIBYTES / seconds * 2 * (hvd.size() - 1) / hvd.size()
+        print(
+            f"allreduce of {TENSOR_MEBIBYTES} MiB over {hvd.size()} ranks: "
+            f"{seconds * 1000:.1f} ms, bus bandwidth {bus:.0f} MiB/s",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Do what the command line asks for, with all ranks."""
+    hvd = import_horovod()
+    hvd.init()
+    if sys.argv[1:] == ["bandwidth"]:
+        measure_bandwidth(hvd)
+    else:
+        check_all(hvd)
 
 
 if __name__ == "__main__":
