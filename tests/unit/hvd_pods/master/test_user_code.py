@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common import packages, paths
+from hvd_pods.common import code_archive, packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import remote, user_code
-from hvd_pods.worker import receive_code
 from tests.unit.hvd_pods.runs import make_run
 
 Member = tuple[tarfile.TarInfo, bytes]
@@ -48,7 +47,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (source / "..data").symlink_to("..2026_11_22")
     code.mkdir()
     monkeypatch.setattr(user_code, "CODE_SOURCE", source)
-    for module in (user_code, receive_code, paths):
+    for module in (user_code, code_archive, paths):
         monkeypatch.setattr(module, "CODE", code)
     return source
 
@@ -201,12 +200,12 @@ def test_worker_keeps_the_code_that_it_gets_and_no_other(
     for folder in (code / "v1", code / ".packages"):
         folder.mkdir()
     (code / "left by a person").touch()
-    words = ["receive_code.py", "v2", *(["keep-packages"] if keeps else [])]
+    words = ["code_archive.py", "v2", *(["keep-packages"] if keeps else [])]
     monkeypatch.setattr(sys, "argv", words)
 
     def receive(content: bytes) -> int:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
-        return receive_code.main()
+        return code_archive.main()
 
     assert receive(b"no archive") == 1
     assert f"cannot unpack the code in {code}/v2: " in capsys.readouterr().err

@@ -1,11 +1,21 @@
-"""Packs the user's code into an archive, and unpacks it; masters and workers do both alike."""
+"""Packs the user's code into an archive, and unpacks it.
+
+A worker takes it from the master, which runs this over SSH before it starts the ranks:
+`code_archive.py NAME`, and `keep-packages` where those of an earlier run may be this one's.
+"""
 
 from __future__ import annotations
 
 import io
+import shutil
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import packages
+from hvd_pods.common.paths import CODE
 
 # The key of the ConfigMap with an archive of a folder. Every other key is a file.
 ARCHIVE = "archive.tgz"
@@ -63,3 +73,22 @@ def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(stream.read())
     path.chmod(0o755 if member.mode & 0o111 else 0o644)
+
+
+def main() -> int:
+    """On a worker: unpack the code from standard input, and remove that of earlier runs."""
+    directory = CODE / sys.argv[1]
+    try:
+        unpack(sys.stdin.buffer.read(), directory)
+    except (OSError, tarfile.TarError, EOFError) as problem:
+        print(f"cannot unpack the code in {directory}: {problem}", file=sys.stderr)
+        return 1
+    kept = {directory, *([packages.FOLDER] if "keep-packages" in sys.argv[2:] else [])}
+    for other in CODE.iterdir():
+        if other not in kept:
+            shutil.rmtree(other, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

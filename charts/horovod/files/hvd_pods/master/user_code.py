@@ -101,11 +101,8 @@ class UserCode:
         hosts = [host for host, pod in pods.items() if not self.is_on(host, pod)]
         if not hosts:
             return
-        receive = [
-            "worker/receive_code.py",
-            self.name,
-            *(["keep-packages"] if self.has_packages else []),
-        ]
+        kept = ["keep-packages"] if self.has_packages else []
+        receive = ["common/code_archive.py", self.name, *kept]
         answers = remote.call(hosts, receive, self._content, seconds=DELIVERY_TIMEOUT)
         reached = [host for host in hosts if not answers[host][0]]
         if reached:
