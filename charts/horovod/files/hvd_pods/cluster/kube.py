@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, NamedTuple
 from urllib.parse import urlencode
 
 from hvd_pods.cluster.shapes import Object
@@ -46,6 +46,16 @@ NO_ANSWER = 0
 # What a server, or a proxy before it, answers while it starts, ends or is overloaded. 401 is among
 # them because the server reads the service account to verify a token, which may fail as well.
 TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
+
+
+class Request(NamedTuple):
+    """What the API server is asked for; `path` is below the namespace: `core/pods/NAME`."""
+
+    method: str
+    path: str
+    query: dict[str, str] | None = None
+    body: Object | None = None
+    content_type: str = "application/json"
 
 
 class ApiError(Exception):
@@ -102,8 +112,8 @@ class Api:
     def get(
         self, path: str, retry_seconds: float | None = None, timeout: float | None = None
     ) -> Object:
-        """Read an object; `path` is below the namespace: `core/pods/NAME`."""
-        return self._call("GET", path, retry_seconds=retry_seconds, timeout=timeout)
+        """Read an object."""
+        return self._call(Request("GET", path), retry_seconds, timeout)
 
     def list_all(
         self,
@@ -116,7 +126,7 @@ class Api:
         items: list[Object] = []
         query = {**query, "limit": str(PAGE)}
         while True:
-            page = self._call("GET", path, query, retry_seconds=retry_seconds, timeout=timeout)
+            page = self._call(Request("GET", path, query), retry_seconds, timeout)
             items += page.get("items", [])
             metadata = page["metadata"]
             if "resourceVersion" not in metadata:
@@ -136,12 +146,12 @@ class Api:
         body: Object = {"preconditions": {"uid": uid}} if uid else {}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
-        return self._call("DELETE", path, body=body or None, retry_seconds=retry_seconds)
+        return self._call(Request("DELETE", path, body=body), retry_seconds)
 
     def merge_patch(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Change some fields of an object."""
         kind = "application/merge-patch+json"
-        return self._call("PATCH", path, body=body, content_type=kind, retry_seconds=retry_seconds)
+        return self._call(Request("PATCH", path, None, body, kind), retry_seconds)
 
     def apply(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Create an object if there is none of this name, else give it these fields, too.
@@ -149,11 +159,11 @@ class Api:
         Other than in `create`, the name is a part of the request, to which a Role can restrict it.
         """
         kind, query = "application/apply-patch+yaml", {"fieldManager": "horovod", "force": "true"}
-        return self._call("PATCH", path, query, body, kind, retry_seconds)
+        return self._call(Request("PATCH", path, query, body, kind), retry_seconds)
 
     def create(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Create an object of this name. When the call was repeated, 409 may mean success."""
-        return self._call("POST", path, body=body, retry_seconds=retry_seconds)
+        return self._call(Request("POST", path, body=body), retry_seconds)
 
     def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
         """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
@@ -162,19 +172,12 @@ class Api:
         """
         query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
-        with self._send("GET", path, query, timeout=timeout) as response:
+        with self._send(Request("GET", path, query), timeout) as response:
             for line in response:
                 yield _parse(line, "object")
 
     def _call(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
-        retry_seconds: float | None = None,
-        timeout: float | None = None,
+        self, request: Request, retry_seconds: float | None, timeout: float | None = None
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
@@ -188,7 +191,7 @@ class Api:
         is_logged = False
         for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
             try:
-                with self._send(method, path, query, body, content_type, timeout) as response:
+                with self._send(request, timeout) as response:
                     answer = _parse(response.read())
                     self.is_away = False
                     return answer
@@ -225,15 +228,7 @@ class Api:
             now = time.monotonic()
 
     @contextmanager
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
-        timeout: float | None = None,
-    ) -> Iterator[HTTPResponse]:
+    def _send(self, request: Request, timeout: float | None) -> Iterator[HTTPResponse]:
         """Send a request and yield the response. Every call goes through here.
 
         Whatever goes wrong, also while the response is read, is raised as ApiError: a caller that
@@ -246,10 +241,10 @@ class Api:
                 # Read for each request: the kubelet replaces the token before it expires.
                 "Authorization": f"Bearer {(ACCOUNT / 'token').read_text().strip()}",
                 "Accept": "application/json",
-                "Content-Type": content_type,
+                "Content-Type": request.content_type,
             }
-            content = json.dumps(body) if body else None
-            connection.request(method, self._url(path, query), content, headers)
+            content = json.dumps(request.body) if request.body else None
+            connection.request(request.method, self._url(request), content, headers)
             response = connection.getresponse()
             if response.status >= 400:
                 text = response.read().decode(errors="replace")
@@ -260,16 +255,17 @@ class Api:
         # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
         except (OSError, HTTPException, ValueError, RecursionError) as problem:
             what = f"{type(problem).__name__}: {problem}"
-            message = f"no complete response from the API server to {method} {path} ({what})"
+            asked = f"{request.method} {request.path}"
+            message = f"no complete response from the API server to {asked} ({what})"
             raise ApiError(NO_ANSWER, message) from problem
         finally:
             connection.close()
 
-    def _url(self, path: str, query: dict[str, str] | None) -> str:
-        group, _, rest = path.partition("/")
+    def _url(self, request: Request) -> str:
+        group, _, rest = request.path.partition("/")
         root = "/api/v1" if group == "core" else f"/apis/{group}/v1"
         url = f"{root}/namespaces/{self.namespace}/{rest}"
-        return f"{url}?{urlencode(query)}" if query else url
+        return f"{url}?{urlencode(request.query)}" if request.query else url
 
 
 def _parse(text: bytes, field: str = "metadata") -> Object:
