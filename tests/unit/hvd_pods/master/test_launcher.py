@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,6 @@ def test_nothing_is_left_of_a_launcher_that_has_ended(
     launcher = start(f'set -m; sleep 60 & echo $! >"$OUT/pipe"{after}')
     left = int((tmp_path / "pipe").read_text())
     if after:
-        launcher.end(kills=ends == "killed")
+        launcher.send(signal.SIGKILL if ends == "killed" else signal.SIGTERM)
     told.wait_for(LauncherEnded)
     wait_until(lambda: not is_alive(left), TIMEOUT, "it is gone")

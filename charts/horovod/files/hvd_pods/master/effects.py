@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -150,7 +151,7 @@ class Effects:
         if self._hosts:
             self._hosts.close()
         if self._launcher:
-            self._launcher.end(kills=False)
+            self._launcher.send(signal.SIGTERM)
         self._logins.end()
         self._restore()
         hold = state.hold
@@ -203,7 +204,7 @@ class Effects:
 
     def _end_launcher(self, effect: m.EndLauncher) -> None:
         if self._launcher:
-            self._launcher.end(kills=effect.kills)
+            self._launcher.send(signal.SIGKILL if effect.kills else signal.SIGTERM)
 
     def _stop_watching(self, effect: m.StopWatching) -> None:
         if self._hosts:
@@ -325,7 +326,7 @@ class Effects:
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
         hosts = self._of(effect.hosts)
         if effect.may_stay and self._launcher and remote.may_stay(hosts):
-            self._launcher.leave()
+            self._launcher.send(signal.SIGUSR1)
             return m.RanksAsked(effect.attempt, 0, are_left=True)
         return m.RanksAsked(effect.attempt, remote.ask_ranks(hosts))
 

@@ -55,15 +55,10 @@ class Launcher:
         self.errors = ErrorOutput(self._process.stderr, 2, self._read)
         spawn("wait-for-launcher", self._wait)
 
-    def end(self, *, kills: bool) -> None:
-        """Send it SIGTERM, or SIGKILL."""
+    def send(self, number: int) -> None:
+        """Send it a signal. At SIGUSR1, direct.py leaves the ranks, which go on, and ends."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL if kills else signal.SIGTERM)
-
-    def leave(self) -> None:
-        """Let direct.py leave the ranks, which go on, and end."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGUSR1)
+            self._process.send_signal(number)
 
     def _read(self, line: str) -> None:
         missing = self._stalls.read(line)

@@ -37,10 +37,6 @@ RECORDING_VARIABLE = "HOROVOD_EVENTS_FILE"
 MOST_LATE = 1.0
 
 
-class DefectError(Exception):
-    """Something failed that should not, in one of the threads: its traceback."""
-
-
 class Master:
     """The loop, its queue and its state."""
 
@@ -63,7 +59,7 @@ class Master:
         self.tell(Defect("".join(text)))
 
     def run(self) -> RunError | None:
-        """Run to the end; None when the training has finished. Raises DefectError."""
+        """Run to the end; None when the training has finished. Raises RuntimeError."""
         self.tell(Started())
         try:
             while self.effects.exit is None:
@@ -74,7 +70,7 @@ class Master:
 
     def _step(self, event: Event) -> None:
         if isinstance(event, Defect):
-            raise DefectError(event.traceback)
+            raise RuntimeError(event.traceback)  # noqa: TRY004 - no wrong type
         moment = Moment(time.monotonic(), time.time())
         self._recorder.put(moment, event)
         self.state, effects = decide(self.state, event, moment)
