@@ -73,7 +73,6 @@ class ErrorCollector:
         self._errors: list[SpecError] = []
 
     def add(self, error: SpecError) -> None:
-        """Keep an error."""
         self._errors.append(error)
 
     @contextlib.contextmanager

@@ -12,7 +12,6 @@ from pathlib import Path
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0", needs: Sequence[str] = ()) -> Path:
-    """Write a wheel whose module has a VERSION."""
     folder.mkdir(parents=True, exist_ok=True)
     path, info = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -34,7 +33,6 @@ class Index:
         self.url = ""
 
     def add(self, name: str, version: str = "1.0", needs: Sequence[str] = ()) -> None:
-        """Offer a package."""
         wheel = make_wheel(self.folder / "simple" / name, name, version, needs)
         page = f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>\n'
         with (wheel.parent / "index.html").open("a") as file:

@@ -77,7 +77,6 @@ class Api:
         )
 
     def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
-        """Read an object or a list."""
         return self._ask(what, "GET", path, query)
 
     def list(self, what: str, path: str, labels: str = "") -> list[Object]:
@@ -87,16 +86,13 @@ class Api:
             return [_object(item) for item in answer["items"] or ()]
 
     def create(self, what: str, path: str, body: Object) -> Object:
-        """Create an object."""
         return self._ask(what, "POST", path, body=body)
 
     def merge_patch(self, what: str, path: str, body: Object) -> Object:
-        """Change some fields of an object."""
         form = "application/merge-patch+json"
         return self._ask(what, "PATCH", path, body=body, form=form)
 
     def delete(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
-        """Delete an object."""
         return self._ask(what, "DELETE", path, query)
 
     def watch(

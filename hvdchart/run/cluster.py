@@ -113,7 +113,6 @@ class Cluster:
         return sorted(own, key=event_order)
 
     def services(self, release: str) -> list[Object]:
-        """The release's Services."""
         return self._list("services", selector(release))
 
     def watch(
@@ -171,7 +170,6 @@ class Cluster:
         self._api.delete(what, self._path(kind, name), {"propagationPolicy": "Background"})
 
     def scale(self, stateful_set: str, number: int) -> None:
-        """Set the number of a StatefulSet's pods."""
         what = f"scale statefulset {stateful_set} in namespace {self.namespace}"
         path = f"{self._path('statefulsets', stateful_set)}/scale"
         self._api.merge_patch(what, path, {"spec": {"replicas": number}})

@@ -63,12 +63,10 @@ class Status:
 
     @property
     def is_active(self) -> bool:
-        """Whether there is a run that has not ended."""
         return bool(self.job) and not self.over
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended, with success or not."""
         return self.state in ("finished", "failed")
 
     def document(self) -> dict[str, Any]:

@@ -117,7 +117,6 @@ class Follower(Generic[T]):
         self.closed.set()
 
     def put(self, item: T) -> None:
-        """Give an item to the reader."""
         self._items.put(item)
 
     def get(self, seconds: float | None = None) -> T:

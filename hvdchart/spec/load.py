@@ -69,7 +69,6 @@ def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[st
 
 
 def read_spec(root: Node) -> Spec:
-    """The spec in a YAML tree; raises SpecError."""
     spec = ObjectOf(Spec).read(root, "")
     errors = ErrorCollector()
     for path, problem, expected in find_contradictions(spec):

@@ -64,7 +64,6 @@ class Layout:
 
     @property
     def ranks(self) -> int:
-        """All ranks."""
         return self.workers * self.slots
 
 
@@ -92,7 +91,6 @@ def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
 
 
 def pods(namespace: Namespace, layout: Layout) -> Chart:
-    """The chart with the workers of a layout."""
     env = [{"name": name, "value": value} for name, value in ENVIRONMENT.items()]
     values = {
         "worker": {"number": layout.workers, "slots": layout.slots, "env": env},
@@ -139,7 +137,6 @@ def ratios(starts: Sequence[Mapping[str, Sequence[float]]]) -> list[float]:
 
 
 def speeds_table(measured: Mapping[str, Measured]) -> str:
-    """Speeds and their ratio as a table of Markdown."""
     head = ("Network", "In pods", "Host, images/s", "Pods, images/s", "Pods / host")
     rows = []
     for name, networks in measured.items():
@@ -153,7 +150,6 @@ def speeds_table(measured: Mapping[str, Measured]) -> str:
 
 
 def main() -> None:
-    """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=48, help="of all starts together")
     parser.add_argument("--starts", type=int, default=6, help="of each layout")

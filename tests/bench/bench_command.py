@@ -40,7 +40,6 @@ COMMANDS = (
 
 
 def large_spec(groups: int = 50, nodes: int = 1000) -> str:
-    """A spec of many different groups."""
     described = [
         {
             "name": f"group-{index}", "count": nodes // groups, "sockets": 2,
@@ -55,7 +54,6 @@ def large_spec(groups: int = 50, nodes: int = 1000) -> str:
 
 
 def large_values(groups: int) -> str:
-    """The chart's values with many worker groups."""
     group = {"number": 20, "slots": 2, "nodeSelector": {"pool": "x"}}
     named = [{"name": f"group-{index}", **group} for index in range(groups)]
     return json.dumps({"image": {"repository": "registry.example/team/app"}, "workerGroups": named})
@@ -104,7 +102,6 @@ def time_lines(cluster: FakeCluster, environment: dict[str, str]) -> list[float]
 
 
 def main() -> None:
-    """Measure and print."""
     seconds, cpu_seconds = {}, {}
     cluster = FakeCluster()
     with tempfile.TemporaryDirectory() as name, cluster.serve() as address:

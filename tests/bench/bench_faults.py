@@ -150,7 +150,6 @@ class Run(Training):
 
 
 def holds(condition: Callable[[], object], seconds: float) -> bool:
-    """Whether a condition holds within some seconds."""
     try:
         wait_until(condition, seconds, "")
     except AssertionError:
@@ -286,7 +285,6 @@ def measure_storm(contestant: Contestant, options: argparse.Namespace) -> dict[s
 
 
 def everyone(namespace: Namespace) -> dict[str, Contestant]:
-    """All contestants by a short name."""
     waiting = "WaitForWorkersReady"
     return {
         **charts(namespace),

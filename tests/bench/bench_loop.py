@@ -63,7 +63,6 @@ def read_allreduce(process: subprocess.Popen[str], turn: int) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     folder = tempfile.TemporaryDirectory(prefix="hvd-loop-")
     with bench_namespace() as namespace, folder as name:

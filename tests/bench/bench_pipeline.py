@@ -54,7 +54,6 @@ def kept(speeds: Speeds, source: str) -> list[float]:
 
 
 def speeds_table(measured: Mapping[int, Speeds]) -> str:
-    """Speeds and gaps as a table of Markdown."""
     head, rows = ["Source"], []
     for ranks in measured:
         head += [f"{ranks} rank{'s' * (ranks > 1)}, images/s", "gap"]
@@ -74,7 +73,6 @@ def speeds_table(measured: Mapping[int, Speeds]) -> str:
 
 
 def main() -> None:
-    """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=12)
     turns = parser.parse_args().turns

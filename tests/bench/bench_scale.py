@@ -72,7 +72,6 @@ def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
 
 
 def scale_table(seconds: Mapping[str, Sequence[float]]) -> str:
-    """Speeds and efficiencies as a table of Markdown."""
     rows = []
     for case, each in seconds.items():
         speed = f"{2 * BATCH * len(each) / sum(each):.2f}"
@@ -101,7 +100,6 @@ def gradients_table(seconds: Mapping[str, Mapping[str, Sequence[float]]]) -> str
 
 
 def main() -> None:
-    """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=18)
     options = parser.parse_args()

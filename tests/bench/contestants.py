@@ -61,12 +61,10 @@ class Contestant(ABC):
         """Start a run of two ranks; `output` of this machine is /output in the workers."""
 
     def wait_for_end(self) -> None:
-        """Wait until a launcher has succeeded."""
         pods = ["pods", "--selector", self.launcher_label]
         self.namespace.client.watch(pods, "{.status.phase}", "Succeeded".__eq__, 240)
 
     def remove(self) -> None:
-        """Remove the run; its pods are gone then."""
         self.namespace.kubectl("delete", self.kinds[0], NAME, "--timeout=120s")
         self._remove_pods()
 

@@ -41,7 +41,6 @@ NETWORK = IPv4Network("198.19.240.0/20")
 
 
 def address(host: int) -> str:
-    """The address of the host of this number."""
     return str(NETWORK[1 + host])
 
 

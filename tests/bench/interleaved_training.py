@@ -78,7 +78,6 @@ class Rank:
         return json.loads(line)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal, unless it has ended."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 

@@ -86,7 +86,6 @@ def sources(folder: Path) -> dict[str, Iterator[tuple[tf.Tensor, tf.Tensor]]]:
 
 
 def main() -> None:
-    """Measure."""
     folder, turns, steps = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     local = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
     # Before Horovod and the first operation of TensorFlow start threads.

@@ -53,7 +53,6 @@ def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: 
 
 
 def figures_file(name: str) -> Path:
-    """Where the figures of a benchmark are."""
     return ROOT / "build" / f"{name}.json"
 
 

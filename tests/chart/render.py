@@ -129,12 +129,10 @@ def refusal(values: Values) -> str:
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
-    """Return all manifests of one kind."""
     return [manifest for manifest in manifests if manifest["kind"] == kind]
 
 
 def one(manifests: list[Manifest], kind: str) -> Manifest:
-    """Return the only manifest of a kind."""
     matches = of_kind(manifests, kind)
     assert len(matches) == 1, [manifest["metadata"]["name"] for manifest in matches]
     return matches[0]
@@ -157,7 +155,6 @@ def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
 
 
 def containers_of(manifests: list[Manifest]) -> list[Manifest]:
-    """Return all containers and init containers."""
     specs = pod_specs(manifests).values()
     return [c for spec in specs for c in (*spec.get("initContainers", ()), *spec["containers"])]
 

@@ -61,7 +61,6 @@ class FakeApi(Api):
     # What a test does to the cluster.
 
     def put(self, resource: str, *items: Object) -> None:
-        """Create or replace objects."""
         resource = _plain(resource)
         with self._changed:
             for item in items:
@@ -76,13 +75,11 @@ class FakeApi(Api):
                 self._record(kind, resource, item)
 
     def remove(self, resource: str, name: str) -> None:
-        """Delete an object."""
         resource = _plain(resource)
         with self._changed:
             self._record("DELETED", resource, self._objects[resource].pop(name))
 
     def find(self, resource: str, name: str) -> Object | None:
-        """Return an object, or None."""
         with self._changed:
             return self._objects.get(_plain(resource), {}).get(name)
 
@@ -127,7 +124,6 @@ class FakeApi(Api):
         )
 
     def watches(self, resource: str) -> list[Watch]:
-        """Return the open watches of a resource."""
         return [watch for watch in self._watches if watch.resource == _plain(resource)]
 
     def asked(self, method: str, path: str) -> list[Request]:

@@ -28,7 +28,6 @@ class FakeCluster(FakeApi):
         self._logs: dict[str, _Log] = {}
 
     def names(self, resource: str) -> list[str]:
-        """The names of the objects of a resource."""
         return [item["metadata"]["name"] for item in self.items(resource)]
 
     def log(self, pod: str, *lines: str, end: bool = False) -> None:

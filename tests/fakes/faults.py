@@ -40,7 +40,6 @@ def cut_answer(handler: Handler) -> None:
 
 
 def reset(handler: Handler) -> None:
-    """Reset the connection."""
     handler.close_connection = True
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     socket.socket(fileno=handler.connection.detach()).close()

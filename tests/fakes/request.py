@@ -35,7 +35,6 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The name of the object, empty for all objects."""
         return self._step(2)
 
     @property

@@ -74,7 +74,6 @@ def image(request: pytest.FixtureRequest) -> Image:
 
 @pytest.fixture(scope="session")
 def inside(image: Image, sandboxes: Sandboxes) -> Sandbox:
-    """A sandbox of each runtime image in turn."""
     return sandboxes(image.name)
 
 
@@ -88,7 +87,6 @@ def on_gpu(inside: Sandbox) -> Sandbox:
 
 @pytest.fixture(scope="session")
 def gpus(on_gpu: Sandbox) -> int:
-    """The number of GPUs that the driver lists."""
     shown = on_gpu.succeed("nvidia-smi", "--list-gpus").splitlines()
     assert shown
     return len(shown)

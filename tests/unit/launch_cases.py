@@ -104,7 +104,6 @@ def names() -> list[str]:
 
 
 def modes() -> dict[str, list[str]]:
-    """The ids of each mode's launchers."""
     by_mode: dict[str, list[str]] = read_data("launcher_options.json")["modes"]
     return by_mode
 

@@ -37,11 +37,9 @@ class Frame(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether this frame completes its message."""
         return len(self.data) < CHUNK
 
     def encode(self) -> bytes:
-        """The bytes of the frame."""
         return _HEADER.pack(self.kind, self.number, len(self.data)) + self.data
 
 

@@ -130,7 +130,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The SSH Secret."""
     return make_keys(tmp_path_factory.mktemp("keys"))
 
 

@@ -18,7 +18,6 @@ JOB = "hvd-master-1"
 
 
 def make_keys(folder: Path) -> Path:
-    """Make the Secret's two keys."""
     for name in ("user-key", "host-key"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(command, check=True)
@@ -57,7 +56,6 @@ class MasterPod:
         self.api.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": status})
 
     def install(self, script: str, name: str = "horovodrun") -> None:
-        """Put a launcher on PATH."""
         program = self.programs / name
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
@@ -68,7 +66,6 @@ class MasterPod:
         self._patch.setenv("HVD_RUN", described)
 
     def run(self, **changes: Any) -> int:
-        """Run the master's main program."""
         self.environment(**changes)
         return main.main()
 

@@ -88,7 +88,6 @@ def pod(name: str, component: str, state: dict[str, Any] | None = None, **more: 
 
 
 def event(about: str, kind: str, reason: str, message: str, **more: Any) -> dict[str, Any]:
-    """An event about an object of this name and kind."""
     return {
         "metadata": {
             "name": more.get("name", f"{about}.{reason}"),
@@ -113,7 +112,6 @@ def terminated(
 
 
 def of_release(name: str, item: dict[str, Any]) -> dict[str, Any]:
-    """An object with the labels of another release."""
     labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": name}
     return {**item, "metadata": {**item["metadata"], "labels": labels}}
 
@@ -146,7 +144,6 @@ def play(cluster: FakeCluster, run: Any, master: Any) -> FakeCluster:
 
 
 def upgrades(helm: StubProgram) -> list[Call]:
-    """The calls of `helm upgrade`."""
     return [call for call in helm.calls if call.arguments[0] == "upgrade"]
 
 
@@ -183,7 +180,6 @@ def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def running(fake_cluster: FakeCluster) -> FakeCluster:
-    """A run that goes on."""
     return play(fake_cluster, job(), MASTER)
 
 

@@ -114,11 +114,9 @@ class World:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def logged(self) -> str:
-        """All lines of the log."""
         return "\n".join(effect.message for effect in self.of(m.Log))
 
     def end_launcher(self, code: int = 0, seconds: float = 1.0) -> None:
-        """Let the launcher end."""
         self.is_running = False
         self.tell(m.LauncherEnded(self.state.attempt.number, code, seconds))
 

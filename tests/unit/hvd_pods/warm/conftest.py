@@ -12,21 +12,18 @@ from tests.unit.hvd_pods.warm.worker import Worker, make_worker, warm
 
 @pytest.fixture(scope="session")
 def warm_worker() -> Iterator[Worker]:
-    """A worker that has imported `framework`."""
     with make_worker() as worker, warm(worker):
         yield worker
 
 
 @pytest.fixture(scope="session")
 def cold_worker() -> Iterator[Worker]:
-    """A worker that has imported nothing."""
     with make_worker() as worker:
         yield worker
 
 
 @pytest.fixture(params=["warm", "cold"])
 def either_worker(request: pytest.FixtureRequest) -> Worker:
-    """Each of the two."""
     worker: Worker = request.getfixturevalue(f"{request.param}_worker")
     return worker
 

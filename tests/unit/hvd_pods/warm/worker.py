@@ -56,21 +56,17 @@ class Worker:
 
     @property
     def modules(self) -> Path:
-        """The folder of the stand-in modules."""
         return self.root / "modules"
 
     @property
     def socket(self) -> Path:
-        """The warm process' socket."""
         return self.root / "generated" / "warm.sock"
 
     @property
     def log(self) -> str:
-        """What the warm process has printed."""
         return (self.root / "log").read_text()
 
     def environment(self) -> dict[str, str]:
-        """The container's variables."""
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": str(self.root),
@@ -86,7 +82,6 @@ class Worker:
     def start(
         self, *command: str, variables: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a rank."""
         environment = {**self.environment(), **ONLY_RANK, **(variables or {})}
         options = {"stdout": PIPE, "stderr": PIPE, **options}
         return subprocess.Popen(self.command(*command), env=environment, **options)
@@ -94,7 +89,6 @@ class Worker:
     def run(
         self, *command: str, input: bytes = b"", **options: Any
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a rank to its end."""
         with self.start(*command, **{"stdin": PIPE, **options}) as process:
             output, errors = process.communicate(input or None, timeout=60)
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
@@ -164,6 +158,5 @@ def is_alive(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
     file = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(word) for word in file.read_text().split()]

@@ -33,17 +33,14 @@ def migrate_path(path: Path) -> Ledger:
 
 
 def migrate_text(text: str) -> Ledger:
-    """The migration of a YAML text."""
     return migrate_file(text.encode(), "<old>", values_schema())
 
 
 def migrate_line(text: str) -> Ledger:
-    """The migration of a command line or a script."""
     return migrate_command_line(text.encode(), "<line>", values_schema())
 
 
 def migrate_tree(tree: Any) -> Ledger:
-    """The migration of maps and lists."""
     return migrate_text(json.dumps(tree))
 
 

@@ -133,7 +133,6 @@ class SliceAddresses:
 
     @property
     def missing(self) -> str:
-        """What it means that a host is not among the endpoints."""
         if self._slices is None:
             return self._dns.missing
         return "it has no address yet" if self._slices else f"{NO_SERVICE} {self._service}"
@@ -146,7 +145,6 @@ class SliceAddresses:
         spawn("follow-endpointslices", self._follow)
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """Return what is known of each host, by its name."""
         return self._dns.endpoints() if self._slices is None else self._endpoints
 
     def close(self) -> None:

@@ -112,7 +112,6 @@ class Api:
     def get(
         self, path: str, retry_seconds: float | None = None, timeout: float | None = None
     ) -> Object:
-        """Read an object."""
         return self._call(Request("GET", path), retry_seconds, timeout)
 
     def list_all(

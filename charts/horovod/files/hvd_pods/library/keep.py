@@ -144,7 +144,6 @@ class Slots:
         self._keys: dict[Path, Key] = {}
 
     def records(self) -> list[Record]:
-        """The complete records."""
         found = []
         for path in self.paths:
             try:

@@ -44,7 +44,6 @@ class Login:
     process: subprocess.Popen[bytes] | None = None
 
     def is_alive(self) -> bool:
-        """Whether its process runs."""
         return self.process is not None and self.process.poll() is None
 
     def begin(self, host: Host) -> None:

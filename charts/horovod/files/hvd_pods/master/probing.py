@@ -119,7 +119,6 @@ class Prober:
         self.is_closed = False
 
     def start(self) -> None:
-        """Begin to ask the hosts."""
         spawn("probe-hosts", self._run)
         self._source.start(self.wake)
 

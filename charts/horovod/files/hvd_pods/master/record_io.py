@@ -33,7 +33,6 @@ class RecordClient:
         self._data: Mapping[str, str] = {}
 
     def read(self, effect: m.ReadRecord) -> m.Event:
-        """Read the record."""
         try:
             return m.RecordRead(self._read())
         except ApiError as problem:

@@ -139,7 +139,6 @@ def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, State, tuple[E
 
 
 def main() -> int:
-    """Print a recording."""
     began, phase = 0.0, Phase.HOLDING
     with Path(sys.argv[1]).open(encoding="utf-8") as lines:
         for moment, event, state, effects in replay(lines):

@@ -86,7 +86,6 @@ class UserCode:
         return packages.add_to(variables) if is_used else variables
 
     def is_on(self, host: Host, pod: Pod) -> bool:
-        """Whether this pod has the code, if there is any."""
         return not self.name or self._delivered.get(host) == pod
 
     def forget_addresses(self) -> None:

@@ -56,7 +56,6 @@ def measure_bandwidth(hvd: Any) -> None:
 
 
 def main() -> None:
-    """Do what the command line asks for, with all ranks."""
     hvd = import_horovod()
     hvd.init()
     if sys.argv[1:] == ["bandwidth"]:

@@ -159,7 +159,6 @@ class HostRanks:
         self._end()
 
     def _end(self) -> None:
-        """End the ranks that are left."""
         if not self._is_ending:
             self._is_ending = True
             self._kill_at = time.monotonic() + KILL_AFTER

@@ -117,7 +117,6 @@ def ask_to_end(script: Script) -> bool:
 
 
 def was_asked_to_end(script: Script) -> bool:
-    """Whether a script was asked to end."""
     return os.path.exists(_asked(script))
 
 

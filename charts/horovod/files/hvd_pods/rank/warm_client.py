@@ -174,7 +174,6 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
-    """Send a message and copies of the descriptors."""
     # In a file of its own, so that one byte is all that a receiver has to wait for.
     with open(os.memfd_create("message"), "w", encoding="ascii") as file:
         file.write(json.dumps(message))

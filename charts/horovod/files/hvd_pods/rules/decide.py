@@ -70,7 +70,6 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
 
 
 def on_prepared(step: Step, event: m.Prepared) -> None:
-    """The launcher is prepared."""
     if step.state.phase != Phase.GATHERING:
         return
     if event.problem:
@@ -82,25 +81,21 @@ def on_prepared(step: Step, event: m.Prepared) -> None:
 
 
 def on_host_answers(step: Step, event: m.HostAnswers) -> None:
-    """A host answers."""
     gathering.on_answer(step, event)
     training.on_hosts(step)
 
 
 def on_host_problem(step: Step, event: m.HostProblem) -> None:
-    """A host does not answer."""
     gathering.on_problem(step, event)
     training.on_hosts(step)
 
 
 def on_host_gone(step: Step, event: m.HostGone) -> None:
-    """A host has another pod, or none."""
     gathering.on_gone(step, event)
     training.on_hosts(step)
 
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
-    """Hosts have the user's code."""
     if step.state.phase == Phase.DELIVERING:
         training.begin(step, event)
     elif step.state.phase == Phase.TRAINING:
@@ -149,7 +144,6 @@ def _read_job(step: Step) -> None:
 
 
 def on_job(step: Step, event: m.JobRead) -> None:
-    """The Job was read."""
     state = step.state
     if event.leaves:
         if "leave" in state.timers:
@@ -214,7 +208,6 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
 
 
 def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
-    """The workers are gone, or those of a test are there, or as it has found them."""
     if event.problem:
         step.then(m.EndReached(event.problem))
     elif step.state.phase == Phase.READING:
@@ -232,7 +225,6 @@ def on_record_released(step: Step, event: m.RecordReleased) -> None:
 
 
 def on_timer(step: Step, event: m.Timer) -> None:
-    """The time of a timer has come."""
     if event.name not in step.state.timers:
         return
     step.clear_timers(event.name)

@@ -108,7 +108,6 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
 
 
 def on_gone(step: Step, event: m.HostGone) -> None:
-    """A host's pod ends, or is another one now."""
     _drop(step, event.host)
     reasons = step.state.gathered.reasons
     step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.host})

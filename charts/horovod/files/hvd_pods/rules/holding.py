@@ -117,7 +117,6 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
 
 
 def on_written(step: Step, event: m.RecordWritten) -> None:
-    """The record is held or was renewed."""
     step.set_hold(trouble="")
     if event.purpose == TAKE:
         step.set_hold(is_held=True)

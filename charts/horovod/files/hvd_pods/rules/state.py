@@ -179,7 +179,6 @@ class Progress:
 
     @property
     def is_nan(self) -> bool:
-        """Whether the last loss is not a number."""
         return self.reported.get("loss") == "nan"
 
     def take(self, reported: Mapping[str, Any], now: float, time: str) -> Progress:
@@ -250,12 +249,10 @@ class State:
 
     @property
     def run(self) -> Run:
-        """The run."""
         return self.facts.run
 
     @property
     def gathered(self) -> Gathered:
-        """The hosts of the present attempt."""
         return self.attempt.gathered
 
     def news(self) -> dict[str, str]:
@@ -287,7 +284,6 @@ class Step:
                 )
 
     def log(self, message: str) -> None:
-        """Ask for a line of the log."""
         self.do(m.Log(message))
 
     def then(self, event: m.Event) -> None:
@@ -295,23 +291,18 @@ class Step:
         self.following.append(event)
 
     def set(self, **changes: Any) -> None:
-        """Change the state."""
         self.state = replace(self.state, **changes)
 
     def set_hold(self, **changes: Any) -> None:
-        """Change what is known of the record's hold."""
         self.set(hold=replace(self.state.hold, **changes))
 
     def set_attempt(self, **changes: Any) -> None:
-        """Change the present attempt."""
         self.set(attempt=replace(self.state.attempt, **changes))
 
     def set_gathered(self, **changes: Any) -> None:
-        """Change what is known of the attempt's hosts."""
         self.set_attempt(gathered=replace(self.state.gathered, **changes))
 
     def set_launched(self, **changes: Any) -> None:
-        """Change what is known of the attempt's launch, which has begun."""
         assert self.state.attempt.launched  # noqa: S101
         self.set_attempt(launched=replace(self.state.attempt.launched, **changes))
 

@@ -246,7 +246,6 @@ def on_asked(step: Step, event: m.RanksAsked) -> None:
 
 
 def on_progress(step: Step, event: m.ProgressReported) -> None:
-    """The script has reported its progress."""
     progress = step.state.progress.take(event.progress, step.now, format_time(step.wall))
     step.set(progress=progress)
     if progress.is_nan and step.state.run.fail_on_nan:
@@ -254,7 +253,6 @@ def on_progress(step: Step, event: m.ProgressReported) -> None:
 
 
 def on_notice(step: Step, event: m.NoticeTaken) -> None:
-    """A worker or a rank has sent a notice."""
     launched = step.state.attempt.launched
     if launched is None:
         if event.connection:
@@ -296,7 +294,6 @@ def _release(step: Step) -> None:
 
 
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
-    """Horovod says that a rank has not joined."""
     launched, host = step.state.attempt.launched, None
     if launched and not step.state.run.elastic:
         host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
@@ -373,7 +370,6 @@ def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
 
 
 def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
-    """The launcher has ended: find out why."""
     state, launched = step.state, step.state.attempt.launched
     assert launched  # noqa: S101
     step.set(phase=Phase.JUDGING)

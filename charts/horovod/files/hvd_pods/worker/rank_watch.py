@@ -40,7 +40,6 @@ class RankWatch:
         self._looked = 0.0
 
     def look(self) -> None:
-        """Look at each rank once."""
         scripts, now = {script.pid: script for script in ranks.running()}, time.monotonic()
         kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
         kinds.update({pid: notices.STOPPED for pid in scripts if is_stopped(pid)})

@@ -53,7 +53,6 @@ def report(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None
 
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
-    """Report to the master from a worker."""
     try:
         report(Path(environment["HVD_METRICS_DIR"]), float(sys.argv[1]))
     except BrokenPipeError:

@@ -132,7 +132,6 @@ class Pod:
             os.chown(path, user.uid, -1)
 
     def start(self, *command: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a program as the pod's user."""
         # A path, since the program's environment is not where to look for unshare.
         return subprocess.Popen([*self.user.prefix, *command], **options)
 
@@ -152,7 +151,6 @@ class Pod:
     def ssh(
         self, *arguments: str, input: bytes = b"", **variables: str
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run the `ssh` that launchers find."""
         return self.run(*self.ssh_command(*arguments), input=input, **variables)
 
     def plain_ssh(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -204,7 +202,6 @@ class Worker(Pod):
 
     @property
     def log(self) -> str:
-        """What the worker and its sshd have printed."""
         return (self.root / "log").read_text()
 
 
