@@ -147,7 +147,6 @@ def in_cluster(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def examples_image(kubeconfig: Path, request: pytest.FixtureRequest) -> str:
-    """The examples' image, in the cluster."""
     return in_cluster(str(request.config.getoption("--examples")))
 
 

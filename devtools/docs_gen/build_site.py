@@ -40,7 +40,6 @@ def build(site: Path) -> subprocess.CompletedProcess[str]:
 
 
 def main() -> int:
-    """Builds the site into build/site."""
     done = build(SITE)
     if done.returncode != 0:
         sys.stderr.write(done.stdout + done.stderr)

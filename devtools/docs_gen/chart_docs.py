@@ -135,7 +135,6 @@ def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def render_table(source: Node) -> str:
-    """The README's table of keys."""
     rows = (
         (f"`{key}`", _type(node), _default(node), node["description"])
         for key, node in _leaves(source, "")

@@ -117,5 +117,4 @@ def events() -> str:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The picture, and the page with its table."""
     return {PICTURE: picture(), PAGE: replace_sections(PAGE, {"events of the master": events()})}

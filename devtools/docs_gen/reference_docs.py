@@ -90,7 +90,6 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
 
 
 def metrics_table() -> str:
-    """The metrics that master and workers serve."""
     kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in METRICS}
     rows = ((f"`{name}`", kinds[name], text) for name, text in METRICS.items())
     return table(("Metric", "Type", "Meaning"), rows)

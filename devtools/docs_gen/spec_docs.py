@@ -58,7 +58,6 @@ def _kind(schema: dict[str, Any]) -> str:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text that each generated file should have."""
     page = DOCS / "spec.md"
     return {
         DOCS / "spec.schema.json": json_schema(),

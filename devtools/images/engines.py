@@ -89,7 +89,6 @@ class Engine(ABC):
         return self._answer("pull", reference) is not None
 
     def tag(self, reference: str, names: Sequence[str]) -> None:
-        """Adds references to an image."""
         for name in names:
             self._run("tag", reference, name)
 

@@ -49,7 +49,6 @@ class Proof:
 
 
 def write(image: Image, proof: Proof) -> Path:
-    """Writes a proof into the image's folder."""
     file = image.folder / FILE
     file.write_text(_HEAD.format(name=image.name) + yaml.safe_dump(asdict(proof), sort_keys=False))
     return file

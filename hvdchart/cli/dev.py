@@ -200,7 +200,6 @@ class _Log:
         self._wanted.set()
 
     def mute(self, pods: set[str]) -> None:
-        """Print no further lines of these pods."""
         self._muted = frozenset(pods)
 
     def _print(self) -> None:

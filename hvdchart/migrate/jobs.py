@@ -48,7 +48,6 @@ _TASKS_OWN = {
 
 
 def migrate_mpijob(ledger: Ledger) -> None:
-    """Fill in the values, entries and names of an MPIJob."""
     _carry_over_names(ledger, "MPIJob")
     main = ledger.text_at("spec", "mainContainer")
     worker = _find_role(ledger, (*_REPLICAS, "Worker"), main)
@@ -109,7 +108,6 @@ def _clean_up_for_ttl(ledger: Ledger) -> None:
 
 
 def migrate_volcano(ledger: Ledger) -> None:
-    """Fill in the values, entries and names of a Volcano Job."""
     tasks = ledger.items_at("spec", "tasks")
     launcher_task, worker_task = _find_tasks(ledger, tasks)
     _carry_over_names(ledger, "Volcano Job")

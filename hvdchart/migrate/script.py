@@ -114,7 +114,6 @@ class Script:
         self.launch: tuple[KeyPath, shell.Statement, list[shell.Text]] | None = None
 
     def migrate(self) -> None:
-        """Fill in the values and entries."""
         before, is_doubtful = shell.Statement(0), False
         for path, statement in self.statements:
             # Whether it runs only if one before it, joined by && or ||, ends in some way.

@@ -36,7 +36,6 @@ class Kubectl:
     context: str | None = None
 
     def command(self, *arguments: str) -> list[str]:
-        """The complete command line."""
         program = shutil.which("kubectl")
         if program is None:
             raise ClusterError(

@@ -28,7 +28,6 @@ class Phase:
 
 
 def phase_of(release: Release) -> Phase:
-    """The present phase of a release's newest run."""
     status = run_status(release)
     if status.over:
         return Phase(DONE, f"{status.state}{f', {status.reason}' if status.reason else ''}")

@@ -44,7 +44,6 @@ class Namespace:
 
     @property
     def client(self) -> Kubectl:
-        """kubectl in the namespace."""
         return Kubectl(self.name, {"KUBECONFIG": str(self.kubeconfig), **NO_GARBAGE_COLLECTION})
 
     def environment(self) -> dict[str, str]:
@@ -64,7 +63,6 @@ class Namespace:
         )
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        """Run kubectl in the namespace."""
         return self.client.run(*arguments, input=input)
 
     def apply(self, manifest: Mapping[str, Any]) -> None:
@@ -108,7 +106,6 @@ class Namespace:
         assert done.returncode == 0, done.stderr
 
     def jobs(self, release: str) -> list[str]:
-        """Names of the release's Jobs."""
         listed = self.get("jobs", "--selector", f"app.kubernetes.io/instance={release}")
         return [job["metadata"]["name"] for job in listed["items"]]
 
@@ -133,7 +130,6 @@ class Namespace:
         return self.log(release)
 
     def log(self, release: str) -> str:
-        """The master's log."""
         return self.kubectl("logs", f"job/{self.job(release)}", "--container", "master")
 
     def attempts(self, release: str) -> list[dict[str, Any]]:
@@ -164,7 +160,6 @@ class Namespace:
         wait_until(lambda: not self.get(kinds)["items"], 180, what, PROGRAM_PAUSE)
 
     def replicas(self, stateful_set: str) -> int:
-        """The number of replicas in a StatefulSet's spec."""
         return int(self.get("statefulset", stateful_set)["spec"]["replicas"])
 
     def describe(self, release: str) -> str:

@@ -48,7 +48,6 @@ def place(namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Plac
 
 @pytest.fixture
 def trainings(place: Place) -> Trainings:
-    """Makes trainings by the names of their releases."""
     return lambda release: Training(*place, release)
 
 

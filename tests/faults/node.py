@@ -78,7 +78,6 @@ def cut_off(pod: Pod, instance: Instance | None = None) -> Iterator[None]:
 
 
 def run_inside(instance: Instance, *command: str, input: str | None = None) -> None:
-    """Run a program in a node's network."""
     subprocess.run([*inside(instance), *command], check=True, input=input, text=True)
 
 

@@ -52,13 +52,11 @@ def survive(training: Training, fault: Fault) -> None:
 
 @contextmanager
 def kill_rank(training: Training) -> Iterator[None]:
-    """A rank is killed."""
     training.rank(1).kill()
     yield
 
 
 def delete_pod_of(training: Training, rank: int, *options: str) -> None:
-    """Delete the pod that a rank trains in."""
     name = training.host(rank)["metadata"]["name"]
     training.namespace.kubectl("delete", "pod", name, "--wait=false", *options)
 
@@ -97,14 +95,12 @@ def kill_warm_process(training: Training) -> Iterator[None]:
 
 @contextmanager
 def cut_network(training: Training) -> Iterator[None]:
-    """The network of a worker is cut."""
     with cut_off(training.host(1)):
         yield
 
 
 @contextmanager
 def stop_rank(training: Training) -> Iterator[None]:
-    """A rank is stopped."""
     rank = training.rank(1)
     rank.suspend()
     try:
@@ -116,7 +112,6 @@ def stop_rank(training: Training) -> Iterator[None]:
 
 @contextmanager
 def delete_master(training: Training) -> Iterator[None]:
-    """The master is deleted."""
     training.namespace.kubectl("delete", "pod", training.master(), "--wait=false")
     yield
 

@@ -64,7 +64,6 @@ class Training:
 
     @property
     def folder(self) -> Path:
-        """Where the ranks write."""
         return self.claimed / self.release
 
     def values(self, steps: int, workers: int = 2, **changes: Any) -> Values:
@@ -85,11 +84,9 @@ class Training:
         return base
 
     def command(self, steps: int) -> list[str]:
-        """What the ranks run."""
         return ["python3", "train.py", "--steps", str(steps)]
 
     def install(self, steps: int, **changes: Any) -> None:
-        """Start the run."""
         self.namespace.install(self.release, self.values(steps, **changes))
 
     def run_to(self, step: int, steps: int, **changes: Any) -> float:
@@ -99,7 +96,6 @@ class Training:
         return time.time()
 
     def upgrade(self, steps: int, **changes: Any) -> None:
-        """Change the run."""
         self.namespace.upgrade(self.release, self.values(steps, **changes))
 
     def lines(self, name: str) -> list[dict[str, Any]]:
@@ -113,13 +109,11 @@ class Training:
         return [Step(**line) for line in self.lines("steps")]
 
     def wait_for_step(self, number: int, seconds: float = 300) -> None:
-        """Wait until a step is done."""
         wait_until(
             lambda: any(step.step >= number for step in self.steps()), seconds, f"step {number}"
         )
 
     def worker(self, ordinal: int) -> Pod:
-        """A worker's pod."""
         return self.namespace.get("pod", f"{self.release}-worker-{ordinal}")
 
     def process(self, ordinal: int, number: int = 0, command: str = "") -> psutil.Process:
