@@ -29,10 +29,7 @@ DNS_THREADS = 8
 
 
 class Endpoint(NamedTuple):
-    """Where a host is, and what DNS does not tell.
-
-    Whether the kubelet has seen it listen, which pod it is, and on which node.
-    """
+    """Where a host is, whether the kubelet has seen it listen, its pod and its node."""
 
     address: str
     serving: bool = False

@@ -26,10 +26,7 @@ CONFLICT, FORBIDDEN, NOT_FOUND = 409, 403, 404
 
 
 def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder with the release's private keys, which are made if nobody has made them.
-
-    Raises RunError when the Secret cannot be read or written.
-    """
+    """The folder with the release's private keys, made if there are none. Raises RunError."""
     secret = environment.get("HVD_SSH_SECRET")
     mounted = [(SECRETS / name).exists() for name in NAMES]
     if api is None or not secret or all(mounted):

@@ -71,10 +71,7 @@ def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None
 def set_number(
     api: Api, name: str, number: int, retry_seconds: float, below: int = sys.maxsize
 ) -> None:
-    """Scale a StatefulSet, and log it, if it has another number of workers, and fewer than `below`.
-
-    Raises ApiError.
-    """
+    """Scale a StatefulSet that has another number, and fewer than `below`. Raises ApiError."""
     found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
     current = found.get("spec", {}).get("replicas", 0)
     if current != number and current < below:

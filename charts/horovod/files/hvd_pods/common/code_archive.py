@@ -41,10 +41,7 @@ def pack(source: Path) -> bytes:
 
 
 def unpack(content: bytes, directory: Path) -> None:
-    """Unpack a tar.gz into a directory, which has all of it from the moment that it exists.
-
-    Raises OSError or tarfile.TarError.
-    """
+    """Unpack a tar.gz into a folder that appears complete. Raises OSError or tarfile.TarError."""
     if directory.exists():
         return
     with tempfile.TemporaryDirectory(dir=directory.parent) as name:

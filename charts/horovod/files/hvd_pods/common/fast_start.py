@@ -80,10 +80,7 @@ def read_stat(pid: int | str) -> list[str]:
 
 
 def processes() -> Iterator[tuple[int, str, int, int]]:
-    """Yield number, state, parent and session of all visible processes.
-
-    Processes that exit during the scan may be missing.
-    """
+    """Yield number, state, parent and session of processes; those that exit may be missing."""
     for name in list_names("/proc"):
         if name.isdigit():
             try:

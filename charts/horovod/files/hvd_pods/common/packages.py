@@ -210,10 +210,7 @@ def keep(versions: Mapping[str, str], site: Path) -> str:
 
 
 def summarize(output: str) -> str:
-    """What pip has done, in one line, and a line for each package of the image that may not work.
-
-    pip says that at the end, and succeeds.
-    """
+    """What pip has done, in one line, and its warning for each package that may not work."""
     lines = output.splitlines()
     begins = "Successfully installed "
     done = next((line[len(begins) :] for line in lines if line.startswith(begins)), "")

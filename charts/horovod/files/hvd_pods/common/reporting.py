@@ -43,10 +43,7 @@ def report_failure(error: RunError) -> int:
 
 
 def report_end(problem: RunError | None) -> int:
-    """Return the master's exit code: that of the ranks where the Job may have it.
-
-    The log's last line names the problem, for whoever reads the end only.
-    """
+    """Log the end, and return the master's exit code: the ranks' where the Job may have it."""
     code = problem.exit_code if problem else 0
     if code in LOST_MASTER and not isinstance(problem, InterruptedRunError):
         code = 1

@@ -11,10 +11,7 @@ LONGEST = 1 << 20
 
 
 class Stream:
-    """The output of one process, which is passed on to a file of this process.
-
-    `look` is called with the lines that are passed on.
-    """
+    """Passes the output of a process on to a file of this one; `look` gets the lines, too."""
 
     def __init__(
         self, source: int, target: int, look: Callable[[bytes], None] = lambda _: None

@@ -19,10 +19,7 @@ DEVICES = "/dev"
 
 
 def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
-    """Set the variables that this rank's environment lacks; what to log, empty for none.
-
-    `ranks` is the number of ranks in this container.
-    """
+    """Set the variables that each of `ranks` ranks in this container lacks; what to log, if any."""
     own = os.sched_getaffinity(0)
     # The launcher binds its ranks and not itself.
     chosen = choose_threads(environment, ranks, own, own | os.sched_getaffinity(os.getppid()))
@@ -49,10 +46,7 @@ def choose_threads(
 
 
 def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -> int:
-    """The cores of each of `ranks` equal ranks: of their container, or fewer where bound to fewer.
-
-    `quota` is the container's CPU limit, None without one.
-    """
+    """The cores of one of `ranks` equal ranks; `quota` is the container's CPU limit, if any."""
     given = container if quota is None else min(container, quota)
     return max(1, int(min(own, given / ranks)))
 

@@ -95,10 +95,7 @@ class Record(NamedTuple):
 
 
 def pack(key: Key, value: Any) -> bytearray:
-    """A record of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
-
-    Raises TypeError for anything else.
-    """
+    """A record of numbers, texts, bytes, arrays, tensors, lists, tuples and dicts, or TypeError."""
     description, parts, size = _describe(value)
     raw = bytearray(size)
     _fill(memoryview(raw), key, description, parts, is_summed=True)

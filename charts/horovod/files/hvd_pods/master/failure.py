@@ -100,10 +100,7 @@ class Line(NamedTuple):
 
 
 class ErrorOutput:
-    """Passes a launcher's error output on, and remembers what may be the cause of its end.
-
-    `follow` gets each line of the ranks.
-    """
+    """Passes on and remembers a launcher's error output; `follow` gets each line of ranks."""
 
     def __init__(
         self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None

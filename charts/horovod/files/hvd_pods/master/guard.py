@@ -79,10 +79,7 @@ def take_messages_only() -> None:
 
 
 def know_addresses(secret: str) -> None:
-    """Answer addresses where a rank has sent the secret (rank/start.py); raises as above.
-
-    Nothing else of a stranger's connection is read.
-    """
+    """Answer addresses where a rank has sent the secret (rank/start.py); raises as above."""
     if not secret:
         raise RuntimeError("the master takes no notices, whose secret ranks show")
     expected = f"HVD {secret} HTTP/1.0\r\n\r\n".encode()

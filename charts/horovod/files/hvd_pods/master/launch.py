@@ -96,10 +96,7 @@ def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation:
 
 
 def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
-    """The complete command line of the launcher, one argument an item.
-
-    Raises ConfigurationError for launch.options that this launcher does not have.
-    """
+    """The launcher's complete command line. Raises ConfigurationError for wrong launch.options."""
     if run.mode == "custom":
         return _custom(run, implementation)
     script = run.args or ["python3", str(PROGRAMS / "rank" / "check.py")]

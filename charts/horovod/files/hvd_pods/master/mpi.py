@@ -214,10 +214,7 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
 
 
 def master_interface_variables(interface: str, default: str) -> dict[str, str]:
-    """The master's variables for network.interface, and for its default route's interface.
-
-    Either may be empty: the first where the user names none, the second where there is no route.
-    """
+    """The master's variables for network.interface and its default route's; either may be empty."""
     variables = {}
     for variable in LAUNCHER_OPTIONS["interfaceVariables"]:
         chosen = interface or (default if variable.get("always") else "")

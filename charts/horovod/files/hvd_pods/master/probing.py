@@ -87,10 +87,7 @@ class Target:
 
 
 class Prober:
-    """Tells which hosts answer and which do not, from `start` to `close`.
-
-    With `lost_after` 0, a host that answered is not looked at again.
-    """
+    """Tells which hosts answer, from `start` to `close`; with `lost_after` 0, each only once."""
 
     def __init__(
         self,

@@ -66,10 +66,7 @@ def bandwidth_run(run: Run) -> Run:
 
 
 def test(api: Api, run: Run, until: float) -> RunError | None:
-    """Measure on the workers, and leave as many as there were; why that failed.
-
-    Raises RunError or ApiError.
-    """
+    """Measure, and leave as many workers as there were. Raises RunError or ApiError."""
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ["HVD_TESTED_JOB"], until)
     hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))

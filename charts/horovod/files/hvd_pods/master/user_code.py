@@ -30,11 +30,7 @@ MOST_REASONS, LONGEST_REASON = 8, 2000
 
 
 class UserCode:
-    """The code of a run, which its `name` identifies; without a name the run has no code.
-
-    `install_within` are the seconds that pip has for requirements.txt; with 0, nothing is
-    installed.
-    """
+    """The code of a run, if it has a `name`; pip has `install_within` seconds, with 0 none."""
 
     def __init__(
         self,

@@ -30,10 +30,7 @@ NOT_STARTED = 126
 
 
 def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: None) -> int:
-    """Run a command to its end; its exit code, or minus the number of its signal.
-
-    `started` gets its process ID, in the child.
-    """
+    """Run a command; its exit code, or minus its signal. The child calls `started` with its PID."""
     own = os.getpid()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     # Where a launcher has ignored it, the end of a child could not be waited for.

@@ -142,10 +142,7 @@ def is_any_waiting() -> bool:
 
 
 def send(script: Script, answer_within: float, **content: object) -> None:
-    """Send a notice about a rank to its master, and wait `answer_within` seconds for the answer.
-
-    Raises OSError and ValueError.
-    """
+    """Send a notice about a rank to its master. Raises OSError and ValueError."""
     content = {"host": socket.gethostname(), "rank": script.rank, **content}
     notices.send(script.notices, script.epoch, answer_within, **content)
 

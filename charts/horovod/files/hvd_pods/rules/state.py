@@ -42,10 +42,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class Facts:
-    """What does not change: the run, and who this master is.
-
-    `is_test`: the run is that of `helm test`, which makes one attempt and leaves no trace.
-    """
+    """What does not change; `is_test`: a run of `helm test`, which leaves no trace."""
 
     run: Run
     holder: str

@@ -117,10 +117,7 @@ ForceCommand {python} -I -S {PROGRAMS}/worker/session.py
 
 
 def check_capabilities(status: str) -> None:
-    """Raise ConfigurationError when a container that runs as root lacks what sshd needs.
-
-    `status` is the content of /proc/self/status.
-    """
+    """Raise ConfigurationError when root lacks what sshd needs; `status`: /proc/self/status."""
     line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
     effective = int(line.split()[1], 16)
     missing = [name for name, bit in CAPABILITIES.items() if not effective >> bit & 1]

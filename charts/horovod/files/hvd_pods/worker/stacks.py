@@ -30,10 +30,7 @@ OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 
 
 def ask(script: ranks.Script) -> str | None:
-    """Ask a rank for its stack: what to say of it, or None while it writes to its file.
-
-    Raises OSError when the rank has ended.
-    """
+    """Ask a rank for its stack: what to say, or None while it writes it. Raises OSError."""
     state = STATES.get(fast_start.read_stat(script.pid)[0], "")
     if state:
         return state
