@@ -55,7 +55,7 @@ def known() -> list[Any]:
     """Every entry of the table."""
     return [
         pytest.param(section, sign, entry, id=f"{section} {sign}")
-        for section, entries in pod_problems.known_problems().items()
+        for section, entries in pod_problems.PROBLEMS.items()
         for sign, entry in entries.items()
     ]
 

@@ -122,7 +122,6 @@ REFUSED = {
     "another secret": json.dumps({"secret": "0" * 32, "epoch": "7", **ASKED}),
     # Only what begins with the secret is parsed at all.
     "secret too late": json.dumps({"epoch": "7", **ASKED, "secret": "SECRET"}),
-    "no ASCII later": '{"secret": "SECRET", "secret": "é", "epoch": "7", ' + json.dumps(ASKED)[1:],
     "list after the secret": '{"secret": "SECRET"}, []',
     "nested brackets": '{"secret": "SECRET", "epoch": ' + "[" * 3900,
 }

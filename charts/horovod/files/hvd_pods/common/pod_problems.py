@@ -11,7 +11,6 @@ to pass; without it, until launch.hostsTimeoutSeconds.
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
@@ -19,7 +18,10 @@ from typing import Any, Dict, NamedTuple
 from hvd_pods.common.errors import BAD_CONFIGURATION
 
 Pod = Dict[str, Any]
-TABLE = Path(__file__).with_name("pod_problems.json")
+# Section -> sign -> permanent, remedy and waitSeconds.
+PROBLEMS: dict[str, dict[str, dict[str, Any]]] = json.loads(
+    Path(__file__).with_name("pod_problems.json").read_text(encoding="utf-8")
+)
 # Waiting reasons of a container that is starting as it should.
 STARTING = (None, "ContainerCreating", "PodInitializing")
 # Seconds to wait for a worker with a wrong configuration: whoever sees it may correct a Secret.
@@ -41,16 +43,9 @@ class Diagnosis(NamedTuple):
     wait_seconds: float | None = None
 
 
-@functools.lru_cache(maxsize=None)
-def known_problems() -> dict[str, dict[str, dict[str, Any]]]:
-    """Read the table: section -> sign -> permanent, remedy and waitSeconds."""
-    table: dict[str, dict[str, dict[str, Any]]] = json.loads(TABLE.read_text(encoding="utf-8"))
-    return table
-
-
 def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
     """The first entry in a section of the table whose sign is in `text`."""
-    return next((known for sign, known in known_problems()[section].items() if sign in text), None)
+    return next((known for sign, known in PROBLEMS[section].items() if sign in text), None)
 
 
 def diagnose(pod: Pod) -> Diagnosis:

@@ -46,12 +46,6 @@ class Session(NamedTuple):
     line: bytearray
 
 
-def read_hosts(text: str) -> list[tuple[str, int]]:
-    """The hosts of a host file and their slots: lines of `HOST slots=N`."""
-    lines = (line.split(" slots=") for line in text.splitlines())
-    return [(host, int(slots)) for host, slots in lines]
-
-
 def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
     """The variables of each rank as horovodrun sets them, for each host."""
     sizes = Counter(local for _, slots in hosts for local in range(slots))
@@ -194,7 +188,8 @@ class Launch:
 def main() -> int:
     """Run the ranks; the exit code is that of the first one that fails."""
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
-    hosts = read_hosts(Path(sys.argv[1]).read_text())
+    lines = (line.split(" slots=") for line in Path(sys.argv[1]).read_text().splitlines())
+    hosts = [(host, int(slots)) for host, slots in lines]
     # Also without a meeting: Horovod fails then, where it would be alone with MPI.
     variables = dict.fromkeys(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"), "gloo")
     variables["PYTHONUNBUFFERED"] = "1"

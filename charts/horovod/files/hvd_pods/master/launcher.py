@@ -68,14 +68,9 @@ class Launcher:
     def _wait(self) -> None:
         code = self._process.wait()
         # Its SSH clients, or what a script has left, would run beside the next attempt.
-        end_session(self._process.pid)
+        for pid, _, _, session in processes():
+            if session == self._process.pid:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
         seconds = time.monotonic() - self._began
         self._tell(LauncherEnded(self._attempt, 128 - code if code < 0 else code, seconds))
-
-
-def end_session(leader: int) -> None:
-    """Kill what is left of the session of processes that this one led."""
-    for pid, _, _, session in processes():
-        if session == leader:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)

@@ -71,7 +71,8 @@ class RecordClient:
             # Written now, it would take back the record that another master has taken.
             return m.RecordChanged(purpose, self._data, self._changes)
         if effect.holds:
-            hold = {**self._own, "epoch": str(effect.epoch), "renewed": _now()}
+            now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            hold = {**self._own, "epoch": str(effect.epoch), "renewed": now}
             # The version makes the API server refuse this if the record is another by now.
             metadata = {"resourceVersion": self._version}
             body = {"data": {**hold, **data}, "metadata": metadata}
@@ -90,10 +91,6 @@ class RecordClient:
 
 def _failed(purpose: str, problem: ApiError) -> m.Event:
     return m.RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:

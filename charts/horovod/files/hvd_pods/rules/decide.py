@@ -29,17 +29,14 @@ def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple
     step = Step(state, moment)
     step.then(event)
     while step.following:
-        _handle(step, step.following.pop(0))
-    return step.state, tuple(step.effects)
-
-
-def _handle(step: Step, event: m.Event) -> None:
-    if isinstance(event, m.AttemptEvent) and event.attempt != step.state.attempt.number:
-        # It comes too late: its attempt has ended.
-        if isinstance(event, m.NoticeTaken) and event.connection:
+        event = step.following.pop(0)
+        # It comes too late when its attempt has ended.
+        is_late = isinstance(event, m.AttemptEvent) and event.attempt != step.state.attempt.number
+        if not is_late:
+            HANDLERS[type(event)](step, event)
+        elif isinstance(event, m.NoticeTaken) and event.connection:
             step.do(m.ReleaseRanks([event.connection]))
-        return
-    HANDLERS[type(event)](step, event)
+    return step.state, tuple(step.effects)
 
 
 def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:

@@ -59,16 +59,12 @@ def will_retry(job: Object, code: int, wall: float) -> bool:
     if code in (0, BAD_CONFIGURATION) or failure_reason(job):
         return False
     failed = int(job.get("status", {}).get("failed", 0))
-    is_preempted = code == InterruptedRunError.exit_code and QUEUE in _annotations(job)
+    annotations = job["metadata"].get("annotations", {})
+    is_preempted = code == InterruptedRunError.exit_code and QUEUE in annotations
     if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)) and not is_preempted:
         return False
     # If the deadline passes between two masters, none is there to scale the workers down.
     return bool(wall + backoff(job) < deadline(job))
-
-
-def _annotations(job: Object) -> Mapping[str, str]:
-    annotations: Mapping[str, str] = job.get("metadata", {}).get("annotations", {})
-    return annotations
 
 
 def backoff(job: Object) -> float:
@@ -163,7 +159,7 @@ def scale_down(step: Step) -> None:
     A suspended run has no workers, whatever `cleanup` says.
     """
     state, job = step.state, step.state.job or UNREADABLE
-    cleanup = _annotations(job).get(CLEANUP, state.run.cleanup)
+    cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
     if (is_wanted and cleanup != "Never") or job["spec"].get("suspend"):
         step.do(m.ScaleDown())

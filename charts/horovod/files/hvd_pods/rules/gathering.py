@@ -28,7 +28,7 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe, describe_loss, describe_spares, format_hosts
-from hvd_pods.rules.state import Gathered, Phase, State, Step
+from hvd_pods.rules.state import Phase, State, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -216,17 +216,14 @@ def list_pods(step: Step) -> None:
     missing = []
     if state.phase == Phase.GATHERING:
         missing = find_missing(state.run, state.gathered.answering)
-    if not (missing or _stale(state.gathered)):
+    reasons = state.gathered.reasons.values()
+    if not (missing or any(reason.startswith(STALE) for reason in reasons)):
         return
     if not state.run.api:
         report(step, m.PodsListed(state.attempt.number))
         return
     step.set_gathered(is_listing=True)
     step.do(m.ListPods(state.attempt.number, [host.name for host in missing]))
-
-
-def _stale(gathered: Gathered) -> set[str]:
-    return {name for name, reason in gathered.reasons.items() if reason.startswith(STALE)}
 
 
 def on_pods(step: Step, event: m.PodsListed) -> None:
