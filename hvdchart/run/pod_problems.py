@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from hvd_pods.common.hostile import one_line
 from hvd_pods.common.pod_problems import diagnose_gate, find_known_problem
 from hvdchart.run.release import Object
 
 # Longer messages repeat themselves; the first part says what happened.
-_LONGEST = 300
+_short = partial(one_line, longest=300)
 _SCHEDULER = "default-scheduler"
 _HEALTHY_WAITS = ("ContainerCreating", "PodInitializing")
 
@@ -95,7 +97,7 @@ def _container_problem(container: Object) -> Problem | None:
         known = find_known_problem("image", message) or known
     if reason == "CrashLoopBackOff" and ended:
         message = f"it ended with exit code {ended.get('exitCode')}"
-        message += f": {_short(str(ended['message']).strip())}" if ended.get("message") else ""
+        message += f": {_short(str(ended['message']))}" if ended.get("message") else ""
     # Some messages name the image and some do not.
     image = str(container.get("image", ""))
     named = f" of image {image}" if "Image" in reason and image not in message else ""
@@ -121,8 +123,3 @@ def _containers(pod: Object) -> Iterator[Object]:
     status = pod.get("status", {})
     yield from status.get("initContainerStatuses") or []
     yield from status.get("containerStatuses") or []
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
