@@ -14,7 +14,7 @@ import pytest
 from devtools.common.apt import unpacked_program
 from hvd_pods.common.metrics import PROGRESS
 from hvd_pods.master import serve_metrics as master
-from hvd_pods.worker import serve_metrics as worker
+from hvd_pods.worker import main as worker
 from tests.chart.render import (
     Manifest,
     Values,

@@ -13,7 +13,7 @@
 {{- end }}
 
 {{/*
-Environment of a worker for hvd_pods/worker/serve_metrics.py. Ranks write their metrics to the directory, which is in memory.
+Environment of a worker for hvd_pods/worker/main.py. Ranks write their metrics to the directory, which is in memory.
 The master reads their progress there even when metrics.enabled is false.
 */}}
 {{- define "horovod.workerMetricsEnv" -}}

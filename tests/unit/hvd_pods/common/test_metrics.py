@@ -18,7 +18,7 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import hostile, metrics
 from hvd_pods.common.metrics import Sample
 from hvd_pods.master import serve_metrics as master
-from hvd_pods.worker import serve_metrics as worker
+from hvd_pods.worker import main as worker
 from tests.ports import find_port
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.rules.world import World, one_group
@@ -139,8 +139,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
     """Where a master serves its metrics."""
     port = find_port()
     monkeypatch.setenv("HVD_METRICS_PORT", str(port))
-    monkeypatch.setenv("HVD_METRICS_FILE", "")
-    master.start(lambda: STATE)
+    metrics.start(lambda: master.make_page(STATE, ""))
     return port
 
 
@@ -173,5 +172,5 @@ def test_page_is_served_again_for_longer_than_it_took(monkeypatch: pytest.Monkey
 
 
 def test_a_port_in_use_does_not_end_the_run(port: int, capsys: pytest.CaptureFixture[str]) -> None:
-    master.start(lambda: STATE)
+    metrics.start(lambda: master.make_page(STATE, ""))
     assert f"cannot serve metrics on port {port}" in capsys.readouterr().out

@@ -13,7 +13,7 @@ import pytest
 
 from hvd_pods.common import metrics
 from hvd_pods.library import hvd_progress
-from hvd_pods.worker import report_progress, serve_metrics
+from hvd_pods.worker import main, report_progress
 
 
 def told(text: str) -> metrics.ReportedProgress:
@@ -36,7 +36,7 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
     assert told((folder / "3").read_text()) == {
         "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 8,
     }  # fmt: skip
-    lines = serve_metrics.make_page("1", folder).splitlines()
+    lines = main.make_page("1", folder).splitlines()
     assert 'horovod_step{rank="3"} 120.0' in lines
     assert 'horovod_script_lines_refused{rank="3"} 0' in lines
 

@@ -1,7 +1,7 @@
 """Metrics in Prometheus' text format: what scripts write, and the pages that pods serve.
 
 A script may add metrics of its own as lines such as `horovod_images_per_second 512.3`. Each rank
-writes a file of them to the directory that HVD_METRICS_DIR names (worker/serve_metrics.py). Rank 0
+writes a file of them to the directory that HVD_METRICS_DIR names (worker/main.py). Rank 0
 may also write the file that the value metrics.file names (master/serve_metrics.py). Comments are
 left out, and so are lines of another form, which are counted.
 """

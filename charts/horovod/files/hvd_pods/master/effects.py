@@ -148,10 +148,8 @@ class Effects:
 
     def give_up(self, state: State) -> None:
         """After a defect: end what runs, and let another master have the record at once."""
-        if self._hosts:
-            self._hosts.close()
-        if self._launcher:
-            self._launcher.send(signal.SIGTERM)
+        self._stop_watching(m.StopWatching())
+        self._end_launcher(m.EndLauncher())
         self._logins.end()
         self._restore()
         hold = state.hold

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api
+from hvd_pods.common import metrics
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
@@ -127,7 +128,8 @@ def main() -> int:
     events = EventRecorder(api)
     master = Master(Facts(run, *describe_self()), api, events)
     end_on(master, signal.SIGTERM, Terminated())
-    serve_metrics.start(lambda: master.state)
+    file = os.environ.get("HVD_METRICS_FILE", "")
+    metrics.start(lambda: serve_metrics.make_page(master.state, file))
     try:
         problem = master.run()
     except Exception:  # noqa: BLE001 - the Job makes another master, which may come further

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
-from typing import Callable
 
-from hvd_pods.common import metrics
 from hvd_pods.common.metrics import Sample, format_page, script_samples
 from hvd_pods.rules.state import State
 
@@ -34,9 +31,3 @@ def make_page(state: State, script_file: str) -> str:
     if script_file:
         samples += script_samples(Path(script_file))
     return format_page(samples)
-
-
-def start(state: Callable[[], State]) -> None:
-    """Serve the run's metrics if the chart enables them."""
-    file = os.environ.get("HVD_METRICS_FILE", "")
-    metrics.start(lambda: make_page(state(), file))

@@ -24,10 +24,11 @@ from typing import IO, Mapping
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import fast_start, fence, metrics, notices, packages, ssh, threads
 from hvd_pods.common.errors import RunError
+from hvd_pods.common.metrics import Sample, format_page, script_samples
 from hvd_pods.common.paths import CODE, PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.rank import warm_client
-from hvd_pods.worker import draining, rank_watch, serve_metrics, sshd
+from hvd_pods.worker import draining, rank_watch, sshd
 
 # What sshd prints when a client connects and leaves, as the kubelet's startup probe and the master
 # do at the start and the end of each run. No LogLevel hides this message alone.
@@ -37,6 +38,8 @@ LEFT = re.compile(
 )
 # Seconds to wait for the last messages of an sshd that has ended; its sessions may go on.
 DRAIN_WITHIN = 2.0
+# The name of a rank's file of metrics, whose others are being written, and how many are served.
+RANK_FILE, MOST_FILES = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*"), 256
 
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
@@ -81,7 +84,16 @@ def start_metrics(environment: Mapping[str, str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     slots = environment.get("HVD_SLOTS", "1")
-    metrics.start(lambda: serve_metrics.make_page(slots, folder))
+    metrics.start(lambda: make_page(slots, folder))
+
+
+def make_page(slots: str, folder: Path) -> str:
+    """All metrics of a worker as text; its ranks write theirs to `folder`."""
+    samples = [Sample("horovod_slots", slots)]
+    files = sorted(file for file in folder.iterdir() if RANK_FILE.fullmatch(file.name))
+    for file in files[:MOST_FILES]:
+        samples += script_samples(file, f'rank="{file.name}"')
+    return format_page(samples)
 
 
 class Signals:

@@ -1,7 +1,7 @@
 """Prints the progress that the ranks of this worker report; the master reads it over SSH.
 
 Each rank may write its step, the number of steps, its loss and its images per second to a file in
-HVD_METRICS_DIR, which serve_metrics.py serves.
+HVD_METRICS_DIR, which the worker serves.
 """
 
 from __future__ import annotations
