@@ -221,10 +221,8 @@ class SliceAddresses:
 
 
 def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
-    """Map pod names to endpoints, leaving out those that are terminating.
-
-    A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
-    """
+    """Map pod names to endpoints, leaving out those that are terminating."""
+    # A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
     ipv4_last = sorted(slices, key=lambda item: item.get("addressType") == "IPv4")
     return {
         endpoint["targetRef"]["name"]: Endpoint(

@@ -20,13 +20,11 @@ EVENT_RETRY_SECONDS, CLOSE_WITHIN = 60.0, 5.0
 
 
 class EventRecorder:
-    """Creates an event at each stage of the run; without access to the API it creates none.
-
-    A thread sends them, in order: an API server that is away must not delay the training.
-    """
+    """Creates an event at each stage of the run; without access to the API it creates none."""
 
     def __init__(self, api: Api | None) -> None:
         self._api = api
+        # A thread sends them, in order: an API server that is away must not delay the training.
         self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         if api:
             self._sender = spawn("send-events", self._send)

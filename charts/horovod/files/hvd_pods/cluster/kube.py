@@ -79,12 +79,10 @@ class ApiError(Exception):
 
 
 def pauses(first: float, longest: float) -> Iterator[float]:
-    """Yield seconds to wait before each further attempt: doubled each time, and at random.
-
-    Masters that lost the same API server would otherwise all come back at the same moment.
-    """
+    """Yield seconds to wait before each further attempt: doubled each time, and at random."""
     pause = first
     while True:
+        # Masters that lost the same API server would otherwise all come back at the same moment.
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311
         pause = min(pause * 2, longest)
 

@@ -23,10 +23,7 @@ MOST_NAMES = 8
 
 
 def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
-    """Record the nodes of workers that respond: their init containers have ended by then.
-
-    A failure is logged and not retried: the training is about to start.
-    """
+    """Record the nodes of workers that respond: their init containers have ended by then."""
     found: dict[str, set[str]] = {}
     for host, pod in pods.items():
         name = run.staged.get(host.stateful_set)
@@ -37,6 +34,7 @@ def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
             if api:
                 _add(api, name, nodes)
         except ApiError as problem:
+            # A failure is logged and not retried: the training is about to start.
             log(f"cannot record for later runs which nodes have the data: {problem}")
 
 

@@ -54,11 +54,9 @@ def unpack(content: bytes, directory: Path) -> None:
 
 
 def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
-    """Write one entry of an archive. Raises TarError for one that would leave the directory.
-
-    tarfile's own filters are missing from older releases of Python 3.8.
-    """
+    """Write one entry of an archive. Raises TarError for one that would leave the directory."""
     path = directory / member.name
+    # tarfile's own filters are missing from older releases of Python 3.8.
     if member.name.startswith("/") or ".." in Path(member.name).parts:
         raise tarfile.TarError(f"{member.name!r} is outside the archived folder")
     if member.isdir():

@@ -156,14 +156,12 @@ def _read_worker() -> tuple[int | None, list[int]]:
 
 
 def _is_older(environment: bytes, epoch: int) -> bool:
-    """Whether a process has an older epoch, or one that no master sends.
-
-    A session of a newer one waits until this one has been admitted.
-    """
+    """Whether a process has an older epoch, or one that no master sends."""
     for entry in environment.split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name == EPOCH.encode():
             number = _parse(os.fsdecode(value))
+            # A session of a newer one waits until this one has been admitted.
             return number is None or number < epoch
     return False
 

@@ -50,10 +50,8 @@ def read_file(path: str | os.PathLike[str], most: int = LARGEST_FILE) -> bytes:
 
 
 def parse_count(text: str, largest: int) -> int | None:
-    """Parse a decimal number between 0 and `largest`; None for anything else.
-
-    Python takes seconds for the text of a number with many thousand digits, or refuses it.
-    """
+    """Parse a decimal number between 0 and `largest`; None for anything else."""
+    # Python takes seconds for the text of a number with many thousand digits, or refuses it.
     is_short = len(text) <= len(str(largest))
     if not (is_short and text.isascii() and text.isdecimal()):
         return None

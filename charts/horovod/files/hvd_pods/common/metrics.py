@@ -126,13 +126,11 @@ def script_samples(file: Path, label: str = "") -> Iterator[Sample]:
 
 
 def format_page(samples: Iterable[Sample]) -> str:
-    """The samples, grouped by metric as the format asks for, with a description of our own.
-
-    Of several samples with the same labels, which Prometheus refuses, the last one counts.
-    """
+    """The samples, grouped by metric as the format asks for, with a description of our own."""
     groups: dict[str, dict[str, str]] = {}
     for name, value, labels in samples:
         series = f"{name}{{{','.join(labels)}}}" if labels else name
+        # Of several samples with the same labels, which Prometheus refuses, the last one counts.
         groups.setdefault(name, {})[series] = value
     lines: list[str] = []
     for name, group in groups.items():
@@ -144,10 +142,8 @@ def format_page(samples: Iterable[Sample]) -> str:
 
 
 def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
-    """A server that answers each request with `page()`. Raises OSError if the port is in use.
-
-    Whoever asks all the time gets the same page again, so that most of the time is left for others.
-    """
+    """A server that answers each request with `page()`. Raises OSError if the port is in use."""
+    # Whoever asks all the time gets the same page, so that most of the time is left for others.
     answer, until = b"", 0.0
 
     def serve_page(request: bytes, connection: socket.socket) -> bytes:
@@ -188,15 +184,13 @@ def select_progress(text: str) -> list[str]:
 
 
 def parse_progress(samples: Iterable[str]) -> ReportedProgress:
-    """The numbers of such samples by name; empty without a step.
-
-    A loss that is not finite is worth knowing, and is a string, because JSON has no such number.
-    """
+    """The numbers of such samples by name; empty without a step."""
     reported: ReportedProgress = {}
     for sample in samples:
         series, value = sample.split()
         name, number = PROGRESS[series], float(value)
         is_finite = abs(number) < float("inf")
+        # A loss that is not finite is a string, because JSON has no such number.
         if name == "loss":
             reported[name] = number if is_finite else str(number)
         elif name == "imagesPerSecond" and is_finite:

@@ -170,10 +170,8 @@ def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
 
 
 def redact(text: str, values: Iterable[str]) -> str:
-    """A text without these values and without what addresses have before their host.
-
-    pip replaces passwords in addresses that it understands, and in nothing else.
-    """
+    """A text without these values and without what addresses have before their host."""
+    # pip replaces passwords in addresses that it understands, and in nothing else.
     spelled = {word for value in values for word in (value, quote(value), quote(value, safe=""))}
     for word in sorted(spelled, key=len, reverse=True):
         if len(word) >= SHORTEST_SECRET:

@@ -30,10 +30,8 @@ class MeetingError(Exception):
 
 
 def choose_port(seed: int, attempt: int) -> int:
-    """The first of a launch's two ports; `seed` tells apart runs that share their hosts' network.
-
-    Another attempt has another port: what has occupied this one does not stop it.
-    """
+    """The first of a launch's two ports; `seed` tells apart runs that share their network."""
+    # Another attempt has another port: what has occupied this one does not stop it.
     return FIRST_PORT + 2 * ((seed + attempt) % LAUNCHES)
 
 

@@ -91,10 +91,8 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def find_program(name: str) -> str:
-    """Return the absolute path of a program of OpenSSH: the image's own, else that of ssh.image.
-
-    sshd must be started by its path, and is often not on PATH.
-    """
+    """Return the absolute path of a program of OpenSSH: the image's own, else that of ssh.image."""
+    # sshd must be started by its path, and is often not on PATH.
     search_path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin:/sbin"
     path = shutil.which(name, path=f"{search_path}:{OPENSSH}")
     if path is None:
@@ -170,15 +168,13 @@ def write_client_config(
 
 
 def tells_other_keys(text: str) -> bool:
-    """Whether ssh has printed that a worker has other keys.
-
-    The script's own git or rsync prints the same about servers that are no workers.
-    """
+    """Whether ssh has printed that a worker has other keys."""
     addresses = [match["address"] for match in OTHER_KEYS.finditer(text)]
     try:
         config = (GENERATED / "ssh_config").read_text()
     except OSError:
         config = ""
+    # The script's own git or rsync prints the same about servers that are no workers.
     return any(not one or f"\n  HostName {one}\n" in config for one in addresses)
 
 

@@ -31,10 +31,7 @@ def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
 def choose_threads(
     environment: Mapping[str, str], ranks: int, own: set[int], container: set[int]
 ) -> dict[str, str]:
-    """The variables that `environment` lacks, for one of `ranks` ranks in this container.
-
-    `own` are the CPUs that the rank may use, and `container` those of its container.
-    """
+    """The variables that one of `ranks` ranks lacks; its `own` CPUs, and those of its container."""
     cores = cores_of_a_rank(
         count_cores(own), count_cores(container), read_quota(CGROUPS), max(1, ranks)
     )

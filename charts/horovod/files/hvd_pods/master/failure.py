@@ -191,10 +191,8 @@ class ErrorOutput:
 
 
 def find_last_words(lines: Sequence[Line], rank: int) -> str:
-    """What a rank wrote last, such as the message of `sys.exit` or of argparse; empty if unknown.
-
-    Where lines have no tags, it is what any rank wrote last.
-    """
+    """What a rank wrote last, such as the message of `sys.exit` or argparse; empty if unknown."""
+    # Where lines have no tags, it is what any rank wrote last.
     own = rank if any(line.rank is not None for line in lines) else None
     before = takewhile(lambda line: not END.search(line.text), lines)
     texts = [x.text for x in before if x.rank == own and not OF_LAUNCHERS.match(x.text)]

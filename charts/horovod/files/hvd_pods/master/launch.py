@@ -82,13 +82,11 @@ def guard_horovodrun(run: Run) -> None:
 
 
 def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation:
-    """The MPI whose command line and host file to use: the image's. Raises ConfigurationError.
-
-    horovodrun reads the host file in Open MPI's form, as do scripts that start no mpirun.
-    """
+    """The MPI whose command line and host file to use: the image's. Raises ConfigurationError."""
     has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
     is_used = run.mode == "custom" and (has_mpirun or LAUNCH in run.args)
     if run.mode != "mpirun" and not is_used:
+        # horovodrun reads the host file in Open MPI's form, as do scripts that start no mpirun.
         return mpi.OPEN_MPI_4
     implementation = mpi.find_mpi(variables)
     log(f"the image's mpirun is {implementation.name}")
@@ -151,12 +149,10 @@ def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
 
 
 def _elastic(run: Run) -> list[str]:
-    """Return horovodrun's options for an elastic run.
-
-    The blacklist cooldown is short: a StatefulSet creates a failed pod again under the same name.
-    """
+    """Return horovodrun's options for an elastic run."""
     return [
         *("--min-np", str(run.min_ranks), "--max-np", str(run.max_ranks or run.ranks)),
+        # The cooldown is short: a StatefulSet creates a failed pod again under the same name.
         *("--host-discovery-script", str(DISCOVERY), "--blacklist-cooldown-range", "1", "10"),
         # Without an interface, horovodrun looks for a common one and waits for a second host.
         *_nics(run.interface or default_interface()),

@@ -71,10 +71,7 @@ class Logins:
         self._open: dict[Host, Login] = {}
 
     def keep(self, pods: Mapping[Host, Pod]) -> None:
-        """Tell ssh where these hosts are, and log in to those pods that have no login yet.
-
-        A pod without a UID, where only DNS is asked, gets none: a later one cannot be told from it.
-        """
+        """Tell ssh where these hosts are, and log in to those pods that have no login yet."""
         most = self._most if len(pods) <= self._most else 0
         with self._guard:
             new = {}
@@ -82,6 +79,7 @@ class Logins:
                 login = self._open.get(host)
                 if login and (not most or login.pod[:2] != pod[:2] or not login.is_alive()):
                     self._open.pop(host).end()
+                # Where only DNS is asked, a later pod could not be told from this one.
                 if pod.uid and host not in self._open and len(self._open) < most:
                     self._number += 1
                     # Where its socket has no place, sessions log in themselves.

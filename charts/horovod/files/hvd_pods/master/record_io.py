@@ -112,14 +112,12 @@ def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
 
 
 def _is_replaced(api: Api, run: Run) -> bool:
-    """Whether another Job has a master, whose the workers are: this Job was deleted for that one.
-
-    So it is, too, while nobody can tell: workers that stay cost less than a training.
-    """
+    """Whether this Job was deleted for another one, whose master has the workers."""
     query = {"labelSelector": run.master_selector}
     try:
         pods, _ = api.list_all("core/pods", query, retry_seconds=START_RETRY_SECONDS)
     except ApiError as problem:
+        # Workers that stay cost less than a training.
         log(f"cannot read whether another run has the workers: {problem}")
         return True
     left = [

@@ -64,11 +64,9 @@ def _see() -> str:
 
 
 def _ask() -> bool:
-    """Ask the container to run the command; False when it is not ready for a request.
-
-    The container makes the FIFO: a link there could lead to any file that this process may write.
-    """
+    """Ask the container to run the command; False when it is not ready for a request."""
     try:
+        # The container makes the FIFO: a link there could lead to any file of this process.
         go = os.open(EXCHANGE / "go", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         # The FIFO is not there yet, or nobody reads it.

@@ -85,10 +85,8 @@ class UserCode:
         return not self.name or self._delivered.get(host) == pod
 
     def forget_addresses(self) -> None:
-        """Before another attempt: keep in mind those pods only that are known by their uid.
-
-        A new pod may have an old one's address, on the network of its node even as a rule.
-        """
+        """Before another attempt: keep in mind those pods only that are known by their uid."""
+        # A new pod may have an old one's address, on the network of its node even as a rule.
         self._delivered = {host: pod for host, pod in self._delivered.items() if pod.uid}
 
     def deliver(self, pods: Mapping[Host, Pod]) -> None:

@@ -95,10 +95,7 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 
 def introduce(variables: Mapping[str, str]) -> None:
-    """Show the run's secret where ranks of Horovod meet: only who has it is answered.
-
-    To a horovodrun without master/guard.py, the line is a request with an unknown method.
-    """
+    """Show the run's secret where ranks of Horovod meet: only who has it is answered."""
     address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
     secret = notices.parse_address(variables.get(notices.ADDRESS, ""))[2]
     if not address or not secret:
@@ -107,6 +104,7 @@ def introduce(variables: Mapping[str, str]) -> None:
     until = time.monotonic() + INTRODUCE_WITHIN
     while time.monotonic() < until:
         with suppress(OSError), socket.create_connection((address, port), INTRODUCE_WITHIN) as made:
+            # To a horovodrun without master/guard.py, the line is a request with an unknown method.
             made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
             if made.recv(1):
                 return

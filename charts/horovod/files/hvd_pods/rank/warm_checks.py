@@ -73,22 +73,18 @@ def parse_command(command: Sequence[str]) -> Program:
 
 
 def check_interpreter(program: str, python: str) -> None:
-    """Raise ColdStart unless `program` is the Python of the warm process.
-
-    The folder counts, too: Python finds its packages from there, through links as well.
-    """
+    """Raise ColdStart unless `program` is the Python of the warm process."""
     path = fast_start.which(program)
     if path is None or not os.path.samefile(path, python):
         raise ColdStart(f"{program} is not {python}, the worker's Python")
+    # The folder counts, too: Python finds its packages from there, through links as well.
     if not os.path.samefile(os.path.dirname(path), os.path.dirname(python)):
         raise ColdStart(f"{path} has other packages than {python}, the worker's Python")
 
 
 def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
-    """Raise ColdStart when a variable differs that modules may have read when they were imported.
-
-    Launchers, SSH and shells set some for each rank, which are read later.
-    """
+    """Raise ColdStart when a variable differs that imported modules may have read."""
+    # Launchers, SSH and shells set some for each rank, which are read later.
     own = LAUNCHER_OPTIONS["ownOfEachRank"]
     differing = [
         name

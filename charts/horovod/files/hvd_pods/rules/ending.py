@@ -89,10 +89,7 @@ def deadline(job: Object) -> float:
 
 
 def interruption(job: Object | None, wall: float) -> RunError:
-    """Return the error that explains why the master was asked to end.
-
-    By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
-    """
+    """Return the error that explains why the master was asked to end."""
     if job is None:
         why = "the master was terminated: an upgrade or an uninstall removed its Job"
     elif job.get("spec", {}).get("suspend"):
@@ -105,6 +102,7 @@ def interruption(job: Object | None, wall: float) -> RunError:
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     else:
         why = "the master was terminated: its pod was deleted or evicted"
+    # By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
     return InterruptedRunError(why)
 
 
@@ -154,13 +152,11 @@ def finish(step: Step, problem: RunError | None) -> None:
 
 
 def scale_down(step: Step) -> None:
-    """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it.
-
-    A suspended run has no workers, whatever `cleanup` says.
-    """
+    """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
     state, job = step.state, step.state.job or UNREADABLE
     cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
+    # A suspended run has no workers, whatever `cleanup` says.
     if (is_wanted and cleanup != "Never") or job["spec"].get("suspend"):
         step.do(m.ScaleDown())
     else:

@@ -174,10 +174,8 @@ def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int
 
 
 def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
-    """Return the hosts to use, in the run's order: the first of each group; all if it is elastic.
-
-    By that order, ranks stay where they were as long as their hosts answer.
-    """
+    """Return the hosts to use: the first of each group; of an elastic run all."""
+    # By the run's order, ranks stay where they were as long as their hosts answer.
     left, chosen = dict(run.needed_workers), {}
     for host in run.hosts:
         if host.name in answering and (run.elastic or left[host.stateful_set]):

@@ -213,11 +213,9 @@ def _continue_without(step: Step, message: str) -> None:
 
 
 def _is_free(step: Step, data: Mapping[str, str]) -> bool:
-    """Whether nobody holds the record, or a pod of this very Job that has ended.
-
-    The Job controller starts a pod when the one before has ended (podReplacementPolicy).
-    """
+    """Whether nobody holds the record, or a pod of this very Job that has ended."""
     facts, holder = step.state.facts, data.get("holder")
+    # The Job controller starts a pod when the one before has ended (podReplacementPolicy).
     return not holder or holder == facts.holder or data.get("holderUid") == facts.uid != ""
 
 

@@ -13,10 +13,8 @@ MOST_GROUPS, LONGEST_REASON, MOST_RANGES = 8, 300, 8
 
 
 def describe(reasons: Mapping[Host, str]) -> list[str]:
-    """One line for all hosts that are missing for the same reason, not longer than a person reads.
-
-    The kubelet keeps 4096 bytes of a termination message, whose beginning it cuts off.
-    """
+    """One line for all hosts that are missing for the same reason, not longer than one reads."""
+    # The kubelet keeps 4096 bytes of a termination message, whose beginning it cuts off.
     hosts: dict[str, list[Host]] = {}
     for host, reason in reasons.items():
         hosts.setdefault(reason, []).append(host)

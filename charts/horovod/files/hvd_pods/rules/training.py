@@ -99,10 +99,8 @@ def on_hosts(step: Step) -> None:
 
 
 def _look_for_loss(step: Step) -> None:
-    """End the launch as soon as one of its hosts is lost.
-
-    The launcher may not notice for minutes: nothing closes the connections of a node without power.
-    """
+    """End the launch as soon as one of its hosts is lost."""
+    # The launcher may not notice for minutes: a node without power closes no connection.
     attempt = step.state.attempt
     lost, answering = gathering.find_silent(step), attempt.gathered.answering
     if all(host.name in answering for host in lost):

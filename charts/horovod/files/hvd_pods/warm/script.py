@@ -72,12 +72,10 @@ def set_up_python(request: dict[str, Any]) -> None:
 
 
 def _set_buffering(unbuffered: bool) -> None:
-    """Write to a terminal by lines, and to other files in blocks or at once, as Python does.
-
-    The streams stay the same, because imported modules may have kept them.
-    """
+    """Write to a terminal by lines, and to other files in blocks or at once, as Python does."""
     output: Any = sys.stdout
     output.reconfigure(line_buffering=output.isatty())
+    # The streams stay the same, because imported modules may have kept them.
     for stream in (output, sys.stderr) if unbuffered else ():
         vars(stream)["write"] = functools.partial(_write_at_once, stream, stream.write)
 

@@ -63,12 +63,10 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
 
 
 def may_stay(script: ranks.Script) -> bool:
-    """Whether a script loses nothing if a session of another master kills it later.
-
-    This run's state is in the worker's memory (library/keep.py), and no handler would save it.
-    """
+    """Whether a script loses nothing if a session of another master kills it later."""
     run = Path(os.environ.get("HVD_RUN_ID", "")).name
     is_kept = bool(run) and any((KEPT / run).glob("*-shared.*"))
+    # This run's state is in the worker's memory (library/keep.py), and no handler would save it.
     return is_kept and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
 
 

@@ -47,10 +47,8 @@ def ask(script: ranks.Script) -> str | None:
 
 
 def read(rank: int, pid: int, until: float) -> str:
-    """Return the stack that a rank has written, when it adds no more lines.
-
-    On a busy machine, the rank may pause between two lines.
-    """
+    """Return the stack that a rank has written, when it adds no more lines."""
+    # On a busy machine, the rank may pause between two lines.
     before, now, is_late = b"", b"", False
     while not is_late:
         time.sleep(SETTLED)
