@@ -23,10 +23,7 @@ _QUANTITY = re.compile(
 
 
 def parse_quantity(text: str) -> Fraction:
-    """The exact number that a quantity stands for: 1.5Gi, 500m, 1e3.
-
-    Raises ValueError for any other text.
-    """
+    """The exact number of a quantity: 1.5Gi, 500m, 1e3. Raises ValueError for any other text."""
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")

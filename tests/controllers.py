@@ -55,9 +55,7 @@ class Controller(NamedTuple):
 def running(
     namespace: Namespace, controllers: Sequence[Controller], folder: Path | None = None
 ) -> Iterator[None]:
-    """Run controllers until the end of the block, with their files in `folder`, or in one that is
-    removed afterwards.
-    """
+    """Run controllers in a block, with their files in `folder`, or in a temporary one."""
     authority, host = Authority("controllers"), str(current().gateway_ip)
     with tempfile.TemporaryDirectory(prefix="hvd-peers-") as path, ExitStack() as stack:
         folder = folder or Path(path)

@@ -14,10 +14,7 @@ PROGRAM_PAUSE = 1.0
 def wait_until(
     condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2
 ) -> None:
-    """Call `condition` until it holds. Raises AssertionError with `what` after `seconds`.
-
-    `pause`: the longest time between two calls, in seconds.
-    """
+    """Call `condition` until it holds; after `seconds`, raise AssertionError with `what`."""
     attempts = Retrying(
         retry=retry_if_result(lambda holds: not holds),
         stop=stop_after_delay(seconds),

@@ -94,9 +94,7 @@ def load_kubernetes() -> dict[str, dict[str, Schema]]:
 
 
 def load_custom_resources() -> dict[str, Schema]:
-    """The spec of each custom resource by apiVersion/kind. Raises ValueError when the file is from
-    other modules.
-    """
+    """The spec of each custom resource by apiVersion/kind. Raises ValueError for other modules."""
     schemas: dict[str, Schema] = _read(CUSTOM_RESOURCES_FILE, "from", CUSTOM_RESOURCES)["schemas"]
     return schemas
 

@@ -20,10 +20,7 @@ def read_output(
     input: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Runs the command and returns its standard output.
-
-    Raises DevtoolsError, with the command's standard error, when its exit status is not 0.
-    """
+    """Runs the command; returns its standard output. Raises DevtoolsError with its errors."""
     done = subprocess.run(
         command, env=environment, input=input, capture_output=True, text=True, check=False
     )

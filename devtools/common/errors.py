@@ -4,10 +4,7 @@ from __future__ import annotations
 
 
 class DevtoolsError(Exception):
-    """Something a person can act on: the problem, and the remedy.
-
-    A command prints both and exits with status 1.
-    """
+    """A problem with its remedy: a command prints both and exits with status 1."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem}\n  remedy: {remedy}")

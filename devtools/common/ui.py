@@ -20,9 +20,7 @@ ALIVE_EVERY = 20.0
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Shows `title` while the body runs, and then how many seconds it took. A log gets a line now
-    and then while it takes.
-    """
+    """Shows `title` while the body runs, a line now and then, and how many seconds it took."""
     began = time.monotonic()
     with console.status(title) if console.is_terminal else _lines(title, began):
         try:

@@ -106,7 +106,5 @@ KINDS: dict[str, Callable[[], Cluster]] = {
 
 
 def start(kind: str) -> Cluster:
-    """Makes sure that the cluster runs and has the examples' image. Raises DevtoolsError when it
-    cannot.
-    """
+    """Makes sure that the cluster runs and has the examples' image. Raises DevtoolsError."""
     return KINDS[kind]()

@@ -37,9 +37,7 @@ def load_source() -> Node:
 
 
 def render_schema(source: Node) -> str:
-    """values.schema.json, which Helm checks values against. It has no defaults: these are in
-    values.yaml.
-    """
+    """values.schema.json for Helm. It has no defaults: these are in values.yaml."""
     described = {key: value for key, value in source.items() if key != "retired"}
     strict = forbid_unknown_properties(described, lambda key: key in ("default", "hash"))
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
@@ -180,9 +178,7 @@ def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text that each generated file should have. Exits with a message when a key has no
-    description or declares no hash.
-    """
+    """The texts of generated files. Exits where a key has no description or declares no hash."""
     source = load_source()
     if keys := [*undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")

@@ -53,9 +53,7 @@ def parameter_tables(image: Image) -> str:
 
 
 def proof_table(images: Mapping[str, Image]) -> str:
-    """How each image is tested, with the results from its proof. Raises DevtoolsError for a
-    proof that is missing.
-    """
+    """How each image is tested, with its proof's results. Raises DevtoolsError without a proof."""
     rows = []
     for name, image in images.items():
         if image.tested is When.ALWAYS:
@@ -88,9 +86,7 @@ def patch_table(images: Mapping[str, Image]) -> str:
 
 
 def bake_file(images: Mapping[str, Image]) -> str:
-    """The text of docker-bake.json. REGISTRY is what is in front of each name, with the slash at
-    its end.
-    """
+    """The text of docker-bake.json. REGISTRY, which ends with a slash, is in front of each name."""
     groups = {
         "default": [name for name, image in images.items() if image.tested is When.ALWAYS],
         "all": list(images),

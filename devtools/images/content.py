@@ -55,9 +55,7 @@ def environment_lines(image: Image) -> list[str]:
 
 
 def content_of(image: Image, images: Mapping[str, Image]) -> str:
-    """The key of an image's content in the tree, with its base by name: the same on every
-    machine.
-    """
+    """The key of an image's content in the tree, with its base by name: the same everywhere."""
     base = content_of(images[image.parent], images) if image.parent else image.base or ""
     return image_key(image, base)
 

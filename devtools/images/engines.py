@@ -62,9 +62,7 @@ class Engine(ABC):
     def program(self) -> str: ...
 
     def key(self, reference: str) -> str | None:
-        """The key that a local image was built with. None when the image is missing, "" when it has
-        no key.
-        """
+        """The key that a local image was built with; None without the image, "" without a key."""
         return self._show(reference, f'index {self._labels} "{KEY_LABEL}"')
 
     def identifier(self, reference: str) -> str:
@@ -93,9 +91,7 @@ class Engine(ABC):
             self._run("tag", reference, name)
 
     def remove(self, reference: str) -> None:
-        """Removes a reference, and the image when it has no other. The log has the reason when the
-        image is in use.
-        """
+        """Removes a reference, and an image without another one. The log says why it cannot."""
         self._answer("rmi", reference)
 
     def _show(self, reference: str, field: str) -> str | None:

@@ -20,9 +20,7 @@ _SYFT_SETTINGS = {"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELE
 
 
 def sbom(image: BuiltImage) -> str:
-    """A CycloneDX 1.6 document of the image's Debian and Python packages, written by Syft once for
-    each image.
-    """
+    """A CycloneDX 1.6 document of an image's Debian and Python packages; Syft writes it once."""
     syft = tool("syft")
     identifier = image.engine.identifier(image.reference)
     # Syft's folder is named after the version and everything else that it was built from.

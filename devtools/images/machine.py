@@ -30,9 +30,7 @@ _PIP = (
 
 
 def write_secrets(folder: Path) -> dict[str, Path]:
-    """Writes apt.conf, pip.conf and ca.crt for this machine into `folder`; returns them by
-    secret id.
-    """
+    """Writes this machine's apt.conf, pip.conf and ca.crt into `folder`; returns them by id."""
     pip_settings = _command(sys.executable, "-m", "pip", "config", "list")
     apt_settings = _command("apt-config", "dump") if shutil.which("apt-config") else ""
     bundle = ca_bundle(pip_settings)

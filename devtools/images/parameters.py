@@ -27,10 +27,7 @@ class Option:
     several: bool = False
 
     def check(self, where: str, value: str) -> str:
-        """Returns `value`; several words come in the order of the option.
-
-        Raises DevtoolsError when a word is not among the choices.
-        """
+        """Returns `value`, its words in the option's order. Raises DevtoolsError for others."""
         asked = value.split(",") if self.several else [value]
         unknown = [word for word in asked if word not in self.words]
         if unknown:
@@ -85,10 +82,7 @@ def _accepts(row: Row, key: str, value: str) -> bool:
 def read_rows(
     where: str, written: Sequence[Mapping[str, object]], shared: Mapping[str, str]
 ) -> list[Row]:
-    """The rows of `versions`, each with the `shared` versions.
-
-    Raises DevtoolsError when a row has other keys than the first row.
-    """
+    """The rows of `versions`, with the `shared` ones. Raises DevtoolsError for unequal keys."""
     rows: list[Row] = []
     for number, item in enumerate(written):
         place = f"{where}[{number}]"

@@ -136,9 +136,7 @@ def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
 
 
 def gpu_for(engine: Engine) -> str | None:
-    """The model of this machine's GPU, or None. Raises DevtoolsError when there is one and the
-    engine cannot give it to a container.
-    """
+    """The model of this machine's GPU, if any. Raises DevtoolsError if containers cannot use it."""
     lines = [line for file in _GPUS.glob("*/information") for line in file.read_text().splitlines()]
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
     if models and engine.program == "buildah":

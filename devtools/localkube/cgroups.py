@@ -37,9 +37,7 @@ def controllers(mount_table: Path = MOUNT_TABLE) -> set[str]:
 
 
 def create(name: str, roots: list[Path]) -> None:
-    """Creates NAME, NAME/daemons and NAME/pods in each hierarchy, and enables every controller for
-    the children (version 2).
-    """
+    """Creates NAME, NAME/daemons and NAME/pods in each hierarchy, with all controllers (v2)."""
     for root in roots:
         for directory in (root, root / name, root / name / PODS):
             directory.mkdir(exist_ok=True)
@@ -69,9 +67,7 @@ def join_daemons(name: str, roots: list[Path], pids: list[int]) -> None:
 
 
 def remove(name: str, roots: list[Path]) -> None:
-    """Removes NAME and everything below it, deepest first. Raises OSError when a process is left in
-    one.
-    """
+    """Removes NAME and all below it, deepest first. Raises OSError when a process is left."""
     for root in roots:
         top = root / name
         if top.exists():

@@ -39,9 +39,7 @@ class Health:
 
 
 def kubectl(instance: Instance, *arguments: str) -> str:
-    """Runs kubectl with this cluster's own kubeconfig and returns what it prints. Raises
-    DevtoolsError when it fails.
-    """
+    """Runs kubectl with this cluster's kubeconfig; returns its output. Raises DevtoolsError."""
     return read_output(
         [str(tool("kube")), *kubectl_arguments(instance), *arguments],
         remedy=f"read the components' logs in {instance.logs}",

@@ -99,9 +99,7 @@ def load_everywhere(source: str) -> list[Image]:
 
 
 def find(reference: str) -> BuilderImage:
-    """Looks in Buildah, Podman and Docker, in this order. Raises DevtoolsError when none has the
-    image.
-    """
+    """Looks in Buildah, Podman and Docker, in this order. Raises DevtoolsError when none has it."""
     asked = []
     for builder in filter(shutil.which, ("buildah", "podman", "docker")):
         asked.append(builder)
@@ -253,9 +251,7 @@ def read_manifests(instance: Instance) -> dict[str, str]:
 
 
 def untagged_ids(manifests: Mapping[str, str]) -> list[str]:
-    """The ids of images whose names all belong to other images now, so that no pod uses them any
-    more.
-    """
+    """The ids of images whose names all belong to others by now: no pod uses them any more."""
     named = {digest for name, digest in manifests.items() if not name.startswith("sha256:")}
     return [
         name

@@ -161,9 +161,7 @@ class Instance:
 
 
 def current() -> Instance:
-    """The cluster that $LOCALKUBE_NAME names (default: hvd). Raises DevtoolsError for a name that
-    cannot be used.
-    """
+    """The cluster that $LOCALKUBE_NAME names (default: hvd). Raises DevtoolsError."""
     name = os.environ.get("LOCALKUBE_NAME") or DEFAULT_NAME
     if not NAME_PATTERN.fullmatch(name):
         raise DevtoolsError(

@@ -107,9 +107,7 @@ def missing_packages() -> list[str]:
 
 
 def install_missing() -> None:
-    """Installs what is missing, without starting any service. Raises DevtoolsError when that
-    fails.
-    """
+    """Installs what is missing, and starts no service. Raises DevtoolsError."""
     missing = missing_packages()
     if not missing:
         return

@@ -11,9 +11,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 def is_ok(url: str, ca: Path) -> bool:
-    """True when `url` answers 200; an https server must have a certificate that `ca` issued. False
-    on any other answer or none.
-    """
+    """True when `url` answers 200, with https by a certificate that `ca` issued."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if url.startswith("https:"):
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca)))

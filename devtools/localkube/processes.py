@@ -29,9 +29,7 @@ class Process:
 
 
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:
-    """Every process comes after those that it needs. kube: the program that has all of Kubernetes's
-    commands.
-    """
+    """Every process, after those that it needs; `kube` has all of Kubernetes's commands."""
     state, pki, api = instance.state, instance.pki, ("apiserver",)
     first = instance.node == 1
     containers = [
@@ -90,9 +88,7 @@ def ctr_command(instance: Instance) -> list[str]:
 
 
 def kubectl_arguments(instance: Instance) -> list[str]:
-    """Arguments of the `kube` program that make it kubectl for this cluster. The user's ~/.kube is
-    neither read nor written.
-    """
+    """Arguments that make `kube` kubectl for this cluster; it neither reads nor writes ~/.kube."""
     cache = f"--cache-dir={instance.state / 'kubectl-cache'}"
     return ["kubectl", f"--kubeconfig={instance.kubeconfig}", cache]
 

@@ -93,8 +93,6 @@ class Record:
         return record is not None and record.init.is_alive()
 
     def stop(self) -> None:
-        """Kills process 1, with which the kernel ends everything in its namespaces, and returns
-        when all of it has ended.
-        """
+        """Kills process 1, and returns when all that was in its namespaces has ended."""
         self.init.kill_and_wait()
         self.holder.kill_and_wait()

@@ -14,9 +14,7 @@ from devtools.toolchain.tools import tool
 
 @dataclass(frozen=True)
 class Kubectl:
-    """environment: variables such as KUBECONFIG that lead to the cluster; they are added to those
-    of this process.
-    """
+    """`environment`: variables such as KUBECONFIG, which are added to those of this process."""
 
     namespace: str
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -41,10 +39,7 @@ class Kubectl:
     def watch(
         self, arguments: list[str], jsonpath: str, accept: Callable[[str], bool], seconds: int
     ) -> str:
-        """Follows `get ... --watch` until `accept` is true of a line, and returns that line.
-
-        Raises DevtoolsError when that takes more than `seconds`.
-        """
+        """The line of `get ... --watch` that `accept` takes, or DevtoolsError after `seconds`."""
         command = self.command(
             "get", *arguments, "--watch", f"--output=jsonpath={jsonpath}{{'\\n'}}"
         )

@@ -156,9 +156,7 @@ def tool(name: str) -> Path:
 
 
 def module_version(folder: str, module: str) -> str:
-    """The version of `module` that the go.mod in `folder` pins. Raises DevtoolsError when it pins
-    none.
-    """
+    """The version of `module` in the go.mod in `folder`. Raises DevtoolsError when it has none."""
     go_mod = GO_SOURCES / folder / "go.mod"
     line = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod.read_text(), re.M)
     if line is None:
@@ -167,10 +165,7 @@ def module_version(folder: str, module: str) -> str:
 
 
 def module_folder(folder: str, module: str) -> Path:
-    """The sources of a module that the go.mod in `folder` pins, downloaded if they are missing.
-
-    Raises DevtoolsError.
-    """
+    """The downloaded sources of a module in the go.mod in `folder`. Raises DevtoolsError."""
     go = ["go", "-C", str(GO_SOURCES / folder)]
     printed = ""
     for command in ([*go, "mod", "download", module], [*go, "list", "-m", "-f={{.Dir}}", module]):
@@ -219,9 +214,7 @@ def _go_version() -> str:
 
 
 def _build(tool: Tool, directory: Path) -> None:
-    """Builds in a temporary directory and renames it, so that an interrupted build leaves nothing
-    under the key.
-    """
+    """Builds in a temporary directory and renames it: an interrupted build leaves nothing."""
     source = GO_SOURCES / tool.folder
     log = cache_dir() / "logs" / f"build-{tool.name}.log"
     log.unlink(missing_ok=True)

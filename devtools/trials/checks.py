@@ -34,9 +34,7 @@ def install_tf_keras(inside: Sandbox) -> None:
 
 
 def parse_results(done: Result) -> dict[str, dict[str, str]]:
-    """The errors of each check by rank; a rank on which the check passed has none. horovodrun
-    prefixes each line with the rank.
-    """
+    """The errors of each check by rank, none where it passed. horovodrun prefixes the rank."""
     lines = [line.partition("RESULT ")[2] for line in done.stdout.splitlines() if "RESULT " in line]
     assert len(lines) == 1, output_of(done)
     parsed: dict[str, dict[str, str]] = json.loads(lines[0])

@@ -236,10 +236,7 @@ class Launcher:
         return kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
     def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
-        """Which worker was lost, or why the master has ended the server, as it records that.
-
-        Empty for ranks that have ended by themselves.
-        """
+        """Which worker was lost, or why the master ended the server; empty for ranks' own end."""
         assert self._cluster  # noqa: S101
         is_lost = isinstance(error, LostError)
         within = _RECORD_WITHIN if is_lost else _MISS_WITHIN

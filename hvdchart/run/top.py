@@ -36,9 +36,7 @@ class Usage:
 
 
 def read_usage(release: Release, kubectl: Kubectl) -> list[Usage]:
-    """What each pod that runs says of itself, in the order of the pods. Raises ClusterError when
-    none answers.
-    """
+    """What each pod that runs says of itself. Raises ClusterError when none answers."""
     pods = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
     answers = kubectl.read_each(pods, ["sh", "-c", _PROBE])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]

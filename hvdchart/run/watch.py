@@ -37,10 +37,7 @@ def watch_release(
     timeout: float | None = None,
     kinds: Sequence[str] = ("pods", "jobs"),
 ) -> Iterator[Release]:
-    """The release now and after each change of these kinds, for `timeout` seconds.
-
-    Raises ClusterError.
-    """
+    """The release now and after each change, for `timeout` seconds. Raises ClusterError."""
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
         for kind in kinds:

@@ -53,9 +53,7 @@ exec chroot --userspec="$user" "$root" "$@"
 
 @dataclass(frozen=True)
 class Layout:
-    """The number of workers and of slots in each, and how ranks on the host reach each other
-    (variables of Open MPI).
-    """
+    """Workers, slots in each, and how ranks on the host reach each other (for Open MPI)."""
 
     title: str
     workers: int

@@ -35,10 +35,7 @@ def helm_template(
     chart: Path = CHART,
     apis: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run `helm template` on the values, with an image where they name none.
-
-    `apis` is what the cluster serves beside the usual.
-    """
+    """Run `helm template`, with an image where the values name none; `apis` are served, too."""
     options = tuple(f"--api-versions={api}" for api in apis)
     if chart != CHART:
         return _helm_template(json.dumps(values or {}), release, helm, options, chart)

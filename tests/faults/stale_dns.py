@@ -15,10 +15,7 @@ PORT = 53
 
 
 class StaleDns:
-    """Answers from memory while `stale`, and asks the cluster's server otherwise.
-
-    `repeated` counts answers from memory.
-    """
+    """Answers from memory while `stale`, counted in `repeated`, else from the cluster's server."""
 
     def __init__(self, address: str, cluster: str) -> None:
         self.stale = False
