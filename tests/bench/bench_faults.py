@@ -32,14 +32,7 @@ from devtools.localkube import cluster
 from devtools.localkube.images import load
 from devtools.localkube.instance import current
 from tests.bench.bare import Bare
-from tests.bench.contestants import (
-    NAME,
-    Contestant,
-    bench_namespace,
-    charts,
-    choose,
-    in_turns,
-)  # fmt: skip
+from tests.bench.contestants import NAME, Contestant, bench_namespace, charts, choose, in_turns
 from tests.bench.curves import draw
 from tests.bench.fault_figures import (
     LIMIT,

@@ -6,15 +6,7 @@ import json
 
 import pytest
 
-from tests.chart.render import (
-    Manifest,
-    Values,
-    of_kind,
-    one,
-    pod_spec,
-    render,
-    run_settings,
-)
+from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
 
 DATA: Values = {
     "volumes": [

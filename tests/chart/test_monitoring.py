@@ -15,14 +15,7 @@ from devtools.common.apt import unpacked_program
 from hvd_pods.common.metrics import PROGRESS
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
-from tests.chart.render import (
-    Manifest,
-    Values,
-    of_kind,
-    one,
-    pod_spec,
-    render,
-)
+from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
 from tests.unit.hvd_pods.rules.world import World, one_group
 
 OUTPUT: Values = {

@@ -10,13 +10,7 @@ import pytest
 
 from devtools.common.errors import DevtoolsError
 from devtools.images.catalogue import ROOT, Image, load_catalogue
-from devtools.images.content import (
-    build_arguments,
-    compiled_in,
-    image_files,
-    image_key,
-    wheel_key,
-)
+from devtools.images.content import build_arguments, compiled_in, image_files, image_key, wheel_key
 from devtools.images.lock import fill_in_parameters, lock_file, stale_locks
 from images.common import build_horovod
 

@@ -7,13 +7,7 @@ import sys
 from pathlib import Path
 
 from devtools.trials.checks import COMMON, OF_KERAS_3, WITH_TF_KERAS, assert_all_pass
-from devtools.trials.sandbox import (
-    OWN_UID,
-    TWO_RANKS,
-    TWO_RANKS_OVER_GLOO,
-    Result,
-    Sandbox,
-)
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox
 
 POD_FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
 

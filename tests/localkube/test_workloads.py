@@ -7,13 +7,7 @@ import tarfile
 import urllib.request
 from pathlib import Path
 
-from devtools.localkube.images import (
-    find,
-    layer_sizes,
-    pack_missing,
-    read_manifests,
-    untagged_ids,
-)
+from devtools.localkube.images import find, layer_sizes, pack_missing, read_manifests, untagged_ids
 from tests.localkube.conftest import Cluster, wait_until
 
 LAYERS_IMAGE = "docker.io/localkube/three-layers:1"

@@ -24,14 +24,7 @@ from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import (
-    installed_values,
-    job,
-    meanwhile,
-    of_release,
-    pod,
-    terminated,
-)
+from tests.unit.hvdchart.runs import installed_values, job, meanwhile, of_release, pod, terminated
 from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
 

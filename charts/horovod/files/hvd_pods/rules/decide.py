@@ -9,12 +9,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
-from hvd_pods.common.errors import (
-    InterruptedRunError,
-    LostHostError,
-    NotANumberError,
-    RunError,
-)
+from hvd_pods.common.errors import InterruptedRunError, LostHostError, NotANumberError, RunError
 from hvd_pods.rules import ending, gathering, holding, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step

@@ -17,12 +17,7 @@ from typing import Collection, Mapping, Sequence
 
 from hvd_pods.cluster.shapes import NO_SERVICE, Object, parse_time
 from hvd_pods.common import pod_problems
-from hvd_pods.common.errors import (
-    ConfigurationError,
-    HostsTimeoutError,
-    LostHostError,
-    RunError,
-)
+from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, LostHostError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE

@@ -14,16 +14,7 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
-from hvd_pods.common.notices import (
-    ASKED,
-    ENDED,
-    FAILED,
-    IDLE,
-    LEAVING,
-    LOOK_EVERY,
-    RAISED,
-    STOPPED,
-)
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, LOOK_EVERY, RAISED, STOPPED
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m

@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 from hvd_pods.common import errors, fast_start, ssh
 from hvd_pods.worker import session, sshd
 from tests.unit.hvd_pods.runs import make_run
-from tests.unit.hvd_pods.worker.ssh.pods import (
-    PYTHON,
-    Pod,
-    make_key,
-    make_user,
-)
+from tests.unit.hvd_pods.worker.ssh.pods import PYTHON, Pod, make_key, make_user
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

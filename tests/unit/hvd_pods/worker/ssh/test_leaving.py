@@ -14,12 +14,7 @@ from typing import Any
 import pytest
 
 from tests.unit.hvd_pods.notices import Master
-from tests.unit.hvd_pods.worker.ssh.pods import (
-    WORKER,
-    SshPods,
-    read_banner,
-    start_ssh_pods,
-)
+from tests.unit.hvd_pods.worker.ssh.pods import WORKER, SshPods, read_banner, start_ssh_pods
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -12,13 +12,7 @@ import pytest
 
 from hvd_pods.master import probing
 from hvd_pods.worker.sshd import leave_out_unknown
-from tests.unit.hvd_pods.worker.ssh.pods import (
-    CONTAINER,
-    REVISION,
-    WORKER,
-    SshPods,
-    also_as_root,
-)
+from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, also_as_root
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
