@@ -63,8 +63,7 @@ def _start_kind() -> Cluster:
         _run(kind, "create", "cluster", *here, "--wait", "120s")
     _run(kind, "load", "image-archive", str(archive("examples")), "--name", "hvd")
     return Cluster(
-        {"KUBECONFIG": str(kubeconfig)},
-        "kind delete cluster --name hvd   # removes the cluster",
+        {"KUBECONFIG": str(kubeconfig)}, "kind delete cluster --name hvd   # removes the cluster"
     )
 
 

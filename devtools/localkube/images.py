@@ -82,8 +82,7 @@ def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
     instance = instance or current()
     if not instance.containerd_socket.exists():
         raise DevtoolsError(
-            f"cluster {instance.name!r} is not running",
-            "start it: python -m devtools.localkube up",
+            f"cluster {instance.name!r} is not running", "start it: python -m devtools.localkube up"
         )
     path = Path(source)
     if path.is_file():
@@ -276,6 +275,5 @@ def layer_sizes(instance: Instance, manifests: Mapping[str, str]) -> dict[str, i
 def _ctr(instance: Instance, *arguments: str) -> str:
     """Runs containerd's client and returns what it prints. Raises DevtoolsError when it fails."""
     return read_output(
-        [*ctr_command(instance), *arguments],
-        remedy=f"read {instance.logs / 'containerd.log'}",
+        [*ctr_command(instance), *arguments], remedy=f"read {instance.logs / 'containerd.log'}"
     )

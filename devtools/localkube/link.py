@@ -20,8 +20,7 @@ def inside(instance: Instance) -> list[str]:
     record = Record.read(instance)
     if record is None or not record.init.is_alive():
         raise DevtoolsError(
-            f"node {instance.node_name} is not running",
-            "start it: python -m devtools.localkube up",
+            f"node {instance.node_name} is not running", "start it: python -m devtools.localkube up"
         )
     return ["nsenter", f"--net=/proc/{record.init.pid}/ns/net"]
 

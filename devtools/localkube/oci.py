@@ -86,10 +86,7 @@ def write_archive(
     manifest = to_json(
         {"schemaVersion": 2, "mediaType": MANIFEST, "config": config_descriptor, "layers": layers}
     )
-    entry = {
-        **descriptor(MANIFEST, manifest),
-        "annotations": {"io.containerd.image.name": name},
-    }
+    entry = {**descriptor(MANIFEST, manifest), "annotations": {"io.containerd.image.name": name}}
     all_blobs = {config_descriptor["digest"]: config, entry["digest"]: manifest, **blobs}
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive, "w", format=tarfile.GNU_FORMAT) as tar:

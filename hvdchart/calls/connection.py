@@ -126,11 +126,7 @@ class Connection:
         self._errors.close()
 
     def call(
-        self,
-        content: bytes,
-        ranks: int,
-        seconds: float | None,
-        write: Callable[[str], object],
+        self, content: bytes, ranks: int, seconds: float | None, write: Callable[[str], object]
     ) -> list[Any]:
         """Make a call; the results by rank. The connection stays open if the call has ended.
 

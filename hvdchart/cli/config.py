@@ -11,8 +11,7 @@ from hvdchart.cli.terminal import write_document
 def config(
     file: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec's file.")],
     action: Annotated[
-        Literal["get", "set", "unset"],
-        typer.Argument(metavar="ACTION", help="get, set or unset."),
+        Literal["get", "set", "unset"], typer.Argument(metavar="ACTION", help="get, set or unset.")
     ],
     keys: Annotated[
         list[str],

@@ -325,10 +325,7 @@ def account(namespace: Namespace, folder: Path, service_account: Manifest) -> di
     (folder / "token").write_text(token)
     (folder / "namespace").write_text(namespace.name)
     url = urlsplit(config["cluster"]["server"])
-    return {
-        "KUBERNETES_SERVICE_HOST": str(url.hostname),
-        "KUBERNETES_SERVICE_PORT": str(url.port),
-    }
+    return {"KUBERNETES_SERVICE_HOST": str(url.hostname), "KUBERNETES_SERVICE_PORT": str(url.port)}
 
 
 def seconds(log: str) -> Figures:

@@ -131,12 +131,7 @@ KUBERNETES_GANG = tuple(
     ("apis", "newest"), [(KUBERNETES_GANG, "v1beta1"), (KUBERNETES_GANG[:1], "v1alpha2")]
 )
 def test_kubernetes_gang_is_a_pod_group_of_all_pods(apis: tuple[str, ...], newest: str) -> None:
-    values: Values = {
-        **GPU_GROUPS,
-        **EVERY_POD,
-        "gang": "Kubernetes",
-        "priorityClassName": "high",
-    }
+    values: Values = {**GPU_GROUPS, **EVERY_POD, "gang": "Kubernetes", "priorityClassName": "high"}
     manifests = render(values, apis=apis)
     group = one(manifests, "PodGroup")
     assert group["apiVersion"] == f"scheduling.k8s.io/{newest}"

@@ -53,11 +53,7 @@ CASES: dict[str, Values] = {
         "networkPolicy": {"enabled": True},
         "serviceMesh": "Hold",
     },
-    "staging": {
-        **DATA,
-        "staging": STAGING,
-        "results": {"command": ["true"], "path": "/data"},
-    },
+    "staging": {**DATA, "staging": STAGING, "results": {"command": ["true"], "path": "/data"}},
     "additions to pods": ADDITIONS,
     "overridden variables": {
         "worker": {"env": [{"name": "I_MPI_PIN", "value": "1"}, {"name": "A", "value": "1"}]},

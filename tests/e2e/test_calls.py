@@ -157,10 +157,7 @@ hvdchart.launch(fail, **settings)
 
 
 def test_notebook_calls_functions_of_its_cells(
-    namespace: Namespace,
-    settings: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    namespace: Namespace, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = SPEC.format(image=namespace.image.rsplit(":", 1))
     (tmp_path / "calls.spec.yaml").write_text(spec)

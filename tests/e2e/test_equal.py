@@ -14,11 +14,7 @@ from tests.results import read_result
 # In all of them a step is over the same 64 images, and so is the learning rate.
 GLOBAL_BATCH, LEARNING_RATE, EPOCHS = 64, 0.002, 2
 # One thread each: how many there are changes the order of sums, and with it the last bits.
-ENVIRONMENT = {
-    "TF_NUM_INTRAOP_THREADS": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
-    YIELD: "1",
-}
+ENVIRONMENT = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", YIELD: "1"}
 # Two halves of a batch are summed in another order than the full batch: a relative difference of
 # 4e-7 was measured.
 TOLERANCE = 1e-4

@@ -53,10 +53,7 @@ def test_rank_joins(cpu: Sandbox, case: str, expected: str, environment: dict[st
     assert results(cpu, GROWS, case, "localhost", **environment) == [expected] * 2
 
 
-@pytest.mark.parametrize(
-    "case",
-    ["rank_lost_beside_process_sets", "rank_lost_while_ranks_meet"],
-)
+@pytest.mark.parametrize("case", ["rank_lost_beside_process_sets", "rank_lost_while_ranks_meet"])
 @pytest.mark.patch("blacklist-cooldown.patch")
 def test_run_goes_on_with_the_host_of_a_lost_rank(image: Image, inside: Sandbox, case: str) -> None:
     """horovod#4021, horovod#2484; the host is used again as it is by default: horovod#1926."""

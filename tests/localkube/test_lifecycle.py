@@ -46,8 +46,7 @@ def test_up_keeps_all_objects_after_a_crash_and_none_after_a_reboot(probe: Clust
     assert not probe.healthy()
     probe.run("up")
     wait_until(
-        "the pod runs again",
-        lambda: "this is server" in probe.get("server", "http://web.default"),
+        "the pod runs again", lambda: "this is server" in probe.get("server", "http://web.default")
     )
     record = Record.read(probe.instance)
     assert record is not None

@@ -171,10 +171,7 @@ def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | No
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("failure", TEMPORARY.values(), ids=TEMPORARY)
 def test_calls_are_repeated_until_the_api_server_is_back(
-    api: kube.Api,
-    api_server: FakeApi,
-    failure: faults.Failure,
-    capsys: pytest.CaptureFixture[str],
+    api: kube.Api, api_server: FakeApi, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for method in ("GET", "PATCH", "POST", "DELETE"):
         api_server.requests.clear()

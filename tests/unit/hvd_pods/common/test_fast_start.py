@@ -34,8 +34,7 @@ SLOW = {"argparse", "ast", "dataclasses", "inspect", "pathlib", "shutil", "typin
 
 
 @pytest.mark.parametrize(
-    ("program", "slow"),
-    [("worker.session", SLOW | {"json", "re"}), ("rank.start", SLOW)],
+    ("program", "slow"), [("worker.session", SLOW | {"json", "re"}), ("rank.start", SLOW)]
 )
 def test_programs_of_sessions_and_ranks_import_nothing_slow(program: str, slow: set[str]) -> None:
     """Each session and each rank would wait for that longer than for all the rest."""

@@ -37,8 +37,7 @@ def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "resumed", "ranks"),
-    [("elastic", True, 3), ("elastic", False, 8), ("mpirun", True, 8)],
+    ("mode", "resumed", "ranks"), [("elastic", True, 3), ("elastic", False, 8), ("mpirun", True, 8)]
 )
 def test_only_an_elastic_run_that_was_training_goes_on_with_fewer_ranks(
     mode: str, resumed: bool, ranks: int

@@ -100,10 +100,7 @@ def cause(
 
 
 def told(
-    text: str,
-    code: int = 1,
-    raised: Sequence[Notice] = (),
-    failed: Sequence[Notice] = (),
+    text: str, code: int = 1, raised: Sequence[Notice] = (), failed: Sequence[Notice] = ()
 ) -> tuple[str, bool]:
     """The cause that is found, and whether it is sure to repeat."""
     result = cause(text, code, raised, failed=failed)

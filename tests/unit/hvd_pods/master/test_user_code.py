@@ -159,7 +159,7 @@ def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Ssh, tmp_pa
     ssh(
         f'echo "$2" >>{tmp_path}/asked\n'
         "case $1.$2 in *-0.hvd*packages.py*) echo numpy-2.0; echo x is incompatible.;; "
-        "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac",
+        "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac"
     )
     code = unpacked(mounted, install_within=60.0)
     addresses = {host: Pod(f"10.0.0.{number}") for number, host in enumerate(hosts)}
@@ -190,10 +190,7 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_worker_keeps_the_code_that_it_gets_and_no_other(
-    mounted: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    keeps: bool,
+    mounted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keeps: bool
 ) -> None:
     code = paths.CODE
     monkeypatch.setattr(packages, "FOLDER", code / ".packages")

@@ -87,11 +87,7 @@ def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
 
 @pytest.mark.parametrize(
     ("hosts", "after", "launches"),
-    [
-        (["w-0", "w-1"], 0.0, True),
-        (["w-0"], 0.0, False),
-        (["w-0"], RESUME_WITHIN + 1, True),
-    ],
+    [(["w-0", "w-1"], 0.0, True), (["w-0"], 0.0, False), (["w-0"], RESUME_WITHIN + 1, True)],
 )
 def test_elastic_run_that_has_trained_goes_on_with_what_is_left(
     hosts: list[str], after: float, launches: bool

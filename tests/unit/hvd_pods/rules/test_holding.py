@@ -69,10 +69,7 @@ def test_holder_that_does_not_renew_is_replaced_and_told_so() -> None:
 
 @pytest.mark.parametrize(
     ("record", "event", "code"),
-    [
-        ({**HELD, "superseded": "uid-1"}, None, 78),
-        (HELD, m.Terminated(), 143),
-    ],
+    [({**HELD, "superseded": "uid-1"}, None, 78), (HELD, m.Terminated(), 143)],
 )
 def test_master_that_may_not_have_the_record_ends_and_changes_nothing(
     record: dict[str, str], event: m.Event | None, code: int

@@ -33,10 +33,7 @@ class UserCode:
     """The code of a run, if it has a `name`; pip has `install_within` seconds, with 0 none."""
 
     def __init__(
-        self,
-        name: str,
-        install_within: float = 0.0,
-        is_stopped: Callable[[], bool] = lambda: False,
+        self, name: str, install_within: float = 0.0, is_stopped: Callable[[], bool] = lambda: False
     ) -> None:
         self.name = name
         self._install_within, self._is_stopped = install_within, is_stopped

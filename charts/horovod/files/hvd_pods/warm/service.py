@@ -38,7 +38,7 @@ REQUEST_SECONDS = 10.0
 COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
 TO_THE_GROUP = {
-    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCONT, signal.SIGTSTP),
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCONT, signal.SIGTSTP)
 }
 Rank = Tuple[Dict[str, Any], List[int]]
 

@@ -83,9 +83,7 @@ def say_hello(port: int, source: str = "127.0.0.1") -> tuple[socket.socket, str]
     return connection, connection.makefile("rb").readline().decode().strip()
 
 
-def test_connections_that_do_not_log_in_are_few_and_keep_no_one_else_out(
-    ssh_pods: SshPods,
-) -> None:
+def test_connections_that_do_not_log_in_are_few_and_keep_no_one_else_out(ssh_pods: SshPods) -> None:
     """They filled the memory of the worker, until its ranks were killed.
 
     OpenSSH's own default drops some beyond 10, which launchers of many ranks need.

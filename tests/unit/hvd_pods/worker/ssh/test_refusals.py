@@ -147,9 +147,7 @@ def test_no_other_method_than_a_key_is_offered(ssh_pods: SshPods) -> None:
 
 
 @pytest.mark.parametrize(
-    "forward",
-    [["-W", "127.0.0.1:22"], ["-R", "0:127.0.0.1:22"]],
-    ids=["to a port", "from a port"],
+    "forward", [["-W", "127.0.0.1:22"], ["-R", "0:127.0.0.1:22"]], ids=["to a port", "from a port"]
 )
 def test_forwarding_is_refused(ssh_pods: SshPods, forward: list[str]) -> None:
     options = ["-o", "ExitOnForwardFailure=yes", *forward, WORKER]
