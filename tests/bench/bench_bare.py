@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from devtools.docs_gen.generated import table
@@ -104,7 +104,7 @@ def both(
 ) -> Iterator[interleaved_training.Parties]:
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
-    with interleaved_training.Meeting(inside.folder) as meeting:
+    with closing(interleaved_training.Meeting(inside.folder)) as meeting:
         process = subprocess.Popen(host_line(inside, layout), stdin=subprocess.DEVNULL)
 
         def check() -> None:

@@ -31,37 +31,17 @@ from typing import Any
 from devtools.localkube import cluster
 from devtools.localkube.images import load
 from devtools.localkube.instance import current
+from tests.bench import fault_figures as figures
 from tests.bench.bare import Bare
 from tests.bench.contestants import NAME, Contestant, bench_namespace, charts, choose, in_turns
 from tests.bench.curves import draw
-from tests.bench.fault_figures import (
-    LIMIT,
-    NAMED_BY,
-    Outcome,
-    fault_tables,
-    named,
-    pause,
-    progress,
-    sources,
-    start_table,
-    storm_tables,
-)  # fmt: skip
 from tests.bench.mpi_operator import MpiOperator, mpi_operator
 from tests.bench.report import ROOT, commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
 from tests.controllers import running
 from tests.e2e.cluster import Namespace
+from tests.faults import storm
 from tests.faults.node import Pod, cut_power
-from tests.faults.storm import (
-    BETWEEN,
-    Fault,
-    cut_network,
-    delete_master,
-    delete_worker,
-    drain_worker,
-    kill_rank,
-    stop_rank,
-)  # fmt: skip
 from tests.faults.training import SCRIPT, Training
 from tests.waiting import wait_until
 
@@ -88,13 +68,13 @@ def end_node(training: Training) -> Iterator[None]:
     yield
 
 
-FAULTS: dict[str, Fault] = {
-    "rank killed": kill_rank,
-    "worker deleted": delete_worker,
-    "worker drained": partial(drain_worker, rank=1),
-    "network cut": cut_network,
-    "rank stopped": stop_rank,
-    "master deleted": delete_master,
+FAULTS: dict[str, storm.Fault] = {
+    "rank killed": storm.kill_rank,
+    "worker deleted": storm.delete_worker,
+    "worker drained": partial(storm.drain_worker, rank=1),
+    "network cut": storm.cut_network,
+    "rank stopped": storm.stop_rank,
+    "master deleted": storm.delete_master,
     "node dead": end_node,
 }
 # Those of a storm, and of each contestant without --parts node.
@@ -137,7 +117,7 @@ class Run(Training):
         new = self.folder / "end.new"
         new.write_text(str(self.steps()[-1].step + AHEAD))
         new.rename(self.folder / "end")
-        if not holds(lambda: self.lines("result"), LIMIT):
+        if not holds(lambda: self.lines("result"), figures.LIMIT):
             return False
         return bool(self.lines("result")[-1]["equal"])
 
@@ -160,7 +140,7 @@ def training(contestant: Contestant, *options: str) -> Iterator[Run]:
         try:
             contestant.prepare(run.folder)
             contestant.start((*script, *contestant.options, *options), run.folder)
-            run.wait_for_step(BETWEEN)
+            run.wait_for_step(storm.BETWEEN)
             yield run
         except AssertionError:
             print(contestant.told(0))
@@ -169,7 +149,7 @@ def training(contestant: Contestant, *options: str) -> Iterator[Run]:
             contestant.remove()
 
 
-def disturb(run: Run, name: str) -> Outcome:
+def disturb(run: Run, name: str) -> figures.Outcome:
     """Make a fault and wait until the run has recovered: until another attempt has trained for a
     while, or the same one if it has what the fault took away.
     """
@@ -182,11 +162,11 @@ def disturb(run: Run, name: str) -> Outcome:
 
     def trains() -> bool:
         steps = [step for step in run.steps() if step.start not in before or step.at > back]
-        return len(steps) >= BETWEEN
+        return len(steps) >= storm.BETWEEN
 
-    if not holds(trains, LIMIT):
-        return Outcome(None, 0)
-    return pause(run.steps(), at)
+    if not holds(trains, figures.LIMIT):
+        return figures.Outcome(None, 0)
+    return figures.pause(run.steps(), at)
 
 
 def measure_start(contestant: Contestant) -> dict[str, float]:
@@ -207,16 +187,16 @@ def measure_calm(contestant: Contestant) -> dict[str, Any]:
     with training(contestant, "--seconds", "0") as run:
         pods = len(run.namespace.get("pods")["items"])
         run.wait_for_step(CALM_STEPS)
-        steps = run.steps()[BETWEEN:CALM_STEPS]
+        steps = run.steps()[storm.BETWEEN : CALM_STEPS]
         equal = run.finish_soon()
     seconds = (steps[-1].at - steps[0].at) / (len(steps) - 1)
     return {"step": seconds, "pods": pods, "equal": equal}
 
 
-def measure_fault(contestant: Contestant, name: str) -> Outcome:
+def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
     """A fault in a run of its own."""
     with training(contestant) as run:
-        run.wait_for_step(3 * BETWEEN)
+        run.wait_for_step(3 * storm.BETWEEN)
         if name == "node dead":
             move_to_second_node(run)
         who, at = run.who(), time.time()
@@ -224,7 +204,7 @@ def measure_fault(contestant: Contestant, name: str) -> Outcome:
             who = (re.escape(run.master()), r"\b(?:master|launcher)\b")
         outcome = disturb(run, name)
         told = contestant.told(at)
-        outcome = outcome._replace(cause=named(told, who, NAMED_BY[name]))
+        outcome = outcome._replace(cause=figures.named(told, who, figures.NAMED_BY[name]))
         print(f"{contestant.name}: {name}: {outcome}", flush=True)
         if not outcome.cause:
             print("  told: " + told.replace("\n", "\n  ")[-3000:], flush=True)
@@ -252,7 +232,7 @@ def measure_storm(contestant: Contestant, options: argparse.Namespace) -> dict[s
     tape: list[str] = []
     while len(tape) * options.every < options.seconds:
         tape += order.sample(ORDINARY, len(ORDINARY))
-    paused: list[tuple[str, Outcome]] = []
+    paused: list[tuple[str, figures.Outcome]] = []
     with training(contestant) as run:
         began = run.steps()[-1].at
         for number, name in enumerate(tape, 1):
@@ -268,7 +248,7 @@ def measure_storm(contestant: Contestant, options: argparse.Namespace) -> dict[s
         steps = [step for step in run.steps() if step.at >= began]
         equal = run.finish_soon()
     return {
-        **progress(steps, began, options.seconds),
+        **figures.progress(steps, began, options.seconds),
         "faults": [(name, outcome.seconds, outcome.again) for name, outcome in paused],
         "equal": equal,
         "seconds": options.seconds,
@@ -353,13 +333,13 @@ def main() -> None:
         stack.enter_context(running(namespace, controllers))
         for _ in measure(chosen, options, measured):
             known = {short: measured[short] for short in contestants if short in measured}
-            storm, start = storm_tables(known), start_table(known)
-            text = [sources(known), start, fault_tables(known), storm]
+            in_storm, start = figures.storm_tables(known), figures.start_table(known)
+            text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
             publish(
                 "bench-faults", "performance.md", options.turns, {"contestants": known},
                 "\n\n".join(text),
             )  # fmt: skip
-            write_section("bench-faults", "comparison.md", f"{storm}\n\n{start}")
+            write_section("bench-faults", "comparison.md", f"{in_storm}\n\n{start}")
             storms = [each for each in known.values() if "curve" in each.get("storm", {})]
             if storms:
                 curves = {each["name"]: each["storm"]["curve"] for each in storms}

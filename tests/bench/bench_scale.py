@@ -14,7 +14,7 @@ import argparse
 import statistics
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from devtools.docs_gen.generated import table
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, launch_ranks
@@ -51,7 +51,7 @@ LAUNCHES = {
 def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
     """The ranks of all cases, ready, alike and bound to a CPU each."""
     with ExitStack() as stack:
-        meeting = stack.enter_context(interleaved_training.Meeting(inside.folder))
+        meeting = stack.enter_context(closing(interleaved_training.Meeting(inside.folder)))
         processes: list[tuple[str, subprocess.Popen[str]]] = []
 
         def check() -> None:

@@ -103,9 +103,7 @@ def examples(script: Path = SCRIPT) -> Iterator[Sandbox]:
 
 
 class Meeting:
-    """The socket in a folder to which the ranks of all parties connect. At the end of the block, or
-    when it is closed, the ranks that have come end.
-    """
+    """The socket in a folder to which the ranks of all parties connect, and end when it closes."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / SOCKET
@@ -118,12 +116,6 @@ class Meeting:
         # Seconds between two calls of `check` in wait_for.
         self._server.settimeout(0.2)
         self._ranks: list[Rank] = []
-
-    def __enter__(self) -> Meeting:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let all ranks end."""
