@@ -32,10 +32,9 @@ from devtools.localkube import cluster
 from devtools.localkube.images import load
 from devtools.localkube.instance import current
 from tests.bench import fault_figures as figures
-from tests.bench.bare import Bare
 from tests.bench.contestants import NAME, Contestant, bench_namespace, charts, choose, in_turns
 from tests.bench.curves import draw
-from tests.bench.mpi_operator import MpiOperator, mpi_operator
+from tests.bench.mpi_operator import Bare, MpiOperator, mpi_operator
 from tests.bench.report import ROOT, commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
 from tests.controllers import running

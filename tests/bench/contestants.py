@@ -1,6 +1,6 @@
 """What starts the same training on two ranks in pods of the local cluster: this chart, and others.
 
-Each other one has an adapter in a module of its own.
+The others have adapters in modules of their own.
 """
 
 from __future__ import annotations

@@ -19,15 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.unit.hvd_pods.copies import replace_in
-from tests.unit.hvd_pods.worker.ssh.pods import (
-    KEYS,
-    PYTHON,
-    Master,
-    User,
-    Worker,
-    make_key,
-    require_sshd,
-)
+from tests.unit.hvd_pods.worker.ssh import pods
 from tests.waiting import wait_until
 
 SERVERS = 64
@@ -69,16 +61,16 @@ ENTER_POD = (
 PASSWD = "root:x:0:0::/run:/bin/sh\nsshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
 
 
-def _user(root: Path, hosts: Path) -> User:
+def _user(root: Path, hosts: Path) -> pods.User:
     """The user of a pod whose folder is `root`: root, as in an image of its own."""
     enter = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER_POD)
     passwd = root.parent / "passwd"
     if not passwd.exists():  # Pods that run would find it empty for a moment.
         passwd.write_text(PASSWD)
-    return User("root", 0, (*enter, str(root), str(hosts), str(passwd)))
+    return pods.User("root", 0, (*enter, str(root), str(hosts), str(passwd)))
 
 
-def _move_to_run(pod: Worker | Master) -> None:
+def _move_to_run(pod: pods.Worker | pods.Master) -> None:
     """Let a pod's files have the same paths in every pod."""
     for name in ("fast_start.py", "reporting.py"):
         source = pod.files / "hvd_pods/common" / name
@@ -91,7 +83,7 @@ class Farm:
 
     folder: Path
     keys: Mapping[str, bytes]
-    workers: list[Worker] = field(default_factory=list)
+    workers: list[pods.Worker] = field(default_factory=list)
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
         """What the ranks find in their environment from now on."""
@@ -101,10 +93,10 @@ class Farm:
         for worker in self.workers:
             (worker.generated / "environment").write_bytes(content)
 
-    def add_worker(self, number: int) -> Worker:
+    def add_worker(self, number: int) -> pods.Worker:
         """A worker whose sshd listens at some addresses only, so that all have one port."""
         root = self.folder / f"worker-{number}"
-        worker = Worker(root, _user(root, self._hosts()), self.keys)
+        worker = pods.Worker(root, _user(root, self._hosts()), self.keys)
         own = range(number, SERVERS * ADDRESSES_PER_SERVER, SERVERS)
         lines = "".join(f"ListenAddress {address(host)}\n" for host in own)
         source = worker.files / "hvd_pods/worker/sshd.py"
@@ -115,10 +107,10 @@ class Farm:
         self.workers.append(worker)
         return worker
 
-    def add_master(self, name: str, hosts: Mapping[str, str]) -> Master:
+    def add_master(self, name: str, hosts: Mapping[str, str]) -> pods.Master:
         """A master that resolves the names of its hosts to these addresses, as the DNS does."""
         root = self.folder / name
-        master = Master(root, _user(root, self._hosts(hosts)), self.keys)
+        master = pods.Master(root, _user(root, self._hosts(hosts)), self.keys)
         _move_to_run(master)
         return master
 
@@ -142,11 +134,11 @@ def _answers(where: str) -> bool:
 @contextmanager
 def start_farm(revision: str) -> Iterator[Farm]:
     """Run the servers, workers of this revision, until the end of the block. Needs root."""
-    require_sshd()
+    pods.require_sshd()
     with ExitStack() as stack:
         stack.enter_context(_route_to_this_machine())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hvd-farm-")))
-        farm = Farm(folder, {key: make_key() for key in KEYS})
+        farm = Farm(folder, {key: pods.make_key() for key in pods.KEYS})
         environment = {
             "PATH": os.environ["PATH"],
             "HVD_SSH_PORT": str(PORT),
@@ -155,7 +147,7 @@ def start_farm(revision: str) -> Iterator[Farm]:
         for number in range(SERVERS):
             server = farm.add_worker(number)
             process = server.start(
-                PYTHON, "-I", WORKER_PROGRAM,
+                pods.PYTHON, "-I", WORKER_PROGRAM,
                 env={**environment, "HVD_REVISION": revision},
                 stdout=(server.root / "log").open("wb"), stderr=subprocess.STDOUT,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Kubeflow's MPI Operator: MPIJobs as its examples have them."""
+"""Kubeflow's MPI Operator: MPIJobs as its examples have them. And `mpirun` without it."""
 
 from __future__ import annotations
 
@@ -84,4 +84,20 @@ class MpiOperator(Contestant):
             "mpiReplicaSpecs": replicas,
         }
         job = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "spec": spec}
+        self.namespace.apply({**job, "metadata": {"name": NAME}})
+
+
+@dataclass(frozen=True)
+class Bare(Contestant):
+    """Two ranks of `mpirun` in one pod, which a Job creates again."""
+
+    version: ClassVar[str] = "the image's mpirun"
+    kinds: ClassVar[Sequence[str]] = ("Job",)
+
+    def start(self, command: Sequence[str], output: Path | None = None) -> None:
+        mpirun = container(self.namespace, "mpirun", [*MPIRUN, "--oversubscribe", *command])
+        user = {"securityContext": {"runAsUser": UID, "runAsGroup": UID}}
+        pod = {"containers": [mpirun], "restartPolicy": "OnFailure", **user}
+        spec = {"backoffLimit": MOST_FAULTS, "template": {"spec": with_output(pod, output)}}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}
         self.namespace.apply({**job, "metadata": {"name": NAME}})
