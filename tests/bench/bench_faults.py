@@ -131,7 +131,6 @@ def holds(condition: Callable[[], object], seconds: float) -> bool:
 
 @contextmanager
 def training(contestant: Contestant, *options: str) -> Iterator[Run]:
-    """A run that trains, until the end of the block."""
     with tempfile.TemporaryDirectory(prefix="hvd-bench-") as name:
         run = Run(contestant.namespace, Path(name), print, NAME, contestant=contestant)
         (run.folder / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
@@ -149,9 +148,7 @@ def training(contestant: Contestant, *options: str) -> Iterator[Run]:
 
 
 def disturb(run: Run, name: str) -> figures.Outcome:
-    """Make a fault and wait until the run has recovered: until another attempt has trained for a
-    while, or the same one if it has what the fault took away.
-    """
+    """Make a fault, and wait until the run trains for a while with what the fault took away."""
     before, at = run.starts(), time.time()
     back = float("inf")
     with FAULTS[name](run):
@@ -193,7 +190,6 @@ def measure_calm(contestant: Contestant) -> dict[str, Any]:
 
 
 def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
-    """A fault in a run of its own."""
     with training(contestant) as run:
         run.wait_for_step(3 * storm.BETWEEN)
         if name == "node dead":
@@ -214,7 +210,6 @@ def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
 
 
 def move_to_second_node(run: Run) -> None:
-    """Start a second node, and rank 1 there."""
     second = cluster.add_node()
     load(run.namespace.image, second)
     run.namespace.kubectl("cordon", second.first.node_name)

@@ -69,16 +69,13 @@ class Contestant(ABC):
         self._remove_pods()
 
     def launcher(self) -> Pod:
-        """The newest pod that starts the ranks."""
         return max(
             self.namespace.get("pods", "--selector", self.launcher_label)["items"],
             key=lambda pod: str(pod["metadata"]["creationTimestamp"]),
         )
 
     def log(self) -> str:
-        """The launcher's log, each line after the time at which it was written; before it, that of
-        the container which has been started again.
-        """
+        """The launcher's log with times, behind that of its container before a restart."""
         pod = self.launcher()
         command = ("logs", pod["metadata"]["name"], "--container")
         container = pod["spec"]["containers"][0]["name"]

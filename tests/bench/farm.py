@@ -87,9 +87,7 @@ class Farm:
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
         """What the ranks find in their environment from now on."""
-        content = b"".join(
-            os.fsencode(f"{name}={value}") + b"\0" for name, value in variables.items()
-        )
+        content = b"".join(os.fsencode(f"{name}={value}\0") for name, value in variables.items())
         for worker in self.workers:
             (worker.generated / "environment").write_bytes(content)
 

@@ -76,7 +76,6 @@ def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, A
 
 
 def seconds_cell(outcome: Mapping[str, Any]) -> str:
-    """The seconds without a step, and the steps that were made again."""
     if outcome["seconds"] is None:
         return f"not in {LIMIT:.0f}"
     again = f" ({outcome['again']})" if outcome["again"] else ""

@@ -103,7 +103,6 @@ def make(name: str, wanted: Any) -> Network | Gradients | Memory:
 
 
 def meet() -> None:
-    """Wait until all ranks are here."""
     hvd.allreduce(tf.zeros(1), name="meet")
 
 
@@ -122,7 +121,6 @@ def about(party: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
     path, party, networks = sys.argv[1:]
     hvd.init()
     made = {name: make(name, wanted) for name, wanted in json.loads(networks).items()}

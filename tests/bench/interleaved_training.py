@@ -64,7 +64,6 @@ class Rank:
         self.party, self.number, self.alike = first["party"], first["rank"], first["alike"]
 
     def ask(self, network: str) -> None:
-        """Let the rank make a step."""
         self._connection.sendall(f"{network}\n".encode())
 
     def receive(self) -> Any:
@@ -82,7 +81,6 @@ class Rank:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Let the rank go on to its end."""
         self.signal(signal.SIGCONT)
         self._lines.close()
         self._connection.close()
@@ -118,17 +116,12 @@ class Meeting:
         self._ranks: list[Rank] = []
 
     def close(self) -> None:
-        """Let all ranks end."""
         self._server.close()
         while self._ranks:
             self._ranks.pop().close()
 
     def wait_for(self, sizes: Mapping[str, int], check: Callable[[], None]) -> Parties:
-        """The ranks of each party, in order, when all are ready: alike, bound to the same CPUs, and
-        stopped.
-
-        `check` is called repeatedly, and ends the program if the ranks cannot come any more.
-        """
+        """The ranks of each party in order: alike, bound and stopped; `check` ends a vain wait."""
         parties: Parties = {name: [] for name in sizes}
         deadline = time.monotonic() + START
         while any(len(parties[name]) < size for name, size in sizes.items()):
@@ -155,9 +148,7 @@ class Meeting:
 
 
 def _pin(parties: Parties) -> None:
-    """Bind the ranks of each party to the same CPUs, one each: all present threads, and with them
-    the threads that they start.
-    """
+    """Bind the ranks of each party to the same CPUs, one each, with all their present threads."""
     cpus = sorted(os.sched_getaffinity(0))
     for name, ranks in parties.items():
         if len(ranks) > len(cpus):

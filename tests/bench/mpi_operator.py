@@ -40,7 +40,6 @@ def mpi_operator() -> Controller:
 
 
 def container(namespace: Namespace, name: str, command: Sequence[str]) -> dict[str, Any]:
-    """A container of the benchmark's image."""
     image = {"image": namespace.image, "imagePullPolicy": "IfNotPresent"}
     return {"name": name, **image, "command": [*command]}
 

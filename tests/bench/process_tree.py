@@ -44,7 +44,6 @@ class Peak:
 
 @contextmanager
 def watch(pid: int) -> Iterator[Peak]:
-    """Sample in a thread until the end of the block."""
     peak, ended = Peak(), threading.Event()
 
     def sample_all() -> None:

@@ -39,9 +39,7 @@ def commit() -> str:
 
 
 def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> None:
-    """Print a text after a line of where its figures come from, write both to the section of a page
-    of docs/, and the figures to build/NAME.json.
-    """
+    """Print a text below where its figures are from; write it to docs/, them to build/NAME.json."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     about = {"machine": machine(), "commit": commit(), "time": now, "turns": turns}
     file = figures_file(name)
@@ -57,7 +55,6 @@ def figures_file(name: str) -> Path:
 
 
 def write_section(name: str, page: str, text: str) -> None:
-    """Write a benchmark's section of a page of docs/."""
     path = ROOT / "docs" / page
     path.write_text(replace_sections(path, {name: f"\n{text}\n"}, f"make {name}"))
 

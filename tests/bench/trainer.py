@@ -92,7 +92,6 @@ class Trainer(Contestant):
         self.namespace.kubectl("delete", "TrainingRuntime", NAME, "--timeout=60s")
 
     def _complete(self, job: dict[str, Any], output: Path | None) -> None:
-        """The benchmark's image and volume in a Job of the runtime."""
         job["backoffLimit"] = MOST_FAULTS
         pod = with_output(job["template"]["spec"], output)
         for each in pod["containers"]:
