@@ -81,7 +81,7 @@ def find_rank() -> tuple[int, int]:
 
 
 def keras_callback(batch_size: int = 0) -> Any:
-    """Return a Keras callback that reports each step; with its `batch_size`, also the speed."""
+    """Return a Keras callback that reports each step, and with a rank's `batch_size` its speed."""
     if "tensorflow" in sys.modules:
         # Keras 2 or 3, whichever this TensorFlow was told to use.
         base = sys.modules["tensorflow"].keras.callbacks.Callback
