@@ -34,12 +34,9 @@ class Pod(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """The run, as the chart's template `horovod.run` describes it.
+    """The run, as the chart's template `horovod.run` describes it."""
 
-    `id` is a hash of the values that decide what is trained, `settings` of those that decide what
-    runs and where.
-    """
-
+    # Hashes of the values that decide what is trained, and of those for what runs and where.
     id: str
     settings: str
     hosts: list[Host]

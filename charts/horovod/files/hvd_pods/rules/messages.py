@@ -31,14 +31,12 @@ class Moment(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again.
-
-    `is_final`: no attempt can succeed before somebody has changed something.
-    """
+    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again."""
 
     who: str
     what: str
     is_sure_to_repeat: bool
+    # No attempt can succeed before somebody has changed something.
     is_final: bool = False
 
     @property
@@ -92,13 +90,11 @@ class RecordWritten(Event):
 
 
 class RecordChanged(Event):
-    """A write was refused because somebody has changed the record: what it has now.
-
-    `changes`: how often that has happened.
-    """
+    """A write was refused because somebody has changed the record: what it has now."""
 
     purpose: str
     data: Mapping[str, str]
+    # How often that has happened.
     changes: int = 0
 
 
@@ -112,12 +108,10 @@ class RecordFailed(Event):
 
 
 class JobRead(Event):
-    """The Job; None when an upgrade has removed it, else as in rules/ending.py.
-
-    `leaves` is that of the effect.
-    """
+    """The Job; None when an upgrade has removed it, else as in rules/ending.py."""
 
     job: Object | None
+    # As the effect had it.
     leaves: bool = False
 
 
@@ -166,15 +160,13 @@ class HostAnswers(AttemptEvent):
 
 
 class HostProblem(AttemptEvent):
-    """A host does not answer, for this reason.
-
-    `silent`: seconds since it was heard, 0 for a host that has not answered yet.
-    `is_alone`: no other host was heard just now, either.
-    """
+    """A host does not answer, for this reason."""
 
     host: str
     reason: str
+    # Seconds since it was heard, 0 for a host that has not answered yet.
     silent: float = 0.0
+    # No other host was heard just now, either.
     is_alone: bool = False
 
 
@@ -185,25 +177,21 @@ class HostGone(AttemptEvent):
 
 
 class PodsListed(AttemptEvent):
-    """The release's pods by name, and what the API server says of the StatefulSets without some.
-
-    `refusals`: why the newest pod of a StatefulSet was not created; empty for no known reason.
-    `problem`: why the pods could not be read.
-    """
+    """The release's pods by name, and what the API server says of the StatefulSets without some."""
 
     pods: Mapping[str, Object] = field(default_factory=dict)
+    # Why the newest pod of a StatefulSet was not created; empty for no known reason.
     refusals: Mapping[str, str] = field(default_factory=dict)
+    # Why the pods could not be read.
     problem: str = ""
 
 
 class Delivered(AttemptEvent):
-    """These hosts have the user's code; `problem` is why others do not.
-
-    `is_finished`: all ranks that the master before this one has started have ended with 0.
-    """
+    """These hosts have the user's code; `problem` is why others do not."""
 
     hosts: Sequence[str]
     problem: RunError | None = None
+    # All ranks that the master before this one has started have ended with 0.
     is_finished: bool = False
 
 
@@ -215,12 +203,10 @@ class LauncherEnded(AttemptEvent):
 
 
 class CauseFound(AttemptEvent):
-    """Why the launcher failed, as far as its output and the ranks' notices say it.
-
-    `evictions`: why the kubelet has evicted workers that left.
-    """
+    """Why the launcher failed, as far as its output and the ranks' notices say it."""
 
     cause: Cause | None
+    # Why the kubelet has evicted workers that left.
     evictions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -264,11 +250,9 @@ class ProgressStopped(AttemptEvent):
 
 
 class WorkersScaled(Event):
-    """The workers were scaled down, or the log says which were not; or a test has scaled them up.
+    """Workers were scaled down, or the log says which were not; or a test has scaled them up."""
 
-    `problem`: why it could not scale them up.
-    """
-
+    # Why it could not scale them up.
     problem: RunError | None = None
 
 
@@ -344,12 +328,10 @@ class WriteRecord(Effect):
 
 
 class ReadJob(Effect):
-    """Read the Job: JobRead follows.
-
-    `leaves`: to know whether ranks may go on without this master.
-    """
+    """Read the Job: JobRead follows."""
 
     within: float | None
+    # To know whether ranks may go on without this master.
     leaves: bool = False
 
 
@@ -409,13 +391,11 @@ class ScaleUp(Effect):
 
 
 class Deliver(Effect):
-    """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows.
-
-    `left`: first look whether the ranks of this epoch have finished at one of these addresses.
-    """
+    """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows."""
 
     attempt: int
     pods: Mapping[str, Pod]
+    # First look whether the ranks of this epoch have finished at one of these addresses.
     left: int = 0
     addresses: Mapping[str, str] = field(default_factory=dict)
 
@@ -436,13 +416,11 @@ class WriteLiveHosts(Effect):
 
 
 class Launch(Effect):
-    """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows.
-
-    `stay`: seconds in which ranks that are left alone wait for another master.
-    """
+    """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows."""
 
     attempt: int
     addresses: Mapping[str, str]
+    # Seconds in which ranks that are left alone wait for another master.
     stay: float
 
 
@@ -453,27 +431,23 @@ class EndLauncher(Effect):
 
 
 class FindCause(Effect):
-    """Look for why the launcher ended with `code`: CauseFound follows.
-
-    `left`: the UIDs of workers that were terminated, by their names.
-    """
+    """Look for why the launcher ended with `code`: CauseFound follows."""
 
     attempt: int
     code: int
     hosts: Sequence[str]
     raised: Sequence[Mapping[str, Any]]
     failed: Sequence[Mapping[str, Any]]
+    # The UIDs of workers that were terminated, by their names.
     left: Mapping[str, str] = field(default_factory=dict)
 
 
 class AskRanks(Effect):
-    """Ask all ranks on these hosts to end: RanksAsked follows.
-
-    With `may_stay`, leave them alone if all keep their state: another master follows.
-    """
+    """Ask all ranks on these hosts to end: RanksAsked follows."""
 
     attempt: int
     hosts: Sequence[str]
+    # Leave them alone if all keep their state: another master follows.
     may_stay: bool = False
 
 

@@ -45,12 +45,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Retries:
-    """What decides about the next attempt.
+    """What decides about the next attempt."""
 
-    `limit`: how many failures may be followed by another attempt; None while the Job, which has the
-    number, could not be read. Then the run is tried on.
-    """
-
+    # How many failures may be followed by another attempt; None while the Job, which has the
+    # number, could not be read. Then the run is tried on.
     limit: int | None = None
     lost_masters: int = 0
     # Attempts in a row that failed before they had trained.

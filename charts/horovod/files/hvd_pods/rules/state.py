@@ -78,12 +78,9 @@ class Hold:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What an attempt knows of its hosts and of the pods of those that are missing.
+    """What an attempt knows of its hosts and of the pods of those that are missing."""
 
-    `answering` has the hosts that answer now, `reasons` why others do not; a host that has both may
-    be lost soon.
-    """
-
+    # The hosts that answer now, and why others do not. One that has both may be lost soon.
     answering: Mapping[str, Pod] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     # Hosts that have answered once, by which the deadline is extended.
