@@ -19,6 +19,7 @@ from contextlib import ExitStack, closing, contextmanager
 from devtools.docs_gen.generated import table
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, launch_ranks
 from hvd_pods.common.fusion import BY_RANKS, choose
+from hvd_pods.common.threads import plan_cycle
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
 
@@ -43,7 +44,7 @@ GLOO = (*TWO_RANKS_OVER_GLOO, "--gloo-timeout-seconds", "3600")
 # The launchers' command lines and the variables of the chart.
 LAUNCHES = {
     "MPI": (TWO_RANKS, choose(2, {BY_RANKS: "1"})),
-    "Gloo": (GLOO, choose(2, {BY_RANKS: "1", "HOROVOD_CPU_OPERATIONS": "GLOO"})),
+    "Gloo": (GLOO, plan_cycle(1)),
 }
 
 

@@ -69,6 +69,22 @@ def test_what_is_set_by_hand_stays() -> None:
     assert threads.choose_threads({**by_hand, **chosen}, 1, cpus, cpus) == {}
 
 
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"HOROVOD_CPU_OPERATIONS": "gloo"}, "5"),
+        ({"HOROVOD_CPU_OPERATIONS": "gloo", threads.CYCLE: "1"}, None),
+        ({"HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_AUTOTUNE": "1"}, None),
+        ({"HOROVOD_CPU_OPERATIONS": "MPI"}, None),
+    ],
+)
+def test_ranks_ask_each_other_less_often_over_gloo(
+    environment: dict[str, str], expected: str | None
+) -> None:
+    assert threads.choose_threads(environment, 1, {0}, {0}).get(threads.CYCLE) == expected
+    assert (threads.plan_cycle(4), threads.plan_cycle(5)) == ({threads.CYCLE: "1.25"}, {})
+
+
 WANTED = {fusion.BY_RANKS: "1"}
 
 

@@ -14,6 +14,9 @@ from hvd_pods.common import binding, fast_start
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
 # ranks on two cores trained ResNet-50 by a fifth faster (tests/bench/bench_defaults.py).
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
+# Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 18 % of
+# the CPU of a rank which had one, and 7 % each 5 ms (docs/scaling.md).
+CYCLE, GLOO_CYCLE_MS = "HOROVOD_CYCLE_TIME", 5
 CGROUPS = "/sys/fs/cgroup"
 DEVICES = "/dev"
 
@@ -39,6 +42,9 @@ def choose_threads(
     wanted = plan_threads(cores, gpus)
     if own == container and not gpus:
         wanted[YIELD] = "1"
+    is_gloo = environment.get("HOROVOD_CPU_OPERATIONS", "").upper() == "GLOO"
+    if is_gloo and not gpus and "HOROVOD_AUTOTUNE" not in environment:
+        wanted.update(plan_cycle(cores))
     return {name: value for name, value in wanted.items() if name not in environment}
 
 
@@ -57,6 +63,13 @@ def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
         "TF_NUM_INTEROP_THREADS": str(inter_op),
     }
     return variables if gpus else {**variables, "TF_ENABLE_ONEDNN_OPTS": "1"}
+
+
+def plan_cycle(cores: int) -> dict[str, str]:
+    """The variable of a rank that meets others over Gloo: 5 ms for one core, less for more cores,
+    and from five cores on Horovod's own 1 ms.
+    """
+    return {CYCLE: f"{GLOO_CYCLE_MS / cores:g}"} if cores < GLOO_CYCLE_MS else {}
 
 
 def count_cores(cpus: set[int], root: str | os.PathLike[str] = binding.CPUS) -> int:
