@@ -12,10 +12,10 @@ from collections.abc import Mapping, MutableMapping
 from hvd_pods.common import binding, fast_start
 
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
-# ranks on two cores trained ResNet-50 by a fifth faster (tests/bench/bench_defaults.py).
+# ranks on two cores trained ResNet-50 by a fifth faster.
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
-# Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 18 % of
-# the CPU of a rank which had one, and 7 % each 5 ms (docs/scaling.md).
+# Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 18 %
+# of the speed of ranks that had one CPU each, and 7 % when they asked each 5 ms (docs/scaling.md).
 CYCLE, GLOO_CYCLE_MS = "HOROVOD_CYCLE_TIME", 5
 CGROUPS = "/sys/fs/cgroup"
 DEVICES = "/dev"
