@@ -34,7 +34,7 @@ from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
 from tests.bench.farm import ADDRESSES_PER_SERVER, NETWORK, PORT, SERVERS, Farm, start_farm
 from tests.bench.process_tree import Peak, watch
-from tests.bench.report import publish
+from tests.bench.report import figures_file, publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
@@ -70,14 +70,18 @@ LAUNCH = {
 
 
 def main() -> None:
-    """Measure, and publish the figures in docs/ and build/bench-1000.json after each size."""
+    """Measure, and publish the figures in docs/ and build/bench-1000.json after each size, with
+    those that the file has of other sizes.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", default="64,128,256,512,1000,4000", help="numbers of hosts")
     parser.add_argument("--mpi", default=MPIS[0], choices=MPIS)
     options = parser.parse_args()
     sizes = [int(number) for number in options.hosts.split(",")]
     manifests = rendered(max(sizes))
-    measured: dict[int, Figures] = {}
+    file = figures_file("bench-1000")
+    known = json.loads(file.read_text()) if file.exists() else {}
+    measured: dict[int, Figures] = {int(key): known[key] for key in known if key.isdigit()}
     revision = run_settings(manifests)["groups"][0]["revision"]
     with (
         start_farm(revision) as farm,
@@ -87,6 +91,7 @@ def main() -> None:
         for size in sizes:
             made = make_pods(namespace, manifests, size)
             measured[size] = {**made.seconds}
+            measured = dict(sorted(measured.items()))
             if size <= SERVERS * ADDRESSES_PER_SERVER:
                 measured[size] |= launch(farm, namespace, manifests, options.mpi, made)
             measured[size]["removed"] = remove_pods(namespace, manifests)
@@ -181,13 +186,16 @@ def played_nodes(namespace: Namespace, pods: int) -> Iterator[None]:
         for name in names
     ]  # fmt: skip
     stages = module_folder("kwok", KWOK) / "kustomize" / "stage"
-    files = [*stages.glob("node/fast/node-*.yaml"), *stages.glob("pod/fast/pod-*.yaml")]
+    kinds = ("node/fast/node-*", "node/heartbeat-with-lease/node-*", "pod/fast/pod-*")
+    files = [file for kind in kinds for file in stages.glob(f"{kind}.yaml")]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             [
                 str(tool("kwok")),
                 f"--kubeconfig={namespace.kubeconfig}", "--manage-all-nodes=false",
                 "--manage-nodes-with-label-selector=hvd-bench=played", f"--cidr={NETWORK[1]}/20",
+                # Nodes that renew no lease are taken for dead after 50 s, and their pods with them.
+                "--node-lease-duration-seconds=40",
                 *(f"--config={file}" for file in files),
             ],
             stdout=log, stderr=log,
