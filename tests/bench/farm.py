@@ -22,7 +22,7 @@ from tests.unit.hvd_pods.copies import replace_in
 from tests.unit.hvd_pods.worker.ssh import pods
 from tests.waiting import wait_until
 
-SERVERS = 64
+SERVERS = 80
 # sshd's limit on ListenAddress (MAX_LISTEN_SOCKS of its sources).
 ADDRESSES_PER_SERVER = 16
 PORT = 2222
@@ -79,7 +79,7 @@ def _move_to_run(pod: pods.Worker | pods.Master) -> None:
 
 @dataclass
 class Farm:
-    """64 sshd, which listen at `address(0)` and on; and the folders of masters."""
+    """80 sshd, which listen at `address(0)` and on; and the folders of masters."""
 
     folder: Path
     keys: Mapping[str, bytes]
