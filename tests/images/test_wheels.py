@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,6 +178,61 @@ def test_source_builds_for_the_frameworks_that_are_installed(
     assert zipfile.ZipFile(made).read("horovod/torch/mpi_lib_v2.so") == b"compiled\n"
 
 
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_horovod.patched_source(tmp_path_factory.mktemp("released"), [])
+
+
+# What Horovod asks which GPUs there are.
+NVCC = """#!/bin/sh
+cat << END
+--gpu-architecture <arch>  (-arch)
+        Allowed values for this option:  'compute_90','compute_90a','sm_100','sm_100a','sm_100f',
+        'sm_90','sm_90a'.
+--gpu-code <code>,...  (-code)
+END
+"""
+FLAGS = "import build_utils; print(*build_utils.get_nvcc_flags()[3:])"
+
+
+@pytest.mark.parametrize(
+    ("variables", "compiled", "later"),
+    [
+        ({}, ["90", "100"], "100"),
+        ({"HOROVOD_BUILD_CUDA_CC_LIST": "100f, 90a,80"}, ["80", "90a", "100f"], "100"),
+        ({"NVCC_GENCODE": "-arch=sm_90a", "HOROVOD_BUILD_CUDA_CC_LIST": "90"}, ["90"], "90"),
+        ({"NVCC_GENCODE": "-arch=sm_90a"}, [], ""),
+    ],
+)
+def test_kernels_are_compiled_for_architectures_with_a_suffix(
+    variables: Mapping[str, str],
+    compiled: Sequence[str],
+    later: str,
+    released: Path,
+    tmp_path: Path,
+) -> None:
+    """Other GPUs run only the intermediate code of an architecture without one."""
+    source = tmp_path / "source"
+    shutil.copytree(released / "cmake", source / "cmake")
+    patch = build_horovod.PATCHES / "cuda-architectures.patch"
+    subprocess.run(["patch", "--quiet", "--strip=1", f"--input={patch}"], check=True, cwd=source)
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(NVCC)
+    nvcc.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
+    asked = subprocess.run(
+        [sys.executable, "-c", FLAGS],
+        check=True,
+        cwd=source / "cmake",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    expected = [f"-gencode arch=compute_{name},code=sm_{name}" for name in compiled]
+    expected += [f"-gencode arch=compute_{later},code=compute_{later}"] if later else []
+    assert asked.stdout.strip() == " ".join(expected or ["-arch=sm_90a"])
+
+
 @pytest.mark.parametrize(
     "folder",
     [
@@ -190,9 +245,9 @@ def test_source_builds_for_the_frameworks_that_are_installed(
     ],
     ids=lambda folder: folder.name,
 )
-def test_series_applies_as_commits(folder: Path, tmp_path: Path) -> None:
+def test_series_applies_as_commits(folder: Path, released: Path, tmp_path: Path) -> None:
     """As upstream and packagers take it: `git am` on the released source."""
-    source = build_horovod.patched_source(tmp_path, [])
+    source = shutil.copytree(released, tmp_path / "source")
     # The archive has another owner.
     settings = ("safe.directory=*", "user.name=a", "user.email=a@example")
     git = ["git", "-C", str(source), *(word for setting in settings for word in ("-c", setting))]
