@@ -34,6 +34,8 @@ ENVIRONMENT = {
     "GOTOOLCHAIN": "local",
     "GOWORK": "off",
 }
+# Folders whose modules need a newer Go than distributions have. Go gets it as a module, too.
+NEWER_GO = ("argo",)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
 SOURCE_CONTROLLER = "github.com/fluxcd/source-controller"
 HELM_CONTROLLER = "github.com/fluxcd/helm-controller"
+ARGO = "github.com/argoproj/argo-cd/v3"
 KWOK = "sigs.k8s.io/kwok"
 KUEUE = "sigs.k8s.io/kueue"
 TRAINER = "github.com/kubeflow/trainer/v2"
@@ -126,6 +129,10 @@ BUILT = {
         Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
         Tool("source-controller", "flux", SOURCE_CONTROLLER, "source-controller"),
         Tool("helm-controller", "flux", HELM_CONTROLLER, "helm-controller"),
+        Tool(
+            "argocd", "argo", ".", "argocd",
+            links=("argocd-application-controller", "argocd-repo-server", "argocd-redis"),
+        ),
         Tool("trainer", "trainer", f"{TRAINER}/cmd/trainer-controller-manager", "trainer"),
         Tool("jobset", "trainer", JOBSET, "jobset"),
         # An S3 server of a test, and its client.
@@ -169,14 +176,18 @@ def module_folder(folder: str, module: str) -> Path:
     go = ["go", "-C", str(GO_SOURCES / folder)]
     printed = ""
     for command in ([*go, "mod", "download", module], [*go, "list", "-m", "-f={{.Dir}}", module]):
-        environment = {**os.environ, **ENVIRONMENT}
+        environment = {**os.environ, **_environment(folder)}
         remedy = f"run: {' '.join(command)}"
         printed = read_output(command, remedy=remedy, environment=environment)
     return Path(printed.strip())
 
 
+def _environment(folder: str) -> dict[str, str]:
+    return {**ENVIRONMENT, "GOTOOLCHAIN": "auto" if folder in NEWER_GO else "local"}
+
+
 def _directory(tool: Tool) -> Path:
-    settings = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+    settings = [f"{name}={value}" for name, value in _environment(tool.folder).items()]
     flags = [*BUILD_FLAGS, _linker_flags(tool), tool.package]
     key = content_key(_inputs(tool), _go_version(), *settings, *flags)
     return cache_dir() / "tools" / f"{tool.name}-{key}"
@@ -228,7 +239,7 @@ def _build(tool: Tool, directory: Path) -> None:
                 log,
                 remedy=f"in {source}, run: {' '.join(command)}",
                 folder=source,
-                environment={**os.environ, **ENVIRONMENT},
+                environment={**os.environ, **_environment(tool.folder)},
             )
         for link in tool.links:
             (partial / link).symlink_to(tool.binary)
