@@ -50,7 +50,7 @@ lifecycle: venv ## Run the tests that start, break and stop a local cluster
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
-test-controllers: venv ## Run the tests with controllers of others, which are built first: Kueue, Flux
+test-controllers: venv ## Run the tests with controllers of others, which are built first: Kueue, Flux, Argo CD
 	@$(PY) -m pytest -q tests/e2e/test_kueue.py tests/e2e/test_gitops.py
 
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table

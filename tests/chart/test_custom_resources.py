@@ -14,12 +14,12 @@ from tests.chart.render import CHART, Values, of_kind, one, render
 PAGE = CHART.parents[1] / "docs" / "gitops.md"
 
 
-def documented(kind: str) -> dict[str, Any]:
-    """Return the page's first object of a kind; a later one may be a part of one."""
+def documented(kind: str, number: int = 0) -> dict[str, Any]:
+    """Return the page's first object of a kind, or a later one, which may be a part of one."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     documents = (document for block in blocks for document in YAML(typ="safe").load_all(block))
-    result: dict[str, Any] = next(each for each in documents if each.get("kind") == kind)
-    return result
+    found: list[dict[str, Any]] = [each for each in documents if each.get("kind") == kind]
+    return found[number]
 
 
 VOLCANO: Values = {

@@ -1,17 +1,19 @@
-"""The objects of docs/gitops.md, followed by Flux. Rare: its controllers are built first.
+"""The objects of docs/gitops.md, followed by Flux and by Argo CD. Rare: both are built first.
 
-They run here, beside the local cluster, and read the chart from a git server of the test. The story
-is that of a team: install, change by hand, a finished run that is left alone, another chart, and
-another value.
+Their controllers run here, beside the local cluster, and read the chart from a git server of the
+test. The story is that of a team: install, change by hand, a finished run that is left alone,
+another chart, and another value.
 """
 
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import shutil
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
-from devtools.toolchain.tools import HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder
+from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.chart.test_custom_resources import documented
 from tests.controllers import Controller, running
 from tests.e2e.cluster import CHART, Namespace, Values, on_shared_cores
@@ -116,25 +118,44 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Flux:
-    """A release that Flux keeps, as the page has it. `values` go into the page's own object."""
+class Team(ABC):
+    """A release that a tool keeps, as the page has it."""
 
     namespace: Namespace
+    repository: Repository
     url: str
+
+    @abstractmethod
+    def apply(self, values: Values) -> None:
+        """Write the page's objects, with `values` in addition."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Let the tool look at the repository and the cluster once more, and wait for its end."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Delete the tool's object, and with it the release."""
+
+    def complete(self, values: Values, own: Values) -> Values:
+        """The page's values, with those of the test."""
+        repository, _, tag = self.namespace.image.rpartition(":")
+        return {**values, "image": {"repository": repository, "tag": tag}, **own}
+
+
+class Flux(Team):
+    """source-controller and helm-controller."""
 
     def apply(self, values: Values) -> None:
         source = documented("GitRepository")
         source["spec"].update(url=self.url, ref={"branch": BRANCH})
         release = documented("HelmRelease")
-        repository, _, tag = self.namespace.image.rpartition(":")
-        image = {"image": {"repository": repository, "tag": tag}}
-        release["spec"]["values"] = {**release["spec"]["values"], **image, **values}
+        release["spec"]["values"] = self.complete(release["spec"]["values"], values)
         for manifest in (source, release):
             manifest["metadata"]["namespace"] = self.namespace.name
             self.namespace.apply(manifest)
 
     def sync(self) -> None:
-        """Let Flux look at the repository and the cluster once more, and wait for its end."""
         for kind in ("gitrepository", "helmrelease"):
             (item,) = self.namespace.get(kind)["items"]
             # `flux reconcile` does the same.
@@ -179,16 +200,131 @@ def running_flux(namespace: Namespace, folder: Path) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def flux(namespace: Namespace, tmp_path: Path) -> Iterator[Flux]:
-    """Flux, which runs, and the repository that it reads."""
+class ArgoCD(Team):
+    """The application controller and the repository server."""
+
+    def apply(self, values: Values, *options: str, keeps_data: bool = False) -> None:
+        """`options` are added to the page's; `keeps_data` adds what the page advises with them."""
+        application = documented("Application")
+        application["metadata"]["namespace"] = self.namespace.name
+        spec = application["spec"]
+        spec["source"].update(repoURL=self.url, targetRevision=BRANCH)
+        spec["destination"]["namespace"] = self.namespace.name
+        spec["syncPolicy"]["syncOptions"] += options
+        if keeps_data:
+            spec["ignoreDifferences"] += documented("Application", 1)["spec"]["ignoreDifferences"]
+        helm = spec["source"]["helm"]
+        helm["valuesObject"] = self.complete(helm["valuesObject"], values)
+        self.namespace.apply(application)
+
+    def sync(self) -> None:
+        # `argocd app get --hard-refresh` does the same.
+        refresh = "argocd.argoproj.io/refresh=hard"
+        self.namespace.kubectl("annotate", "application", RELEASE, "--overwrite", refresh)
+        wait_until(self._is_synced, 180, "Argo CD has synced", PROGRAM_PAUSE)
+
+    def _is_synced(self) -> bool:
+        application = self.namespace.get("application", RELEASE)
+        has_work = "operation" in application or application["metadata"].get("annotations", {}).get(
+            "argocd.argoproj.io/refresh"
+        )
+        status = application.get("status", {}).get("sync", {}).get("status")
+        return not has_work and status == "Synced"
+
+    def press_sync(self, force: bool = False) -> dict[str, Any]:
+        """Sync all objects by hand with the Application's options, and return what came of it."""
+        spec = self.namespace.get("application", RELEASE)["spec"]
+        sync = {
+            "syncOptions": spec["syncPolicy"]["syncOptions"],
+            "syncStrategy": {"apply": {"force": force}},
+        }
+        patch = ("--type=merge", "--patch", json.dumps({"operation": {"sync": sync}}))
+        self.namespace.kubectl("patch", "application", RELEASE, *patch)
+        wait_until(
+            lambda: "operation" not in self.namespace.get("application", RELEASE),
+            180, "the sync has ended", PROGRAM_PAUSE,
+        )  # fmt: skip
+        state: dict[str, Any] = self.namespace.get("application", RELEASE)["status"]
+        return dict(state["operationState"])
+
+    def wait_for_health(self, health: str) -> None:
+        is_so = f"--for=jsonpath={{.status.health.status}}={health}"
+        self.namespace.kubectl("wait", "application", RELEASE, is_so, "--timeout=240s")
+
+    def remove(self) -> None:
+        self.namespace.kubectl("delete", "application", RELEASE, "--timeout=120s")
+
+
+@contextmanager
+def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
+    labels = {"app.kubernetes.io/part-of": "argocd"}
+    # It leaves alone what an Application of the same name has in another namespace.
+    own = {"installationID": namespace.name}
+    for kind, name, data in (("ConfigMap", "argocd-cm", own), ("Secret", "argocd-secret", {})):
+        meta = {"name": name, "labels": labels}
+        namespace.apply({"apiVersion": "v1", "kind": kind, "metadata": meta, "data": data})
+    redis, repositories = (f"127.0.0.1:{find_port()}" for _ in range(2))
+    port = repositories.rpartition(":")[2]
+    module = module_folder("argo", ARGO)
+    crds = module / "manifests" / "crds"
+    # The repository server calls this script for each commit, and Helm, by their names.
+    script = folder / "bin" / "git-verify-wrapper.sh"
+    script.parent.mkdir()
+    script.write_bytes((module / "hack" / script.name).read_bytes())
+    script.chmod(0o755)
+    programs = f"{script.parent}:{tool('helm4').parent}"
+    controllers = [
+        Controller("argocd-redis", ready=["Ready to accept connections"], arguments=[redis]),
+        Controller(
+            "argocd-repo-server", ready=["is listening on"],
+            arguments=[
+                f"--redis={redis}", "--address=127.0.0.1", f"--port={port}",
+                "--metrics-address=127.0.0.1", f"--metrics-port={find_port()}",
+            ],
+            environment={
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "ARGOCD_GPG_ENABLED": "false",
+                "ARGOCD_ASK_PASS_SOCK": str(folder / "ask-pass.sock"),
+            },
+        ),
+        Controller(
+            "argocd-application-controller", ready=["Application Controller is starting"],
+            crds=[crds / "application-crd.yaml", crds / "appproject-crd.yaml"],
+            arguments=[
+                f"--namespace={namespace.name}", f"--redis={redis}",
+                f"--repo-server={repositories}", f"--metrics-port={find_port()}",
+            ],
+            # The cluster of KUBECONFIG is the one that it runs in.
+            environment={"ARGOCD_FAKE_IN_CLUSTER": "true"},
+        ),
+    ]  # fmt: skip
+    with running(namespace, controllers, folder):
+        # As Argo CD's API server makes it.
+        namespace.apply({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+            "metadata": {"name": "default"},
+            "spec": {
+                "sourceRepos": ["*"], "destinations": [{"namespace": "*", "server": "*"}],
+                "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+            },
+        })  # fmt: skip
+        yield
+
+
+@pytest.fixture(params=[(Flux, running_flux), (ArgoCD, running_argo)], ids=["flux", "argo"])
+def team(request: pytest.FixtureRequest, namespace: Namespace, tmp_path: Path) -> Iterator[Team]:
+    """A tool that runs, and the repository that it reads."""
+    made, run = request.param
     repository = Repository.make(tmp_path / "repository")
-    with served(repository.folder) as url, running_flux(namespace, tmp_path):
-        made = Flux(namespace, url)
-        yield made
+    with served(repository.folder) as url, run(namespace, tmp_path):
+        team: Team = made(namespace, repository, url)
+        yield team
         # The test may not have come to the object, or may have removed it.
         with suppress(DevtoolsError):
-            made.remove()
+            team.remove()
+
+
+argo_alone = pytest.mark.parametrize("team", [(ArgoCD, running_argo)], ids=["argo"], indirect=True)
 
 
 def run_of(script: str, number: int = 2) -> Values:
@@ -208,17 +344,17 @@ def identity(namespace: Namespace) -> dict[str, Any]:
 
 
 def test_release_is_kept_as_the_page_says(
-    flux: Flux, namespace: Namespace, node_folder: Path, privileged: Namespace, tmp_path: Path
+    team: Team, namespace: Namespace, node_folder: Path, privileged: Namespace
 ) -> None:
     mount = on_node(node_folder, "data")
-    flux.apply({**run_of(WAIT), **mount})
-    flux.sync()
+    team.apply({**run_of(WAIT), **mount})
+    team.sync()
     namespace.wait_for_event("Training", 240)
     first = identity(namespace)
 
     # Somebody changes an object by hand in the middle of the run: it is healed, the run goes on.
     namespace.kubectl("delete", "service", RELEASE)
-    flux.sync()
+    team.sync()
     wait_until(
         lambda: namespace.get("services")["items"], 120, "the Service is back", PROGRAM_PAUSE
     )
@@ -229,23 +365,71 @@ def test_release_is_kept_as_the_page_says(
     namespace.wait_for_no_workers(RELEASE)
     # An hour of syncs, shortened.
     for _ in range(5):
-        flux.sync()
+        team.sync()
     assert identity(namespace) == first
     assert namespace.replicas(f"{RELEASE}-worker") == 0
 
     # Another chart alone repeats nothing.
-    Repository(tmp_path / "repository").bump_chart()
-    flux.sync()
+    team.repository.bump_chart()
+    team.sync()
     namespace.assert_completes(RELEASE)
     assert namespace.replicas(f"{RELEASE}-worker") == 0
     assert namespace.get("secret", f"{RELEASE}-ssh")["data"] == first["keys"]
 
     # Another value is another run; the Job of the run before is pruned.
-    flux.apply({**run_of("print('again')", number=1), **mount})
-    flux.sync()
+    team.apply({**run_of("print('again')", number=1), **mount})
+    team.sync()
     namespace.assert_completes(RELEASE)
     assert "again" in namespace.log(RELEASE)
     assert identity(namespace)["keys"] == first["keys"]
 
-    flux.remove()
+    team.remove()
     namespace.wait_until_gone("statefulsets,jobs,services")
+
+
+@argo_alone
+def test_health_is_that_of_the_run(
+    team: ArgoCD, namespace: Namespace, node_folder: Path, privileged: Namespace
+) -> None:
+    mount = on_node(node_folder, "data")
+    team.apply({**run_of(WAIT, number=1), **mount})
+    team.sync()
+    namespace.wait_for_event("Training", 240)
+    team.wait_for_health("Progressing")
+    (node_folder / "go").touch()
+    team.wait_for_health("Healthy")
+    namespace.assert_completes(RELEASE)
+
+    failing = run_of("raise SystemExit(3)", number=1)
+    team.apply({**failing, **mount, "master": {**failing["master"], "backoffLimit": 0}})
+    team.sync()
+    team.wait_for_health("Degraded")
+
+
+@argo_alone
+@pytest.mark.parametrize("keeps_data", [False, True], ids=["as it is", "keeping the data"])
+def test_replaced_objects_repeat_a_finished_run_unless_their_data_are_kept(
+    team: ArgoCD, namespace: Namespace, keeps_data: bool
+) -> None:
+    """As the page says of the option Replace=true, and of what it advises for it."""
+    team.apply(run_of("print('trained')", number=1), "Replace=true", keeps_data=keeps_data)
+    team.sync()
+    namespace.assert_completes(RELEASE)
+    namespace.wait_for_no_workers(RELEASE)
+    first = identity(namespace)
+    team.sync()
+    assert identity(namespace) == first, "nothing has changed"
+
+    # Kubernetes refuses to replace the Job, after other objects.
+    assert "field is immutable" in json.dumps(team.press_sync())
+    assert identity(namespace)["job"] == first["job"]
+    assert ("data" in namespace.get("configmap", f"{RELEASE}-run")) == keeps_data
+    assert (identity(namespace)["keys"] == first["keys"]) == keeps_data
+
+    # By force, it deletes and creates it.
+    assert team.press_sync(force=True)["phase"] == "Succeeded"
+    namespace.assert_completes(RELEASE)
+    again = identity(namespace)
+    assert again["job"] != first["job"]
+    assert (again["keys"] == first["keys"]) == keeps_data
+    assert ("trained" in namespace.log(RELEASE)) != keeps_data
