@@ -42,10 +42,7 @@ WANTED = {NETWORK: (BATCH, SIZE), **GRADIENTS, MEMORY: LARGE}
 # Gloo's own 30 s would be over when ranks go on that were stopped.
 GLOO = (*TWO_RANKS_OVER_GLOO, "--gloo-timeout-seconds", "3600")
 # The launchers' command lines and the variables of the chart.
-LAUNCHES = {
-    "MPI": (TWO_RANKS, choose(2, {BY_RANKS: "1"})),
-    "Gloo": (GLOO, plan_cycle(1)),
-}
+LAUNCHES = {"MPI": (TWO_RANKS, choose(2, {BY_RANKS: "1"})), "Gloo": (GLOO, plan_cycle(1))}
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
 from hvd_pods.master.logins import MOST
 from tests.bench.farm import ADDRESSES_PER_SERVER, NETWORK, PORT, SERVERS, Farm, start_farm
-from tests.bench.process_tree import Peak, watch
+from tests.bench.process_tree import watch
 from tests.bench.report import figures_file, publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
@@ -143,13 +143,11 @@ def model_table(measured: Mapping[int, Figures]) -> str:
     return table(("Figure", "Straight line", "Its error", f"It says for {largest}"), rows)
 
 
-IMAGE = {"image": {"repository": "bench", "tag": "1"}}
-
-
 def rendered(hosts: int) -> list[Manifest]:
     """The chart's objects for a run of `true` on this number of hosts."""
     values = {
-        **IMAGE, "worker": {"number": hosts}, "ssh": {"port": PORT}, "master": {"args": ["true"]},
+        "image": {"repository": "bench", "tag": "1"}, "worker": {"number": hosts},
+        "ssh": {"port": PORT}, "master": {"args": ["true"]},
     }  # fmt: skip
     done = helm_template(values)
     assert done.returncode == 0, done.stderr
@@ -305,7 +303,10 @@ def launch(
     if code or (hosts <= MOST_LAUNCHED and text.count("[hvd] rank ") != hosts):
         raise SystemExit(f"{mpi}, {hosts} hosts: exit code {code}\n{text[-3000:]}")
     asked = requests(namespace) - before
-    return {**seconds(text), **most(peak), "requests": asked}
+    return seconds(text) | {
+        "memory": peak.memory, "ssh_memory": peak.ssh_memory, "ssh": peak.ssh,
+        "files": peak.open_files, "cpu": peak.cpu_seconds, "requests": asked,
+    }  # fmt: skip
 
 
 def requests(namespace: Namespace) -> float:
@@ -346,14 +347,6 @@ def seconds(log: str) -> Figures:
     assert match is not None, log
     began, launched, ended = map(float, match.groups())
     return {"known": launched - began, "launch": ended - launched}
-
-
-def most(peak: Peak) -> Figures:
-    """The most memory, clients of SSH, and files that one process had open; the CPU's seconds."""
-    return {
-        "memory": peak.memory, "ssh_memory": peak.ssh_memory, "ssh": peak.ssh,
-        "files": peak.open_files, "cpu": peak.cpu_seconds,
-    }  # fmt: skip
 
 
 if __name__ == "__main__":

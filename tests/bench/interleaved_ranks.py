@@ -18,6 +18,7 @@ import socket
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import horovod
@@ -44,11 +45,7 @@ class Network:
         self._batch = make_batch(self._model, batch_size)
 
     def train(self) -> float:
-        """Make a step; its seconds."""
-        meet()
-        began = time.perf_counter()
-        float(self._step(*self._batch))
-        return time.perf_counter() - began
+        return seconds_of(lambda: float(self._step(*self._batch)))
 
 
 class Gradients:
@@ -66,14 +63,7 @@ class Gradients:
         self._step = step
 
     def train(self) -> float:
-        """Do it a few times; the median of the seconds."""
-        seconds = []
-        for _ in range(ROUNDS):
-            meet()
-            began = time.perf_counter()
-            float(self._step())
-            seconds.append(time.perf_counter() - began)
-        return statistics.median(seconds)
+        return median_seconds_of(lambda: float(self._step()))
 
 
 class Memory:
@@ -83,16 +73,20 @@ class Memory:
         self._arrays = [np.ones(numbers, np.float32) for _ in range(3)]
 
     def train(self) -> float:
-        """Do it a few times; the median of the seconds."""
         own, other, result = self._arrays
-        seconds = []
-        for _ in range(ROUNDS):
-            meet()
-            began = time.perf_counter()
-            np.add(own, other, out=own)
-            np.copyto(result, own)
-            seconds.append(time.perf_counter() - began)
-        return statistics.median(seconds)
+        return median_seconds_of(lambda: np.copyto(result, np.add(own, other, out=own)))
+
+
+def seconds_of(step: Callable[[], object]) -> float:
+    """Make a step when all ranks are here."""
+    meet()
+    began = time.perf_counter()
+    step()
+    return time.perf_counter() - began
+
+
+def median_seconds_of(step: Callable[[], object]) -> float:
+    return statistics.median(seconds_of(step) for _ in range(ROUNDS))
 
 
 def make(name: str, wanted: Any) -> Network | Gradients | Memory:

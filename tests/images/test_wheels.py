@@ -247,12 +247,9 @@ FLAGS = "import build_utils; print(*build_utils.get_nvcc_flags()[3:])"
     ],
 )
 def test_kernels_are_compiled_for_architectures_with_a_suffix(
-    variables: Mapping[str, str],
-    compiled: Sequence[str],
-    later: str,
-    released: Path,
-    tmp_path: Path,
-) -> None:
+    variables: Mapping[str, str], compiled: Sequence[str], later: str,
+    released: Path, tmp_path: Path,
+) -> None:  # fmt: skip
     """Other GPUs run only the intermediate code of an architecture without one."""
     source = tmp_path / "source"
     shutil.copytree(released / "cmake", source / "cmake")
@@ -263,13 +260,9 @@ def test_kernels_are_compiled_for_architectures_with_a_suffix(
     nvcc.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
     asked = subprocess.run(
-        [sys.executable, "-c", FLAGS],
-        check=True,
-        cwd=source / "cmake",
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+        [sys.executable, "-c", FLAGS], cwd=source / "cmake", env=environment,
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
     expected = [f"-gencode arch=compute_{name},code=sm_{name}" for name in compiled]
     expected += [f"-gencode arch=compute_{later},code=compute_{later}"] if later else []
     assert asked.stdout.strip() == " ".join(expected or ["-arch=sm_90a"])
