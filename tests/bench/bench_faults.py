@@ -331,7 +331,7 @@ def main() -> None:
             text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
             publish(
                 "bench-faults", "performance.md", options.turns, {"contestants": known},
-                "\n\n".join(text),
+                "\n\n".join(filter(None, text)),
             )  # fmt: skip
             write_section("bench-faults", "comparison.md", f"{in_storm}\n\n{start}")
             storms = [each for each in known.values() if "curve" in each.get("storm", {})]

@@ -91,8 +91,7 @@ def main() -> None:
     ):
         for size in sizes:
             made = make_pods(namespace, manifests, size)
-            measured[size] = {**made.seconds}
-            measured = dict(sorted(measured.items()))
+            measured = dict(sorted({**measured, size: {**made.seconds}}.items()))
             if size <= SERVERS * ADDRESSES_PER_SERVER:
                 measured[size] |= launch(farm, namespace, manifests, options.mpi, made)
             measured[size]["removed"] = remove_pods(namespace, manifests)

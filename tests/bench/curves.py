@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT, LEFT, BELOW, LEGEND = 760, 380, 56, 40, 250
+WIDTH, HEIGHT, LEFT, BELOW, LEGEND = 790, 380, 56, 40, 280
 # These are told apart by people with any colour vision (Okabe and Ito), then by dashes.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 

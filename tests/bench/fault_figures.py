@@ -101,6 +101,8 @@ def start_table(measured: Mapping[str, Any]) -> str:
 def fault_tables(measured: Mapping[str, Any]) -> str:
     """Each fault once: what it cost, and what a person was told."""
     done = [each for each in measured.values() if "each" in each]
+    if not done:
+        return ""
     faults = [each["each"]["faults"] for each in done]
     cost = [
         (each["name"], *(seconds_cell(of[name]) if name in of else "" for name in NAMED_BY))
