@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from devtools.localkube.instance import current
 from tests.e2e.cluster import Namespace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,10 +39,10 @@ def test_demo_trains_and_can_be_repeated(kubeconfig: Path, examples_image: str) 
     assert re.search(r"hvd-worker-1 +localkube-\S+\n", printed), printed
     assert "and then, for example:" in printed
     made = in_demo.get("namespace", "hvd-demo")["metadata"]["uid"]
-    node = in_demo.get("nodes")["items"][0]["metadata"]["uid"]
+    node = in_demo.get("node", current().node_name)["metadata"]["uid"]
 
     demo()
     assert in_demo.get("namespace", "hvd-demo")["metadata"]["uid"] == made
-    assert in_demo.get("nodes")["items"][0]["metadata"]["uid"] == node
+    assert in_demo.get("node", current().node_name)["metadata"]["uid"] == node
     in_demo.wait_for_no_workers("hvd")
     in_demo.kubectl("delete", "namespace", "hvd-demo", "--wait=false")
