@@ -71,9 +71,7 @@ LAUNCH = {
 
 
 def main() -> None:
-    """Measure, and publish the figures in docs/ and build/bench-1000.json after each size, with
-    those that the file has of other sizes.
-    """
+    """Measure, and publish the figures of each size with those of other sizes and the same MPI."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", default="64,128,256,512,1000,4000", help="numbers of hosts")
     parser.add_argument("--mpi", default=MPIS[0], choices=MPIS)
@@ -82,7 +80,8 @@ def main() -> None:
     manifests = rendered(max(sizes))
     file = figures_file("bench-1000")
     known = json.loads(file.read_text()) if file.exists() else {}
-    measured: dict[int, Figures] = {int(key): known[key] for key in known if key.isdigit()}
+    sizes_known = [key for key in known if key.isdigit() and known.get("mpi") == options.mpi]
+    measured: dict[int, Figures] = {int(key): known[key] for key in sizes_known}
     revision = run_settings(manifests)["groups"][0]["revision"]
     with (
         start_farm(revision) as farm,
@@ -96,7 +95,7 @@ def main() -> None:
                 measured[size] |= launch(farm, namespace, manifests, options.mpi, made)
             measured[size]["removed"] = remove_pods(namespace, manifests)
             text = f"{phase_table(measured)}\n\n{launch_table(measured, options.mpi)}"
-            figures = {str(size): each for size, each in measured.items()}
+            figures = {"mpi": options.mpi, **{str(at): each for at, each in measured.items()}}
             publish("bench-1000", "scale.md", 1, figures, f"{text}\n\n{model_table(measured)}")
 
 
