@@ -180,7 +180,7 @@ def _failed(
 def _problems(
     release: Release, pods: list[Object], refusals: Iterable[tuple[str, str]] = ()
 ) -> tuple[str, str]:
-    """What keeps pods from running, with one line for all pods of one reason; and advice."""
+    """What keeps pods from running, once for all pods of one reason; and each reason's advice."""
     problems: dict[str, list[str]] = {}
     remedies: dict[str, str] = {}
     # Refusals first: without a master, the present pods may be those of an earlier run.
@@ -192,7 +192,7 @@ def _problems(
         if problem and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             problems.setdefault(problem.reason, []).append(pod["metadata"]["name"])
             remedies[problem.reason] = problem.advice
-    return _group_names(problems), next(iter(remedies.values()), "")
+    return _group_names(problems), "; ".join(dict.fromkeys(filter(None, remedies.values())))
 
 
 def _refusals(release: Release, job: Object, pods: list[Object]) -> Iterator[tuple[str, str]]:
