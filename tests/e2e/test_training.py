@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -228,10 +229,14 @@ sys.stdout.write(f"WARM {'warm/server.py' in parent} {weight.numpy():.2f} {draws
 """
 
 
-def test_ranks_are_forks_that_train(namespace: Namespace) -> None:
+def test_ranks_are_forks_that_train_on_the_older_tensorflow_too(
+    namespace: Namespace, older_image: str
+) -> None:
+    """tests/faults trains so on the newer one."""
+    older = replace(namespace, image=older_image)
     changes = {"args": ["python3", "-c", TRAIN]}
     # The modules are those that the image names.
-    log = namespace.train("hvd", values(master=changes, launch={"preload": None}))
+    log = older.train("hvd", values(master=changes, launch={"preload": None}))
     lines = [line for line in log.splitlines() if line.startswith("WARM ")]
     # The gradient is the mean of the ranks' numbers, 1.5.
     assert [line.split()[1:3] for line in lines] == [["True", "-0.50"]] * 4, log

@@ -53,6 +53,12 @@ def test_rank_joins(cpu: Sandbox, case: str, expected: str, environment: dict[st
     assert results(cpu, GROWS, case, "localhost", **environment) == [expected] * 2
 
 
+def test_ranks_that_have_no_work_do_not_poll_for_each_other(cpu: Sandbox) -> None:
+    """horovod#2804: in each cycle of 50 ms, one rank waited for another that was late once."""
+    taken = results(cpu, TWO_RANKS, "ranks_without_work", HOROVOD_CYCLE_TIME="50")
+    assert [float(share) < 0.3 for share in taken] == [True] * 2
+
+
 @pytest.mark.parametrize("case", ["rank_lost_beside_process_sets", "rank_lost_while_ranks_meet"])
 @pytest.mark.patch("blacklist-cooldown.patch")
 def test_run_goes_on_with_the_host_of_a_lost_rank(image: Image, inside: Sandbox, case: str) -> None:
