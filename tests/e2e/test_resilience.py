@@ -1,4 +1,4 @@
-"""An elastic run that gains and loses a worker; ranks that save when theirs is deleted."""
+"""Elastic runs that gain and lose a worker."""
 
 from __future__ import annotations
 
@@ -104,41 +104,6 @@ def test_elastic_run_waits_for_a_lost_worker_that_it_needs(namespace: Namespace)
     namespace.assert_completes("hvd")
     assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
     assert "DONE [2, 2]" in namespace.log("hvd")
-
-
-# Of two ranks that are asked to leave, one ends at once. If mpirun knew, it would end the other.
-SAVES = """
-import os, signal, sys, time
-rank = os.environ["OMPI_COMM_WORLD_RANK"]
-def save(*_):
-    if rank == "0":
-        time.sleep(2)
-    say("SAVED")
-    sys.exit(143)
-def say(what):
-    sys.stdout.write(f"{what} {rank}\\n")
-    sys.stdout.flush()
-if os.environ["HVD_ATTEMPT"] == "1":
-    signal.signal(signal.SIGTERM, save)
-    say("READY")
-    signal.pause()
-"""
-
-
-@pytest.mark.rare
-def test_all_ranks_of_a_deleted_worker_save(namespace: Namespace) -> None:
-    values: Values = {
-        "worker": {"number": 1, "slots": 2},
-        "master": {"args": ["python3", "-c", SAVES], "backoffLimit": 0},
-    }
-    namespace.install("hvd", values)
-    for rank in (0, 1):
-        wait_for_line(namespace, f"READY {rank}")
-    namespace.kubectl("delete", "pod", "hvd-worker-0", "--wait=false")
-    namespace.assert_completes("hvd")
-    log = namespace.log("hvd")
-    assert "SAVED 1" in log
-    assert "SAVED 0" in log, "the launcher ended a rank that saved"
 
 
 def wait_for_line(namespace: Namespace, text: str) -> str:
