@@ -28,8 +28,8 @@ from tests.waiting import PROGRAM_PAUSE, wait_until
 NAME = "bench"
 # For the script of a contestant with the chart: it tells its progress.
 REPORTS = ("--report",)
-# As docs/faults.md has it; the default is an hour.
-STALLS = {"stallTimeoutSeconds": 8}
+# A step takes 50 ms; the default is an hour.
+STALLS = {"stallTimeoutSeconds": 5}
 One = TypeVar("One")
 
 
