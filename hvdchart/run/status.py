@@ -180,7 +180,7 @@ def _failed(
 def _problems(
     release: Release, pods: list[Object], refusals: Iterable[tuple[str, str]] = ()
 ) -> tuple[str, str]:
-    """What keeps pods from running, once for all pods of one reason; and each reason's advice."""
+    """What keeps pods from running, each reason once with its pods; and the advice for each."""
     problems: dict[str, list[str]] = {}
     remedies: dict[str, str] = {}
     # Refusals first: without a master, the present pods may be those of an earlier run.

@@ -1,12 +1,12 @@
-"""Takes the garbage collector away from the objects that importing a framework creates. The image's
-Python runs this at every start.
+"""Keeps garbage collections from visiting the objects that importing a framework creates. The
+image's Python runs this at every start.
 
-Importing TensorFlow and Horovod creates about 440,000 permanent objects. To visit them in each
-collection takes a fifth of the import's CPU time, a quarter of a second in each full collection of
-a training, for which all other ranks wait, and a second when Python ends (figures: docs/images.md).
-The first collection therefore waits for a million objects, or for gc.collect(); then Python's own
-thresholds apply. Thresholds that a script sets stay in force. Once the framework is imported,
-collections leave out what there is by then.
+Importing TensorFlow creates about 440,000 permanent objects. Collections during the import take a
+fifth of its CPU time; afterwards each full collection would take a quarter of a second, for which
+the other ranks wait, and the end of Python a second or two (figures: docs/images.md). The first
+collection therefore waits for a million objects, or for gc.collect(). Once a framework is imported,
+collections leave out all objects that exist by then. From either moment on, Python's own thresholds
+apply. Thresholds that a script sets stay in force.
 """
 
 import gc
@@ -22,7 +22,7 @@ def _restore_thresholds(phase: str, info: object) -> None:
 
 
 class _Freezing:
-    """Finds frameworks where Python's own finder does."""
+    """Finds a framework where Python's own finder does."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> object:
@@ -31,15 +31,19 @@ class _Freezing:
         from importlib.machinery import PathFinder
 
         spec = PathFinder.find_spec(name)
-        if spec is None or spec.loader is None:
+        loader = spec.loader if spec else None
+        execute = getattr(loader, "exec_module", None)
+        if loader is None or execute is None or not hasattr(loader, "__dict__"):
             return None
-        execute = spec.loader.exec_module
 
         def execute_and_freeze(module: object) -> None:
-            execute(module)  # type: ignore[arg-type]
+            # A zip file has one loader for all its modules.
+            vars(loader).pop("exec_module", None)
+            execute(module)
             gc.freeze()
+            _restore_thresholds("", None)
 
-        spec.loader.exec_module = execute_and_freeze  # type: ignore[method-assign]
+        vars(loader)["exec_module"] = execute_and_freeze
         return spec
 
 

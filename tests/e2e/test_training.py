@@ -232,7 +232,7 @@ sys.stdout.write(f"WARM {'warm/server.py' in parent} {weight.numpy():.2f} {draws
 def test_ranks_are_forks_that_train_on_the_older_tensorflow_too(
     namespace: Namespace, older_image: str
 ) -> None:
-    """tests/faults trains so on the newer one."""
+    """tests/faults trains on warm ranks of the newer one."""
     older = replace(namespace, image=older_image)
     changes = {"args": ["python3", "-c", TRAIN]}
     # The modules are those that the image names.

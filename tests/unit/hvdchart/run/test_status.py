@@ -112,7 +112,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
         (beside(state=CREATING), {"events": [MOUNT]}, "waiting",
          'hvd-worker-1: FailedMount: secret "x" not found', ""),
         ([pod("hvd-worker-1", "worker", CREATING), pod("hvd-worker-2", "worker", BAD_IMAGE)],
-         {"events": [MOUNT]}, "waiting", "hvd-worker-1: FailedMount", "image.tag"),
+         {"events": [MOUNT]}, "waiting", "hvd-worker-1: FailedMount", "exists; check image"),
         (beside(state=CREATING), {"events": [MOUNT, PULLING]}, "waiting", "1 of 2 workers", ""),
         (beside(state=CREATING), {"events": [OLD_MOUNT]}, "waiting", "1 of 2 workers are up", ""),
         # Of pods that do not exist: the Job's too, without which no other object shows it.
