@@ -329,8 +329,9 @@ def main() -> None:
             known = {short: measured[short] for short in contestants if short in measured}
             in_storm, start = figures.storm_tables(known), figures.start_table(known)
             text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
+            turns = max(len(each.get("start", {}).get("turns", ())) for each in known.values())
             publish(
-                "bench-faults", "performance.md", options.turns, {"contestants": known},
+                "bench-faults", "performance.md", turns, {"contestants": known},
                 "\n\n".join(filter(None, text)),
             )  # fmt: skip
             write_section("bench-faults", "comparison.md", f"{in_storm}\n\n{start}")
