@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from devtools.images.catalogue import Image
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
@@ -20,24 +19,20 @@ LARGEST = {
 }
 
 
-class Framework(NamedTuple):
-    module: str  # whose version versions.yaml gives
-    ones: str  # an expression for the vector (1, rank)
-
-
-FRAMEWORKS = {
-    "tensorflow": Framework("tensorflow", "tensorflow.constant([1.0, hvd.rank()])"),
-    "torch": Framework("torch", "torch.tensor([1.0, hvd.rank()])"),
+# By framework, an expression for the vector (1, rank).
+VECTORS = {
+    "tensorflow": "tensorflow.constant([1.0, hvd.rank()])",
+    "torch": "torch.tensor([1.0, hvd.rank()])",
 }
 
 
 def allreduce(image: Image) -> str:
     """A program that adds up vectors of all ranks, for the image's framework."""
-    framework = FRAMEWORKS[image.framework or ""]
+    module = image.framework or ""
     return f"""
-import sys, {framework.module}, horovod.{framework.module} as hvd
+import sys, {module}, horovod.{module} as hvd
 hvd.init()
-total = hvd.allreduce({framework.ones}, op=hvd.Sum).numpy().tolist()
+total = hvd.allreduce({VECTORS[module]}, op=hvd.Sum).numpy().tolist()
 sys.stdout.write(f"rank {{hvd.rank()}} of {{hvd.size()}}: {{total}}\\n")
 """
 
@@ -59,7 +54,7 @@ def test_allreduce_over_gloo_works(image: Image, inside: Sandbox) -> None:
 
 
 def test_installed_versions_are_those_of_the_versions_file(image: Image, inside: Sandbox) -> None:
-    module = FRAMEWORKS[image.framework or ""].module
+    module = image.framework or ""
     printed = inside.python(
         f"import platform, {module}, horovod;"
         f"print('FOUND', platform.python_version(), {module}.__version__, horovod.__version__)"
@@ -128,12 +123,16 @@ def test_import_causes_no_garbage_collection_and_later_ones_leave_its_objects_ou
 ) -> None:
     code = (
         "import gc; count = lambda: sum(s['collections'] for s in gc.get_stats());"
-        f"before = count(); import {FRAMEWORKS[image.framework or ''].module};"
+        f"before = count(); import {image.framework};"
         "print(count() - before, gc.get_freeze_count() > 100_000, *gc.get_threshold())"
     )
     # -S: without what the image does at Python's start.
     usual = inside.succeed("python3", "-S", "-c", "import gc; print(*gc.get_threshold())")
     assert inside.python(code).split() == ["0", "True", *usual.split()]
+    # Without a framework, the first collection brings back Python's own thresholds.
+    show = "print(*gc.get_threshold()); "
+    first, *then = inside.python(f"import gc; {show}gc.collect(); {show}").splitlines()
+    assert (first.split()[0], then) == ("1000000", usual.splitlines())
 
 
 def test_sshd_works_without_root(image: Image, inside: Sandbox) -> None:

@@ -14,8 +14,8 @@ from hvd_pods.common import binding, fast_start
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
 # ranks on two cores trained ResNet-50 by a fifth faster (before the patch cycles-in-step).
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
-# Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 18 %
-# of the speed of ranks that had one CPU each, and 7 % when they asked each 5 ms (docs/scaling.md).
+# Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 20 %
+# of the speed of ranks of one CPU each, and 7 to 10 % when they asked each 5 ms (docs/scaling.md).
 CYCLE, GLOO_CYCLE_MS = "HOROVOD_CYCLE_TIME", 5
 CGROUPS = "/sys/fs/cgroup"
 DEVICES = "/dev"
