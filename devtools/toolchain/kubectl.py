@@ -39,7 +39,11 @@ class Kubectl:
     def watch(
         self, arguments: list[str], jsonpath: str, accept: Callable[[str], bool], seconds: int
     ) -> str:
-        """The line of `get ... --watch` that `accept` takes, or DevtoolsError after `seconds`."""
+        """The line of `get ... --watch` that `accept` takes, or DevtoolsError after `seconds`.
+
+        `arguments` must ask for a list: of a single object, kubectl never prints a change that
+        comes between its read and the beginning of its watch.
+        """
         command = self.command(
             "get", *arguments, "--watch", f"--output=jsonpath={jsonpath}{{'\\n'}}"
         )
@@ -56,14 +60,14 @@ class Kubectl:
         what = " ".join(arguments)
         raise DevtoolsError(
             f"`kubectl get {what} --watch` did not show the awaited state within {seconds} s",
-            f"see what keeps it: kubectl --namespace {self.namespace} describe {what}",
+            f"see what keeps it: kubectl --namespace {self.namespace} describe {arguments[0]}",
         )
 
     def wait_for_job_end(self, job: str, seconds: int) -> str:
         """Waits until the Job has ended; returns "Complete" or "Failed"."""
         ends = ("Complete", "Failed")
         conditions = self.watch(
-            ["job", job],
+            ["jobs", f"--field-selector=metadata.name={job}"],
             "{.status.conditions[*].type}",
             lambda line: any(end in line.split() for end in ends),
             seconds,

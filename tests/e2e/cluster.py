@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from devtools.common.errors import DevtoolsError
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 from hvd_pods.common.threads import YIELD
@@ -32,6 +35,12 @@ def on_shared_cores(values: Values, preload: bool = False) -> Values:
     if not any(entry["name"] == YIELD for entry in env):
         env = [*env, {"name": YIELD, "value": "1"}]
     return {**values, "launch": launch, "worker": {**worker, "env": env}}
+
+
+def image_values(reference: str) -> dict[str, str]:
+    """An image as the chart's values name it."""
+    repository, _, tag = reference.rpartition(":")
+    return {"repository": repository, "tag": tag}
 
 
 @dataclass(frozen=True)
@@ -88,11 +97,7 @@ class Namespace:
         command = [str(tool(version)), *arguments, "--namespace", self.name]
         if values is None:
             return self.call(*command)
-        repository, _, tag = self.image.rpartition(":")
-        complete = {
-            "image": {"repository": repository, "tag": tag},
-            **on_shared_cores(values, preload),
-        }
+        complete = {"image": image_values(self.image), **on_shared_cores(values, preload)}
         return self.call(*command, "--values", "-", input=json.dumps(complete))
 
     def install(self, release: str, values: Values, version: str = "helm4") -> None:
@@ -117,7 +122,10 @@ class Namespace:
 
     def wait_for_end(self, release: str, seconds: int = 480) -> str:
         """Wait for the Job's end: "Complete" or "Failed"."""
-        return self.client.wait_for_job_end(self.job(release), seconds)
+        try:
+            return self.client.wait_for_job_end(self.job(release), seconds)
+        except DevtoolsError:
+            pytest.fail(self.describe(release))
 
     def assert_completes(self, release: str) -> None:
         """Wait for the Job's end, which must be that it has completed."""
@@ -168,7 +176,7 @@ class Namespace:
         return "\n".join(
             self.call(str(tool("kubectl")), "-n", self.name, *words).stdout
             for words in (
-                ["get", "pods", "-l", selector, "-o", "wide"],
+                ["describe", "pods,jobs,statefulsets", "-l", selector],
                 ["get", "events"],
                 ["logs", "-l", f"{selector},app.kubernetes.io/component=master", "--tail=40"],
             )
