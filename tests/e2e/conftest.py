@@ -9,7 +9,8 @@ import pytest
 
 from devtools.images.build import build
 from devtools.localkube.images import load
-from tests.e2e.cluster import Namespace
+from tests.conftest import in_cluster
+from tests.e2e.cluster import Namespace, image_values
 
 
 @pytest.fixture
@@ -31,6 +32,18 @@ def node_folder(tmp_path: Path) -> Path:
 def foreign_images(kubeconfig: Path) -> dict[str, str]:
     """References of images as others build them, in the cluster, by their names."""
     return {name: _loaded(name) for name in ("plain", "public", "arm64")}
+
+
+@pytest.fixture(scope="session")
+def pytorch_image(kubeconfig: Path) -> dict[str, str]:
+    """The examples on PyTorch, in the cluster, as values."""
+    return image_values(in_cluster("examples-pytorch"))
+
+
+@pytest.fixture(scope="session")
+def ssh_image(kubeconfig: Path) -> dict[str, str]:
+    """The chart's ssh.image."""
+    return image_values(in_cluster("ssh"))
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hvdchart.run.pod_problems import problem_of
-from tests.conftest import in_cluster
-from tests.e2e.cluster import Namespace, Values
+from tests.e2e.cluster import Namespace, Values, image_values
 from tests.e2e.mpis import LOCKS, wheels
 from tests.e2e.volumes import claimed_folder
 
@@ -22,20 +21,12 @@ sys.stdout.write(f"SUM {total} UID {os.getuid()} ON {socket.gethostname()}\\n")
 UID = 1000680000
 
 
-@pytest.fixture(scope="session")
-def ssh_image(kubeconfig: object) -> dict[str, str]:
-    """The chart's ssh.image."""
-    repository, _, tag = in_cluster("ssh").partition(":")
-    return {"repository": repository, "tag": tag}
-
-
 def values(image: str, ssh_image: dict[str, str], **changes: Any) -> Values:
     """Two workers of an image, and wheels from a volume in place of a package index."""
-    repository, _, tag = image.partition(":")
     index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
     env = [{"name": name, "value": value} for name, value in index.items()]
     return {
-        "image": {"repository": repository, "tag": tag},
+        "image": image_values(image),
         "ssh": {"image": ssh_image},
         "podSecurityContext": {"runAsUser": UID},
         "worker": {"env": env},

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from devtools.images.build import build
-from devtools.localkube.images import load
-from tests.conftest import in_cluster
-from tests.e2e.cluster import Namespace
+from tests.e2e.cluster import Namespace, image_values
 from tests.e2e.test_hvdchart import here, hvdchart, write_spec
 from tests.results import read_result
 from tests.waiting import PROGRAM_PAUSE, wait_until
@@ -143,28 +140,10 @@ dist.destroy_process_group()
 """
 
 
-@pytest.fixture(scope="session")
-def pytorch_image(kubeconfig: Path) -> dict[str, str]:
-    reference = build("examples-pytorch").reference
-    load(reference)
-    return split(reference)
-
-
-@pytest.fixture(scope="session")
-def jax_values(kubeconfig: Path) -> dict[str, Any]:
-    """Values for an image without SSH."""
-    return {"ssh": {"image": split(in_cluster("ssh"))}}
-
-
-def split(reference: str) -> dict[str, str]:
-    repository, _, tag = reference.rpartition(":")
-    return {"repository": repository, "tag": tag}
-
-
 def deploy(namespace: Namespace, folder: Path, script: Path, *words: str, **spec: Any) -> str:
     """The log of a run that finishes."""
     command = ["python3", script.name, *words]
-    file = write_spec(folder, namespace, command, **spec)
+    file = write_spec(folder, namespace, command, **{"values": {}, **spec})
     done = hvdchart(namespace, "deploy", file, "--code", str(script), "--wait", *here(namespace))
     assert done.returncode == 0, done.stdout + done.stderr + namespace.describe("hvd")
     return namespace.log("hvd")
@@ -262,22 +241,24 @@ def test_allreduce_is_measured_in_pods(
 
 
 def test_jax_trains_in_an_image_of_pip_packages_alone(
-    namespace: Namespace, tmp_path: Path, wheels_image: str, jax_values: dict[str, Any]
+    namespace: Namespace, tmp_path: Path, wheels_image: str, ssh_image: dict[str, str]
 ) -> None:
-    script, image = EXAMPLES / "digits_jax.py", split(wheels_image)
+    script, ssh = EXAMPLES / "digits_jax.py", {"ssh": {"image": ssh_image}}
+    image = image_values(wheels_image)
     words = ["--epochs", "5", "--target-accuracy", "0.8"]
-    log = deploy(namespace, tmp_path, script, *words, image=image, values=jax_values)
+    log = deploy(namespace, tmp_path, script, *words, image=image, values=ssh)
     run = read_result(log)
     assert (run["ranks"], run["devices"], run["ranks_agree"], run["ok"]) == (2, 2, True, True)
     assert "start cold" not in log
 
 
 def test_keras_trains_on_jax(
-    namespace: Namespace, tmp_path: Path, wheels_image: str, jax_values: dict[str, Any]
+    namespace: Namespace, tmp_path: Path, wheels_image: str, ssh_image: dict[str, str]
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(KERAS)
-    log = deploy(namespace, tmp_path, script, image=split(wheels_image), values=jax_values)
+    image, ssh = image_values(wheels_image), {"ssh": {"image": ssh_image}}
+    log = deploy(namespace, tmp_path, script, image=image, values=ssh)
     run = read_result(log)
     assert run["ranks"] == 2
     assert run["losses"][-1] < run["losses"][0]
@@ -292,6 +273,6 @@ def test_mpi_program_reduces_over_all_ranks(
     namespace: Namespace, tmp_path: Path, foreign_images: dict[str, str], command: list[str]
 ) -> None:
     train = {"command": command, "framework": "mpi", "retries": 0}
-    image, script = split(foreign_images["plain"]), EXAMPLES / "allreduce.py"
+    image, script = image_values(foreign_images["plain"]), EXAMPLES / "allreduce.py"
     run = read_result(deploy(namespace, tmp_path, script, image=image, train=train))
     assert (run["framework"], run["ranks"], run.get("sum", 1)) == ("mpi", 2, 1)

@@ -28,7 +28,7 @@ from devtools.common.errors import DevtoolsError
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.chart.test_custom_resources import documented
 from tests.controllers import Controller, running
-from tests.e2e.cluster import CHART, Namespace, Values, on_shared_cores
+from tests.e2e.cluster import CHART, Namespace, Values, image_values, on_shared_cores
 from tests.e2e.volumes import on_node
 from tests.ports import find_port
 from tests.waiting import PROGRAM_PAUSE, wait_until
@@ -139,8 +139,7 @@ class Team(ABC):
 
     def complete(self, values: Values, own: Values) -> Values:
         """The page's values, with those of the test."""
-        repository, _, tag = self.namespace.image.rpartition(":")
-        return {**values, "image": {"repository": repository, "tag": tag}, **own}
+        return {**values, "image": image_values(self.namespace.image), **own}
 
 
 class Flux(Team):

@@ -16,7 +16,7 @@ from devtools.localkube.instance import current
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.e2e.cluster import Namespace
+from tests.e2e.cluster import Namespace, image_values
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
@@ -38,15 +38,16 @@ def here(namespace: Namespace, helm: str = "helm4") -> list[str]:
 
 def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: Any) -> str:
     """A spec of two small workers that share the machine."""
-    repository, _, tag = namespace.image.rpartition(":")
     node = {"name": "n", "count": 2, "shared": True, "coresPerSocket": 1, "memory": "512Mi"}
     spec = {
         "apiVersion": "hvdchart/v1",
         "name": "hvd",
         "nodes": [{**node, "tuning": {"cpu": "50m"}}],
-        "image": {"repository": repository, "tag": tag, **more.pop("image", {})},
+        "image": {**image_values(namespace.image), **more.pop("image", {})},
         "train": {"command": command, "retries": 0},
         "launch": {"hostsTimeoutSeconds": 120},
+        # These scripts use no framework, and would wait for its import.
+        "values": {"launch": {"preload": []}},
         **more,
     }
     path = folder / "run.spec.yaml"

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from devtools.images.build import build
-from devtools.localkube.images import load
 from tests.e2e.cluster import Namespace, Values
 from tests.results import read_result
 
 COMMAND = ["python", "/examples/digits_torch.py", "--epochs", "4", "--target-accuracy", "0.8"]
 
 
-@pytest.fixture(scope="session")
-def pytorch_image(kubeconfig: Path) -> str:
-    """The examples on PyTorch, in the cluster."""
-    reference = build("examples-pytorch").reference
-    load(reference)
-    return reference
-
-
-def values(image: str, **launch: object) -> Values:
-    repository, _, tag = image.rpartition(":")
+def values(image: dict[str, str], **launch: object) -> Values:
     threads = {"name": "OMP_NUM_THREADS", "value": "1"}
     return {
-        "image": {"repository": repository, "tag": tag},
+        "image": image,
         "worker": {"number": 2, "slots": 1, "env": [threads]},
         "master": {"args": COMMAND},
         "launch": {"hostsTimeoutSeconds": 120, **launch},
@@ -34,7 +21,7 @@ def values(image: str, **launch: object) -> Values:
 
 
 def test_pytorch_trains_on_two_workers_under_each_launcher(
-    namespace: Namespace, pytorch_image: str
+    namespace: Namespace, pytorch_image: dict[str, str]
 ) -> None:
     modules = ["torch", "horovod.torch"]
     namespace.install("mpi", values(pytorch_image, preload=modules))
