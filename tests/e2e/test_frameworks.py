@@ -163,7 +163,7 @@ def test_ddp_trains_on_warm_ranks(
     assert ("start cold" in log) is (mode == "mpirun")
 
 
-@pytest.mark.parametrize("mode", ["direct", "mpirun"])
+@pytest.mark.parametrize("mode", ["direct", pytest.param("mpirun", marks=pytest.mark.rare)])
 def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
     namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str], mode: str
 ) -> None:

@@ -43,7 +43,7 @@ def generations(namespace: Namespace) -> dict[str, Any]:
     return {item["metadata"]["uid"]: item["metadata"].get("generation") for item in own}
 
 
-@pytest.mark.parametrize("version", ["helm3", "helm4"])
+@pytest.mark.parametrize("version", [pytest.param("helm3", marks=pytest.mark.rare), "helm4"])
 def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
     namespace: Namespace, version: str
 ) -> None:

@@ -107,7 +107,9 @@ def examples(sandboxes: Sandboxes) -> Sandbox:
     return sandboxes("examples")
 
 
-@pytest.fixture(scope="session", params=EXAMPLES)
+@pytest.fixture(
+    scope="session", params=[EXAMPLES[0], pytest.param(EXAMPLES[1], marks=pytest.mark.rare)]
+)
 def each_examples(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Sandbox:
     """A sandbox of the examples on each runtime image in turn."""
     return sandboxes(str(request.param))

@@ -146,9 +146,8 @@ def ranks_without_work() -> Any:
 
 
 def training() -> tuple[Any, Any, Any]:
-    """Horovod of the framework of the image, a state, and an allreduce."""
-    framework = elastic_ranks.tensorflow if os.environ["FRAMEWORK"] == "tensorflow" else None
-    hvd, totals, make_state, ones_like, *_ = (framework or elastic_ranks.torch)()
+    """Horovod, a state, and an allreduce."""
+    hvd, totals, make_state, ones_like, *_ = elastic_ranks.tensorflow()
 
     def add(**options: Any) -> None:
         # A rank that was started later would count its own names otherwise.
