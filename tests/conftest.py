@@ -173,6 +173,8 @@ def namespace(
         "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
     }
     made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+    # Pods and tokens are of it.
+    made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
     try:
         yield made
     finally:

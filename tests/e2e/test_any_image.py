@@ -67,7 +67,7 @@ def test_what_an_image_lacks_is_named_and_nothing_waits(
         brought = dict(zip(("repository", "tag"), foreign_images["arm64"].split(":"), strict=True))
     of_run = values(image, brought, volumes=[], volumeMounts=[])
     namespace.install("hvd", of_run)
-    assert namespace.wait_for_end("hvd", 60) == "Failed", namespace.describe("hvd")
+    assert namespace.wait_for_end("hvd", 300) == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
     (status,) = attempt["status"]["containerStatuses"]
     problem = problem_of(attempt, [])

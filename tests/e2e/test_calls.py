@@ -15,6 +15,7 @@ import cloudpickle
 import nbclient
 import nbformat
 import pytest
+from traitlets.config import Config
 
 from devtools.toolchain.tools import tool
 from hvdchart import Launcher, RunFailedError, Spec, TimeLimitError, parse_spec
@@ -169,7 +170,9 @@ def test_notebook_calls_functions_of_its_cells(
     notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
     notebook.cells[-1].metadata["tags"] = ["raises-exception"]
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=240, resources=place).execute()
+    # To undeploy its run, a kernel takes longer than Jupyter waits for its end.
+    patient = Config({"KernelManager": {"shutdown_wait_time": 240.0}})
+    nbclient.NotebookClient(notebook, timeout=240, resources=place, config=patient).execute()
     first, second, third = (cell.outputs for cell in notebook.cells)
     text = "".join(output.get("text", "") for output in first)
     assert "RESULTS [1.0, 1.0]" in text

@@ -214,8 +214,8 @@ def test_ddp_goes_on_with_a_spare_when_a_worker_leaves(
     launch = {"mode": "direct", "framework": "torch", "preload": ["torch"]}
     values = {"master": {"args": ["python3", "-c", LEFT]}, "launch": launch, "image": pytorch_image}
     namespace.install("hvd", {**values, "worker": {"number": 2, "spares": 1}})
-    namespace.wait_for_event("Training", 120)
-    wait_until(lambda: "BEGUN 1" in namespace.log("hvd"), 120, "the ranks have met", PROGRAM_PAUSE)
+    namespace.wait_for_event("Training", 360)
+    wait_until(lambda: "BEGUN 1" in namespace.log("hvd"), 360, "the ranks have met", PROGRAM_PAUSE)
     # The spare is one of the two hosts where it was up before another worker.
     first, leaves = hosts_of_attempt(1, namespace)
     (spare,) = {"hvd-worker-0", "hvd-worker-1", "hvd-worker-2"} - {first, leaves}

@@ -111,7 +111,7 @@ def test_missing_image_and_runtime_class_are_reported_by_the_master(namespace: N
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
     ]
-    namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 20}))
+    namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 40}))
     assert namespace.wait_for_end("hvd") == "Failed"
     # A retry could not help: one attempt, and the reason where `kubectl describe` shows it.
     (attempt,) = namespace.attempts("hvd")
@@ -178,8 +178,6 @@ def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> No
 def test_missing_object_is_named_at_install(
     namespace: Namespace, wrong: Values, words: list[str]
 ) -> None:
-    # The chart looks for objects where it finds this one.
-    namespace.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
     refused = namespace.helm("install", "hvd", str(CHART), values=values(**wrong))
     assert refused.returncode != 0
     for word in words:

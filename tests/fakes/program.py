@@ -55,8 +55,10 @@ class StubProgram:
         """Let calls with this command last until the block has ended."""
         held = self._home / f"hold-{command}"
         held.touch()
-        yield
-        held.unlink()
+        try:
+            yield
+        finally:
+            held.unlink()
 
     def _write(self) -> None:
         # A shell reads its script while it runs: a call that goes on keeps the file it began with.

@@ -39,7 +39,7 @@ def find_process(pod: Pod, number: int = 0, command: str = "") -> psutil.Process
                 command and command in " ".join(process.cmdline())
             ):
                 return process
-        except (psutil.NoSuchProcess, FileNotFoundError):
+        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             continue
     raise AssertionError(f"{pod['metadata']['name']} has no process {number or command}")
 

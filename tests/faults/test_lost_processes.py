@@ -20,11 +20,11 @@ FAULT_AT = 45
 
 @pytest.mark.fault("rank killed")
 def test_killed_rank(training: Training) -> None:
-    training.run_to(1, STEPS)
-    # To find it takes a while.
-    rank = training.rank(1)
-    training.wait_for_step(FAULT_AT)
     with training.disturbed():
+        training.run_to(1, STEPS)
+        # To find it takes a while.
+        rank = training.rank(1)
+        training.wait_for_step(FAULT_AT)
         fault = time.time()
         rank.kill()
     training.finish(fault)
@@ -34,9 +34,8 @@ def test_killed_rank(training: Training) -> None:
 
 @pytest.mark.fault("worker deleted")
 def test_deleted_worker(training: Training) -> None:
-    training.run_to(FAULT_AT, STEPS)
     with training.disturbed():
-        fault = time.time()
+        fault = training.run_to(FAULT_AT, STEPS)
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     training.finish(fault)
     assert len(training.namespace.attempts("hvd")) == 1, "a lost worker cost the master"

@@ -19,8 +19,8 @@ UPGRADES, EACH_THAT_CHANGES_THE_RUN = 50, 10
 
 @pytest.mark.fault("master deleted")
 def test_deleted_master(training: Training) -> None:
-    training.run_to(FAULT_AT, STEPS)
     with training.disturbed():
+        training.run_to(FAULT_AT, STEPS)
         first, fault = training.master(), time.time()
         training.namespace.kubectl("delete", "pod", first, "--wait=false")
     training.finish(fault)
@@ -29,8 +29,9 @@ def test_deleted_master(training: Training) -> None:
 
 @pytest.mark.fault("upgrade to more workers")
 def test_upgrade_to_more_workers(training: Training) -> None:
-    fault = training.run_to(FAULT_AT, MANY)
-    training.upgrade(FAULT_AT + MEANWHILE, workers=3)
+    with training.disturbed():
+        fault = training.run_to(FAULT_AT, STEPS)
+        training.upgrade(STEPS, workers=3)
     training.finish(fault)
     assert training.lines("result")[0]["ranks"] == 3
 

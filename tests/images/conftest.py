@@ -105,11 +105,3 @@ def cpu_2_15(sandboxes: Sandboxes) -> Sandbox:
 @pytest.fixture(scope="session")
 def examples(sandboxes: Sandboxes) -> Sandbox:
     return sandboxes("examples")
-
-
-@pytest.fixture(
-    scope="session", params=[EXAMPLES[0], pytest.param(EXAMPLES[1], marks=pytest.mark.rare)]
-)
-def each_examples(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Sandbox:
-    """A sandbox of the examples on each runtime image in turn."""
-    return sandboxes(str(request.param))

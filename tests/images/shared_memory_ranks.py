@@ -10,7 +10,6 @@ import hashlib
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import horovod.tensorflow as hvd
@@ -47,6 +46,9 @@ def main() -> None:
     hvd.init()
     digest = reduce_all()
     shared = "/dev/shm/horovod." in Path("/proc/self/maps").read_text()
+    if sys.argv[1:] == ["lost"]:
+        # The launcher ends all ranks when it sees that one is gone.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # When one rank ends, Horovod ends on the others, and their memory goes.
     hvd.allreduce(tf.ones(1), name="read")
     sys.stdout.write(f"RESULT {shared} {digest}\n")
@@ -54,13 +56,10 @@ def main() -> None:
     if sys.argv[1:] == ["lost"]:
         if hvd.rank():
             os.kill(os.getpid(), signal.SIGKILL)
-        # The launcher ends all ranks when it sees that one is gone.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        began = time.monotonic()
         try:
             hvd.allreduce(tf.ones(1), name="after")
         except tf.errors.OpError:
-            sys.stdout.write(f"RESULT lost {time.monotonic() - began:.3f}\n")
+            sys.stdout.write("RESULT lost\n")
             sys.stdout.flush()
 
 

@@ -11,9 +11,9 @@ from tests.results import read_result
 DIGITS = ("python", "digits.py")
 
 
-def test_two_ranks_learn_to_read_digits_and_other_runs_resume(each_examples: Sandbox) -> None:
-    where = f"/output/{make_open_folder(each_examples.folder / 'learnt').name}"
-    first = each_examples.succeed(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
+def test_two_ranks_learn_to_read_digits_and_other_runs_resume(examples: Sandbox) -> None:
+    where = f"/output/{make_open_folder(examples.folder / 'learnt').name}"
+    first = examples.succeed(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
     learnt = read_result(first)
     assert learnt["accuracy"] >= 0.95
     assert learnt["ranks"] == 2
@@ -27,7 +27,7 @@ def test_two_ranks_learn_to_read_digits_and_other_runs_resume(each_examples: San
 
     # With another number of ranks, as after a change of the cluster's size.
     one_more = ("--epochs", str(epochs + 1))
-    second = each_examples.succeed(*DIGITS, *one_more, OUTPUT_PATH=where)
+    second = examples.succeed(*DIGITS, *one_more, OUTPUT_PATH=where)
     resumed = read_result(second)
     assert resumed["resumed_after_epoch"] == epochs
     # The optimizer's state came along; its learning rate is that of the ranks there are now.
@@ -40,7 +40,7 @@ def test_two_ranks_learn_to_read_digits_and_other_runs_resume(each_examples: San
     assert f"Epoch {epochs}/" not in second
 
     # Nothing is left to do, and every rank has what rank 0 restored.
-    third = each_examples.succeed(*TWO_RANKS, *DIGITS, *one_more, OUTPUT_PATH=where)
+    third = examples.succeed(*TWO_RANKS, *DIGITS, *one_more, OUTPUT_PATH=where)
     assert read_result(third)["weights"] == resumed["weights"]
     assert "Epoch" not in third
 

@@ -9,8 +9,6 @@ from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, San
 SCRIPT = Path(__file__).with_name("shared_memory_ranks.py")
 # /dev/shm of the sandbox has 64 MiB, and Horovod needs 5 of them. Python needs a little.
 FULL = ("sh", "-c", 'head -c 62M /dev/zero > /dev/shm/full; exec "$@"', "sh")
-# A rank that does not see the loss of another one waits for ever.
-SOON = 5.0
 
 
 def results(
@@ -35,4 +33,5 @@ def test_results_are_those_of_mpi_and_gloo_and_a_lost_rank_is_noticed(cpu: Sandb
     assert results(cpu, (*FULL, *TWO_RANKS_OVER_GLOO)) == [f"False {digest}"] * 2
     *reduced, lost = results(cpu, TWO_RANKS_OVER_GLOO, "lost")
     assert reduced == [f"True {digest}"] * 2
-    assert float(lost.removeprefix("lost ")) < SOON
+    # A rank that does not see it would be killed by the launcher.
+    assert lost == "lost"

@@ -139,10 +139,13 @@ def ranks_without_work() -> Any:
     hvd.init()
     if hvd.rank() == 1:
         subprocess.run(["sh", "-c", "kill -STOP $PPID; sleep 0.1; kill -CONT $PPID"], check=True)
-    time.sleep(0.5)
-    began, taken = time.monotonic(), time.process_time()
-    time.sleep(2)
-    return (time.process_time() - taken) / (time.monotonic() - began)
+    shares = []
+    for _ in range(5):
+        began, taken = time.monotonic(), time.process_time()
+        time.sleep(0.5)
+        shares.append((time.process_time() - taken) / (time.monotonic() - began))
+    # One that does not run for a while makes the other one wait, too.
+    return min(shares)
 
 
 def training() -> tuple[Any, Any, Any]:

@@ -187,7 +187,7 @@ def probe(cluster: Cluster, built_probe: Path, tmp_path: Path) -> Cluster:
         "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]},
     }
     cluster.apply(server, service)
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=180s")
     return cluster
 
 

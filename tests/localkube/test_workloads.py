@@ -69,7 +69,7 @@ def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path
             once = ("--restart=Never", "--image-pull-policy=Never", "--", "size")
             probe.kubectl("run", "once", f"--image={LAYERS_IMAGE}", *once)
             done = "--for=jsonpath={.status.phase}=Succeeded"
-            probe.kubectl("wait", done, "pod/once", "--timeout=60s")
+            probe.kubectl("wait", done, "pod/once", "--timeout=180s")
             assert probe.kubectl("logs", "once") == f"{len(content)}\n"
             probe.kubectl("delete", "pod", "once", "--now")
     finally:

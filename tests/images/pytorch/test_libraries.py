@@ -46,7 +46,7 @@ def test_libraries_know_their_place_among_the_ranks(libraries: Sandbox) -> None:
         given = {"HVD_MEETING": "127.0.0.1 61004 a:0-1", "HVD_POD": f"a-{rank}"}
         variables = choose((rank, 2, 0, 1), given, is_elastic=False)
         words = " ".join(f"{name}={value}" for name, value in variables.items())
-        commands.append(f'env {words} timeout 120 python3 -c "$0" &')
+        commands.append(f'env {words} timeout 280 python3 -c "$0" &')
     script = f"{' '.join(commands)} wait"
     done = libraries.run("bash", "-c", script, TOLD, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     told = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("TOLD")]

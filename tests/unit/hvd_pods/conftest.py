@@ -115,13 +115,14 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     def resolve(name: str, *arguments: Any, **options: Any) -> Any:
         if not name.endswith(".hvd"):
             return numeric(name, *arguments, **options)
-        if name not in known:
+        there = known.get(name)
+        if there is None:
             raise socket.gaierror(socket.EAI_NONAME, "unknown")
-        if not known[name]:
+        if not there:
             raise socket.gaierror(socket.EAI_AGAIN, "no answer")
         return [
             (socket.AF_INET6 if ":" in address else socket.AF_INET, 1, 6, "", (address, 0))
-            for address in known[name]
+            for address in there
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
@@ -155,6 +156,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""
     monkeypatch.setattr(remote, "GENERATED", tmp_path)
     monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(remote, "LOOK_WITHIN", TIMEOUT)
     program = tmp_path / "bin" / "ssh"
     program.parent.mkdir()
 

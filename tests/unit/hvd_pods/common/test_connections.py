@@ -59,7 +59,7 @@ def test_request_may_come_in_parts_and_its_connection_be_kept() -> None:
 
 def test_clients_that_send_slowly_or_nothing_or_do_not_read_are_given_up() -> None:
     """A byte at a time does not give a connection more time."""
-    port = start(limits=Limits(0.2, 4096, 16))
+    port = start(limits=Limits(1.0, 4096, 16))
     with connect(port) as silent, connect(port) as slow, connect(port) as deaf:
         deaf.sendall(b"long\n")
         try:
@@ -91,12 +91,12 @@ def test_request_that_is_too_long_is_not_answered() -> None:
 
 def test_oldest_connection_makes_room_for_a_new_one() -> None:
     """Silent connections, of which anybody can make many, keep no client away."""
-    port, before = start(limits=Limits(TIMEOUT, 4096, 3)), threading.active_count()
+    port, before = start(limits=Limits(TIMEOUT, 4096, 3)), {*threading.enumerate()}
     silent = [connect(port) for _ in range(4)]
     assert silent[0].recv(1) == b""
     assert ask(port, b"hello") == b"hello"
     assert silent[1].recv(1) == b""
-    assert threading.active_count() == before, "no connection has a thread"
+    assert {*threading.enumerate()} <= before, "no connection has a thread"
     for connection in silent:
         connection.close()
 

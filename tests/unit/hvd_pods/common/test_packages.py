@@ -17,11 +17,11 @@ import pytest
 from hvd_pods.common import fast_start, packages
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvdchart.run.kubectl import IN_CODE
-from tests.fakes.faults import TIMEOUT
 from tests.wheels import Index, serve_index
 
 pytestmark = pytest.mark.slow
 
+LONG = 120.0
 TEXT = "hvdleaf==1.0"
 
 
@@ -85,19 +85,19 @@ def version_in_a_rank(name: str) -> str:
 
 def test_what_the_image_lacks_is_installed_once(code: Path, index: Index) -> None:
     ask(code, TEXT)
-    assert packages.install(code, TIMEOUT) == "hvdleaf-1.0"
+    assert packages.install(code, LONG) == "hvdleaf-1.0"
     assert version_in_a_rank("hvdleaf") == "1.0"
     assert index.asked
     assert not [path for path in index.asked if "hvdimage" in path], "the image has it"
     index.asked.clear()
-    assert packages.install(code, TIMEOUT) == "nothing: the packages are there from an earlier run"
+    assert packages.install(code, LONG) == "nothing: the packages are there from an earlier run"
     assert index.asked == []
 
     index.add("hvdother", "2.0")
     ask(code, "hvdother")
     # What an interrupted pip leaves is not taken for complete.
     (packages.FOLDER / packages.identify(code)).mkdir()
-    assert packages.install(code, TIMEOUT) == "hvdother-2.0"
+    assert packages.install(code, LONG) == "hvdother-2.0"
     assert version_in_a_rank("hvdother") == "2.0"
     assert "No module named 'hvdleaf'" in version_in_a_rank("hvdleaf"), "of the latest run only"
     left = {path.name for path in packages.FOLDER.iterdir()}
@@ -107,11 +107,11 @@ def test_what_the_image_lacks_is_installed_once(code: Path, index: Index) -> Non
 def test_what_horovod_was_compiled_for_stays(code: Path, index: Index) -> None:
     """Under each of its names: pip knows nothing of builds."""
     ask(code, "tensorflow>=2.16")
-    assert packages.install(code, TIMEOUT) == "nothing: the image has all packages"
+    assert packages.install(code, LONG) == "nothing: the image has all packages"
     assert index.asked == []
     ask(code, "tensorflow==2.15.1")
     with pytest.raises(ConfigurationError, match=r"tensorflow==2\.15\.1.*tensorflow==2\.21\.0"):
-        packages.install(code, TIMEOUT)
+        packages.install(code, LONG)
 
 
 def test_index_that_does_not_answer_is_named_without_its_password(
@@ -122,7 +122,7 @@ def test_index_that_does_not_answer_is_named_without_its_password(
     monkeypatch.setenv("PIP_RETRIES", "1")
     ask(code, TEXT)
     with pytest.raises(RunError) as error:
-        packages.install(code, TIMEOUT)
+        packages.install(code, LONG)
     assert error.value.exit_code == 1, "another attempt may help"
     text = str(error.value)
     assert text.startswith("no answer from the package index http://me:****@127.0.0.1:1/simple ([")
@@ -169,7 +169,7 @@ def test_secrets_of_the_requirements_are_not_in_what_is_told(
     (code / "sub" / "deep.txt").write_text("a ${INDEX_TOKEN}\n")
     ask(code, *lines)
     with pytest.raises(RunError) as error:
-        packages.install(code, TIMEOUT)
+        packages.install(code, LONG)
     assert "****" in str(error.value)
     assert "s3cr" not in str(error.value)
 
@@ -177,10 +177,10 @@ def test_secrets_of_the_requirements_are_not_in_what_is_told(
 def test_wrong_requirements_are_a_wrong_configuration(code: Path, index: Index) -> None:
     ask(code, "hvdnone==1")
     with pytest.raises(ConfigurationError, match=f"hvdnone==1.*{index.url}.*hvdchart build"):
-        packages.install(code, TIMEOUT)
+        packages.install(code, LONG)
     ask(code, f"{TEXT} --hash=sha256:{'0' * 64}", f"hvdimage==3.0 --hash=sha256:{'0' * 64}")
     with pytest.raises(ConfigurationError, match=r"hashes in requirements\.txt are not .* hvdleaf"):
-        packages.install(code, TIMEOUT)
+        packages.install(code, LONG)
     assert not (packages.FOLDER / "current").exists()
 
 

@@ -11,6 +11,7 @@ from hvd_pods.common import rank_variables
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.rank_variables import FIRST_PORT, LAUNCHES
 from hvd_pods.master.launch import describe_meeting
+from tests.ports import find_port
 from tests.unit.hvd_pods.runs import make_run
 
 PLACE = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
@@ -90,7 +91,7 @@ def test_ranks_that_cannot_meet_are_found_before_they_wait(
     before: int, changes: dict[str, str], found: str
 ) -> None:
     """Another program has the port of PyTorch, or the next one, which is JAX's."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    with socket.create_server(("127.0.0.1", find_port())) as other:
         meeting = f"127.0.0.1 {other.getsockname()[1] - before} a:0"
         given = {"HVD_MEETING": meeting, **changes}
         given.update(rank_variables.choose((0, 2, 0, 1), given, is_elastic=False))

@@ -268,6 +268,9 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
         # The script's own end is followed by a crash of its rank; that of another rank is no end.
         (KILLED, [(1, "KeyError: 'x'", 0.0)], "rank 1 on host-of-1: KeyError: 'x'"),
         (KILLED, [(0, "KeyError: 'x'", 0.0)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
+        # The end of a rank that lost its peer may be known before that of the peer.
+        ("[hvd] rank 3 on b ended with exit code 1\n[hvd] rank 1 on a ended by signal 9\n",
+         [LOST_PEER], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
     ],
 )  # fmt: skip
 def test_ranks_tell_which_of_them_raised_what(

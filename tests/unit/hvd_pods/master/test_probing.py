@@ -197,11 +197,12 @@ def test_kept_connection_stays_until_another_one_has_a_banner(
     """sshd closes connections that do not log in for long; each renewal tells nothing."""
     monkeypatch.setattr(probing, "RENEW_EVERY", 0.05)
     monkeypatch.setattr(probing, "PROBE_TIMEOUT", TIMEOUT)
-    with FakeWorker(ssh_banner("r1")) as worker:
+    with FakeWorker(None) as worker:
         current = probe([HOST], worker.port, lost_after=15.0)
         current.put(HOST)
+        wait_until(lambda: worker.connections, TIMEOUT, "a connection", 0.01)
+        worker.connections[0].sendall(ssh_banner("r1"))
         current.wait_for(HostAnswers)
-        worker.banner = None
         wait_until(lambda: len(worker.connections) >= 2, TIMEOUT, "another one", 0.01)
         first, second = worker.connections[:2]
         first.settimeout(0.1)

@@ -73,7 +73,8 @@ SCRIPTS = {
     "atexit": (
         "import atexit, framework, sys, threading, time\n"
         "atexit.register(print, 'last')\n"
-        "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()\n"
+        "ended = threading.main_thread().join\n"
+        "threading.Thread(target=lambda: (ended(), print('thread'))).start()\n"
         "print('script')"
     ),
     "terminated": "import os, signal, framework; os.kill(os.getpid(), signal.SIGTERM)",

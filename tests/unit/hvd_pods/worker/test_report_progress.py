@@ -27,6 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "8")
     monkeypatch.setitem(hvd_progress._reported, "at", -1000.0)
+    monkeypatch.setattr(hvd_progress, "EVERY", 60.0)
     return tmp_path
 
 

@@ -22,7 +22,7 @@ from tests.unit.hvdchart.calls.test_calls import Pod, assert_ended, own_rank, wr
 from tests.unit.hvdchart.runs import JOB, SPEC, event, installed_values, upgrades
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

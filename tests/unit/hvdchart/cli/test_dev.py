@@ -59,7 +59,7 @@ class Dev:
         return [json.loads(call.input) for call in self.upgrades()]
 
     def wait_for_deployed(self, number: int) -> dict[str, Any]:
-        wait_until(lambda: len(self.deployed()) >= number, 20, f"{number} calls of helm upgrade")
+        wait_until(lambda: len(self.deployed()) >= number, 60, f"{number} calls of helm upgrade")
         return self.deployed()[number - 1]
 
     def wait_for_log(self) -> None:

@@ -131,7 +131,10 @@ class ErrorOutput:
         lines = [line for line in self._lines.copy() if line.at > since]
         if any(tells_other_keys(line.text) for line in lines if line.rank is None):
             return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
-        match = next((m for r in RANKS for line in lines if (m := r.search(line.text))), None)
+        found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
+        # A rank that lost its peer may be named first, when the peer's end takes long to be known.
+        lost = {n["rank"] for n in raised if n["at"] > since and is_consequence(n["text"])}
+        match = next((m for m in found if int(m["rank"]) not in lost), next(iter(found), None))
         rank = int(match["rank"]) if match else None
         # The rank that the launcher names ended first, perhaps because it lost its peer.
         named = rank

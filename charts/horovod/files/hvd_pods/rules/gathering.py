@@ -34,7 +34,7 @@ REPEAT_REPORT_AFTER = 60.0
 # later interrupts the ranks.
 RESUME_WITHIN = 10.0
 # Seconds in which all hosts have to answer whose ranks may have finished without a master.
-LEFT_WITHIN = 2.0
+LEFT_WITHIN = 5.0
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
 GIVE_UP_AFTER = 60.0
 # When all hosts are silent, it may be the master's own network: it waits so many times as long.

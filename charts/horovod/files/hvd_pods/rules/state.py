@@ -88,7 +88,7 @@ class Gathered:
     deadline: float = 0.0
     # All hosts are silent, and the log says so.
     is_alone: bool = False
-    # Pods are being listed; the deadline waits for that.
+    # Pods are being listed; meanwhile no second list is asked for.
     is_listing: bool = False
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
     # Since when a host has had a problem that does not pass by itself.

@@ -28,7 +28,7 @@ END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
 # Seconds after which ranks that all use no CPU are named, as Horovod names those that do not join.
 NAME_IDLE_AFTER = 60.0
 # Seconds in which a master that is asked to end has to read the Job, to leave the ranks alone.
-LEAVE_WITHIN = 2.0
+LEAVE_WITHIN = 5.0
 # Seconds after which ranks end that wait for another master, from when the Job should make it.
 STAY_LONGER = 60.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of

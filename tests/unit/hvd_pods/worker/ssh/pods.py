@@ -240,7 +240,7 @@ def read_banner(port: int) -> str:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
             return connection.makefile("rb").readline().decode().rstrip("\r\n")
-    except ConnectionRefusedError:
+    except OSError:
         return ""
 
 

@@ -16,8 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.run import Pod
+from hvd_pods.master import logins as own
 from hvd_pods.master.logins import Logins
 
+own.LOGIN_WITHIN = 60.0
 FIRST, OTHER = Pod('127.0.0.1', 'uid-1'), Pod('127.0.0.1', 'uid-2')
 logins = Logins(PORT, 'direct')
 
