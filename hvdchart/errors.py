@@ -25,8 +25,6 @@ class HvdchartError(Exception):
 class DifferenceError(HvdchartError):
     """`render --check`: the file on disk is not what the spec renders."""
 
-    exit_code = 1
-
 
 class SpecError(HvdchartError):
     """A spec that is refused: the place, the key, the problem, and what was expected.
@@ -130,8 +128,6 @@ class RunFailedError(HvdchartError):
 
 class CallError(HvdchartError):
     """A function, its arguments or a result that cannot travel to or from the pods."""
-
-    exit_code = 1
 
 
 class ImageError(HvdchartError):

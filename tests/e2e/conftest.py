@@ -47,9 +47,9 @@ def ssh_image(kubeconfig: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def wheels_image(kubeconfig: Path) -> str:
-    """The reference of an image in the cluster of Python, JAX, NumPy and scikit-learn alone."""
-    return _loaded("wheels")
+def wheels_image(kubeconfig: Path) -> dict[str, str]:
+    """An image in the cluster of Python, JAX, NumPy and scikit-learn alone."""
+    return image_values(_loaded("wheels"))
 
 
 def _loaded(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvdchart.run.pod_problems import problem_of
-from tests.e2e.cluster import Namespace, Values, image_values
+from tests.e2e.cluster import Namespace, Values
 from tests.e2e.mpis import LOCKS, wheels
 from tests.e2e.volumes import claimed_folder
 
@@ -21,12 +21,12 @@ sys.stdout.write(f"SUM {total} UID {os.getuid()} ON {socket.gethostname()}\\n")
 UID = 1000680000
 
 
-def values(image: str, ssh_image: dict[str, str], **changes: Any) -> Values:
+def values(image: dict[str, str], ssh_image: dict[str, str], **changes: Any) -> Values:
     """Two workers of an image, and wheels from a volume in place of a package index."""
     index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
     env = [{"name": name, "value": value} for name, value in index.items()]
     return {
-        "image": image_values(image),
+        "image": image,
         "ssh": {"image": ssh_image},
         "podSecurityContext": {"runAsUser": UID},
         "worker": {"env": env},
@@ -39,7 +39,7 @@ def values(image: str, ssh_image: dict[str, str], **changes: Any) -> Values:
 
 @pytest.mark.parametrize("mpi", ["openmpi5", "mpich"])
 def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
-    namespace: Namespace, wheels_image: str, ssh_image: dict[str, str], mpi: str
+    namespace: Namespace, wheels_image: dict[str, str], ssh_image: dict[str, str], mpi: str
 ) -> None:
     files = {"train.py": TRAIN, "requirements.txt": (LOCKS / f"{mpi}.in").read_text()}
     with claimed_folder(namespace, "wheels", wheels(mpi)):
@@ -57,16 +57,15 @@ def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
     ],
 )
 def test_what_an_image_lacks_is_named_and_nothing_waits(
-    namespace: Namespace, wheels_image: str, ssh_image: dict[str, str],
+    namespace: Namespace, wheels_image: dict[str, str], ssh_image: dict[str, str],
     foreign_images: dict[str, str], lacks: str, told: str,
 ) -> None:  # fmt: skip
     """The image with OpenSSH has no Python."""
-    image = ":".join(ssh_image.values()) if lacks == "python" else wheels_image
+    image = ssh_image if lacks == "python" else wheels_image
     brought = {} if lacks == "ssh" else ssh_image
     if lacks == "cpu":
         brought = dict(zip(("repository", "tag"), foreign_images["arm64"].split(":"), strict=True))
-    of_run = values(image, brought, volumes=[], volumeMounts=[])
-    namespace.install("hvd", of_run)
+    namespace.install("hvd", values(image, brought, volumes=[], volumeMounts=[]))
     assert namespace.wait_for_end("hvd", 300) == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
     (status,) = attempt["status"]["containerStatuses"]

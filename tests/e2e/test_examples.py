@@ -1,10 +1,12 @@
-"""The examples, as plain Helm runs them in the stock image: the script is part of the values."""
+"""The examples, as plain Helm runs them in the images: those of PyTorch have another script."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.cluster import Namespace
+import pytest
+
+from tests.e2e.cluster import Namespace, Values
 from tests.results import read_result
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -12,6 +14,7 @@ SMALL = [
     *("--model", "mobilenet2", "--image-size", "32", "--batch-size", "2"),
     *("--warmup", "1", "--rounds", "3", "--steps", "1"),
 ]
+TORCH = ["python", "/examples/digits_torch.py", "--epochs", "4", "--target-accuracy", "0.8"]
 
 
 def test_benchmark_measures_two_ranks(namespace: Namespace) -> None:
@@ -25,3 +28,35 @@ def test_benchmark_measures_two_ranks(namespace: Namespace) -> None:
     assert result["imagesPerSecond"] > 0
     # Both are means of the same rounds.
     assert abs(sum(result["perRank"]) - result["imagesPerSecond"]) < 0.01
+
+
+def torch_values(image: dict[str, str], **launch: object) -> Values:
+    return {
+        "image": image,
+        "worker": {"number": 2, "slots": 1, "env": [{"name": "OMP_NUM_THREADS", "value": "1"}]},
+        "master": {"args": TORCH},
+        "launch": {"hostsTimeoutSeconds": 120, **launch},
+    }
+
+
+def test_pytorch_trains_on_two_workers_under_each_launcher(
+    namespace: Namespace, pytorch_image: dict[str, str]
+) -> None:
+    modules = ["torch", "horovod.torch"]
+    namespace.install("mpi", torch_values(pytorch_image, preload=modules))
+    gloo = torch_values(pytorch_image, mode="horovodrun", options=["--gloo"], preload=modules)
+    namespace.install("gloo", gloo)
+    results = {}
+    for release in ("mpi", "gloo"):
+        namespace.assert_completes(release)
+        results[release] = run = read_result(namespace.log(release))
+        assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
+    assert results["mpi"]["losses"] == pytest.approx(results["gloo"]["losses"], rel=1e-4)
+    log = namespace.log("mpi")
+    assert "$ mpirun -np 2 --hostfile /horovod/generated/hostfile" in log
+    for worker in (0, 1):
+        assert f"rank {worker} of 2 on mpi-worker-{worker}" in log
+    # What a release without a command of its own runs, on PyTorch too.
+    done = namespace.helm("test", "mpi", "--timeout", "300s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr

@@ -66,15 +66,15 @@ def test_two_releases_train_side_by_side(namespace: Namespace) -> None:
     kinds = namespace.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name")
     own = ",".join(kind for kind in kinds.split() if not kind.startswith("events"))
 
-    names: list[str] = []
-
-    def is_gone() -> bool:
-        names[:] = (item["metadata"]["name"] for item in namespace.get(own)["items"])
-        return not any(name.startswith(("one", "sh.helm.release.v1.one")) for name in names)
+    def names() -> list[str]:
+        return [item["metadata"]["name"] for item in namespace.get(own)["items"]]
 
     # What belongs to an object of the release goes after it.
-    wait_until(is_gone, 180, "nothing of the release is left", PROGRAM_PAUSE)
-    assert "two-ssh" in names
+    wait_until(
+        lambda: not any(name.startswith(("one", "sh.helm.release.v1.one")) for name in names()),
+        *(180, "nothing of the release is left", PROGRAM_PAUSE),
+    )
+    assert "two-ssh" in names()
 
 
 def test_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:

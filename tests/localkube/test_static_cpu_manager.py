@@ -104,10 +104,8 @@ def test_worker_of_a_static_plan_gets_its_cores_and_master_and_daemons_run_besid
 ) -> None:
     requests = {"resources": {"requests": {"cpu": "500m"}}}
     probe.apply(*rendered_objects(), probe_pod("daemon", {"args": ["serve"], **requests}))
-    names = ("get", "pods", "-o", "name")
-    wait_until("its pods", lambda: probe.kubectl(*names).count("pod/static-") == 2)
-    running = "--for=jsonpath={.status.phase}=Running"
-    probe.kubectl("wait", running, "pod", "--all", "--timeout=180s")
+    wait_until("pods", lambda: probe.kubectl("get", "pods", "-oname").count("pod/static-") == 2)
+    probe.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod", "--all", "--timeout=3m")
     pods = json.loads(probe.kubectl("get", "pods", "-o", "json"))["items"]
     classes = {pod["metadata"]["name"]: pod["status"]["qosClass"] for pod in pods}
     assert classes["static-worker-0"] == "Guaranteed"

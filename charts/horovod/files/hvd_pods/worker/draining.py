@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import fast_start, fence, hostile, notices
 from hvd_pods.rank import ranks
 
-# Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
-REPORT_WITHIN = 10.0
+# Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
+# after its own end, in which sshd sends what it has said.
+REPORT_WITHIN, SEND_WITHIN = 10.0, 0.5
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
 # Greater than any epoch.
@@ -57,9 +58,20 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
                 is_heard = ranks.notify(script, kind=notices.LEAVING, seconds=grace)
         for script in scripts:
             ranks.ask_to_end(script)
-        if time.monotonic() > give_up_at or not (scripts or any(fence.older_processes(ALL))):
+        left = list(fence.older_processes(ALL))
+        if not scripts and all(map(_is_sshd, left)):
+            # Such as a login that the master keeps for its next sessions.
+            give_up_at = min(give_up_at, time.monotonic() + SEND_WITHIN)
+        if time.monotonic() > give_up_at or not (scripts or left):
             return
         wait()
+
+
+def _is_sshd(pid: int) -> bool:
+    """Whether a process is sshd itself, not a session's command, or has just ended."""
+    with suppress(OSError):
+        return fast_start.read(f"/proc/{pid}/comm").startswith(b"sshd")
+    return True
 
 
 def may_stay(script: ranks.Script) -> bool:

@@ -105,7 +105,9 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
 ) -> None:
     """Also those that save for longer than the first, whose launcher would end the others."""
     folder, ended = pods.worker.generated, {**RANK_4, "kind": "ended"}
-    with running_rank(pods, 4) as first, running_rank(pods, 5) as second:
+    # The master keeps a login of its own (master/logins.py), which ends with the worker.
+    login = pods.master.start("timeout", "120", *pods.master.ssh_command("-N", WORKER))
+    with login, running_rank(pods, 4) as first, running_rank(pods, 5) as second:
         pods.worker.process.terminate()
         wait_for(first, "saving")
         wait_for(second, "saving")
@@ -119,7 +121,8 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
         assert pods.worker.process.poll() is None
         (folder / "go-5").write_text("")
         assert first.wait(60) == second.wait(60) == 143, "the launcher does not learn how"
-    assert pods.worker.process.wait(60) == 0
+        assert pods.worker.process.wait(9) == 0
+        login.terminate()
     assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
     assert notices[2:] == [ended, {**ended, "rank": 5}]
     assert "Traceback" not in pods.worker.log
