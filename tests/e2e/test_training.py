@@ -118,7 +118,7 @@ def test_missing_image_and_runtime_class_are_reported_by_the_master(namespace: N
     ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 78
     for text in (namespace.log("hvd"), ended["message"]):
-        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=20" in text
+        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=40" in text
         lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]
         assert "no-such-image" in lines["hvd-image-0"]
