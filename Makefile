@@ -16,7 +16,7 @@ demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current
 	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(NODES),--nodes $(NODES))
 
 test: lint ## Run all checks and all tests
-	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
+	@$(PY) -m pytest -q --numprocesses 4 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
 
 lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spelling, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 # Whether this run started the shared cluster.
 _STARTED = pytest.StashKey[bool]()
-# Folders and files whose tests share what takes long to prepare: one process runs all of them. The
-# ranks of an image wait for each other without pause, so that two such runs slow each other down.
+# Folders and files whose tests share what takes long to prepare: one process runs all of them.
 SHARED_RESOURCES = {
+    "tests/images/test_wheels.py": "wheels and the image cpu",
+    "tests/images/test_wounds.py": "wheels and the image cpu",
     "tests/images/": "ranks of images",
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
