@@ -17,23 +17,25 @@ from hvd_pods.common.hostile import printable
 
 
 class HvdchartError(Exception):
-    """An error for the user; its text says what is wrong, where, and what to do."""
+    """An error for the user: what is wrong, where, and what to do. Each class has its exit code."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init_subclass__(cls, exit_code: int | None = None) -> None:
+        cls.exit_code = exit_code or cls.exit_code
 
 
 class DifferenceError(HvdchartError):
     """`render --check`: the file on disk is not what the spec renders."""
 
 
-class SpecError(HvdchartError):
+class SpecError(HvdchartError, exit_code=3):
     """A spec that is refused: the place, the key, the problem, and what was expected.
 
     `errors` are all errors of the spec. The place and the rest are those of the first; the text has
     a line for each.
     """
 
-    exit_code = 3
     # A file of another kind has a hundred wrong keys, and the first ones show its kind.
     _MOST_LINES: ClassVar[int] = 20
 
@@ -87,28 +89,20 @@ class ErrorCollector:
             raise SpecError.join(self._errors)
 
 
-class ValuesError(HvdchartError):
+class ValuesError(HvdchartError, exit_code=4):
     """Values that the chart's schema refuses."""
 
-    exit_code = 4
 
-
-class FileError(HvdchartError):
+class FileError(HvdchartError, exit_code=5):
     """A file that cannot be read or written."""
 
-    exit_code = 5
 
-
-class HelmError(HvdchartError):
+class HelmError(HvdchartError, exit_code=6):
     """Helm failed; the text has its message."""
 
-    exit_code = 6
 
-
-class ClusterError(HvdchartError):
+class ClusterError(HvdchartError, exit_code=7):
     """The cluster cannot be reached, denies a request, or lacks something that is needed."""
-
-    exit_code = 7
 
 
 class NoRunError(ClusterError):
@@ -120,23 +114,17 @@ class NoRunError(ClusterError):
         super().__init__(f"no run {name} in namespace {namespace}: {why}")
 
 
-class RunFailedError(HvdchartError):
+class RunFailedError(HvdchartError, exit_code=8):
     """A run in the cluster failed; the text has the reason."""
-
-    exit_code = 8
 
 
 class CallError(HvdchartError):
     """A function, its arguments or a result that cannot travel to or from the pods."""
 
 
-class ImageError(HvdchartError):
+class ImageError(HvdchartError, exit_code=9):
     """An image that cannot be run here, or that lacks something that the chart needs."""
 
-    exit_code = 9
 
-
-class TimeLimitError(HvdchartError):
+class TimeLimitError(HvdchartError, exit_code=124):
     """What was waited for did not happen in time; the exit code is that of timeout(1)."""
-
-    exit_code = 124

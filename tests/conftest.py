@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _STARTED = pytest.StashKey[bool]()
 # Folders and files whose tests share what takes long to prepare: one process runs all of them.
 SHARED_RESOURCES = {
-    "tests/images/test_wheels.py": "wheels and the image cpu",
-    "tests/images/test_wounds.py": "wheels and the image cpu",
+    "tests/images/test_wheels.py": "wheels and defects of Horovod",
+    "tests/images/test_wounds.py": "wheels and defects of Horovod",
     "tests/images/": "ranks of images",
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
@@ -174,9 +174,9 @@ def namespace(
         "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
     }
     made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
-    # Pods and tokens are of it.
-    made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
     try:
+        # Pods and tokens are of it.
+        made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
         yield made
     finally:
         made.kubectl("delete", "namespace", name, "--wait=false")

@@ -39,11 +39,8 @@ class Kubectl:
     def watch(
         self, arguments: list[str], jsonpath: str, accept: Callable[[str], bool], seconds: int
     ) -> str:
-        """The line of `get ... --watch` that `accept` takes, or DevtoolsError after `seconds`.
-
-        `arguments` must ask for a list: of a single object, kubectl never prints a change that
-        comes between its read and the beginning of its watch.
-        """
+        """The line of `get ... --watch` that `accept` takes, or DevtoolsError after `seconds`."""
+        # `arguments` ask for a list: of one object, kubectl misses what changes before its watch.
         command = self.command(
             "get", *arguments, "--watch", f"--output=jsonpath={jsonpath}{{'\\n'}}"
         )

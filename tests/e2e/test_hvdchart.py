@@ -66,6 +66,7 @@ def test_deploy_logs_status_events_and_undeploy_of_a_run(
     lines = done.stdout.splitlines()
     for rank in "01":
         assert any("[hvd-master-" in line and f"I am rank {rank}" in line for line in lines)
+    assert any(line.startswith("[hvd-worker-") for line in lines)
 
     where = ["--namespace", namespace.name]
     again = hvdchart(namespace, "logs", "hvd", "--master", "--tail", "1", *where)

@@ -1,7 +1,7 @@
 """Two ranks of one host that reduce tensors: `shared_memory_ranks.py [lost]`.
 
 Each prints RESULT and whether it has memory of Horovod's, with a digest of its results; with
-`lost`, rank 1 then dies, and rank 0 prints after how many seconds it knew.
+`lost`, rank 1 then dies, and rank 0 prints that it knows.
 """
 
 from __future__ import annotations

@@ -11,7 +11,13 @@ from tests.results import read_result
 DIGITS = ("python", "digits.py")
 
 
-def test_two_ranks_learn_to_read_digits_and_other_runs_resume(examples: Sandbox) -> None:
+@pytest.mark.parametrize(
+    "name", ["examples", pytest.param("examples-2.15", marks=pytest.mark.rare)]
+)
+def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
+    sandboxes: Sandboxes, name: str
+) -> None:
+    examples = sandboxes(name)
     where = f"/output/{make_open_folder(examples.folder / 'learnt').name}"
     first = examples.succeed(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
     learnt = read_result(first)

@@ -21,7 +21,7 @@ from tests.wheels import Index, serve_index
 
 pytestmark = pytest.mark.slow
 
-LONG = 120.0
+LONG = 120.0  # seconds for pip
 TEXT = "hvdleaf==1.0"
 
 

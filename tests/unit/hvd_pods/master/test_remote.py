@@ -37,7 +37,7 @@ def test_program_of_a_host_gets_its_input_and_answers(
 
 
 STAY: Ask = partial(remote.may_stay, [FIRST, SECOND])
-FINISHED: Ask = partial(remote.count_finished, [FIRST, SECOND], 7)
+FINISHED: Ask = partial(remote.count_finished, [FIRST, SECOND], 7, lambda: False)
 LEAVE: Ask = partial(remote.ask_ranks, [FIRST, SECOND])
 
 

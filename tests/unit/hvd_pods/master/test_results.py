@@ -115,7 +115,7 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
 def test_storing_ends_at_its_time_out(exchange: Path) -> None:
     os.mkfifo(exchange / "go")
     with (exchange / "go").open("r+b", buffering=0):
-        assert results.store(0.2, lambda: False) == results.TOO_LONG
+        assert results.store(0.05, lambda: False) == results.TOO_LONG
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ SCRIPTS = {
     "process": PROCESS,
     "language": LANGUAGE,
     "atexit": (
-        "import atexit, framework, sys, threading, time\n"
+        "import atexit, framework, threading\n"
         "atexit.register(print, 'last')\n"
         "ended = threading.main_thread().join\n"
         "threading.Thread(target=lambda: (ended(), print('thread'))).start()\n"

@@ -292,7 +292,8 @@ class Effects:
     def _have_finished(self, effect: m.Deliver) -> bool:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         self._logins.write_config(addresses)
-        return remote.count_finished([*addresses], effect.left) == self._run.ranks
+        number = remote.count_finished([*addresses], effect.left, self._stopped.is_set)
+        return number == self._run.ranks
 
     def _launch(self, effect: m.Launch) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}

@@ -132,14 +132,15 @@ class ErrorOutput:
         if any(tells_other_keys(line.text) for line in lines if line.rank is None):
             return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
         found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
-        # A rank that lost its peer may be named first, when the peer's end takes long to be known.
+        # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
         lost = {n["rank"] for n in raised if n["at"] > since and is_consequence(n["text"])}
+        lost.update(n["rank"] for n in failed if n["status"] == -signal.SIGTERM)
         match = next((m for m in found if int(m["rank"]) not in lost), next(iter(found), None))
         rank = int(match["rank"]) if match else None
-        # The rank that the launcher names ended first, perhaps because it lost its peer.
         named = rank
         number = (match.groupdict().get("signal") if match else None) or "0"
-        ended = next((n for n in failed if n["at"] > since and rank in (None, n["rank"])), None)
+        ends = [n for n in failed if n["at"] > since and rank in (None, n["rank"])]
+        ended = next((n for n in ends if n["rank"] not in lost), next(iter(ends), None))
         if ended and number == "0":
             # Hydra names no rank, and horovodrun neither the signal nor the exit code.
             rank, status = ended["rank"], ended["status"]

@@ -26,7 +26,7 @@ CLIENTS = 32
 MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end or to tell which have ended, and in which it
 # has to tell whether its ranks may stay.
-ASK_WITHIN, LOOK_WITHIN = 10.0, 5.0
+ASK_WITHIN, LOOK_WITHIN = 10.0, 4.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
 # Seconds between two looks at whether the master was asked to end.
@@ -93,9 +93,12 @@ def _follow(
     return code, text or f"exit code {code}"
 
 
-def _look(hosts: Sequence[Host], seconds: float) -> dict[Host, list[str]]:
+def _look(
+    hosts: Sequence[Host], seconds: float, is_stopped: Callable[[], bool] = lambda: False
+) -> dict[Host, list[str]]:
     """The numbers that worker/draining.py prints on each host; none where it fails."""
-    answers = call(hosts, ["worker/draining.py", "look"], seconds=seconds)
+    program = ["worker/draining.py", "look"]
+    answers = call(hosts, program, seconds=seconds, is_stopped=is_stopped)
     # ssh and the worker's Python may print warnings before them.
     lines = {host: [] if code else text.splitlines()[-1:] for host, (code, text) in answers.items()}
     return {host: line[0].split() if line else [] for host, line in lines.items()}
@@ -103,15 +106,14 @@ def _look(hosts: Sequence[Host], seconds: float) -> dict[Host, list[str]]:
 
 def may_stay(hosts: Sequence[Host]) -> bool:
     """Whether all ranks on these hosts run, and lose nothing when they are killed later."""
-    said = _look(hosts, LOOK_WITHIN)
-    return all(said[host][:1] == [str(host.slots)] for host in hosts)
+    return all(said[:1] == [str(host.slots)] for host, said in _look(hosts, LOOK_WITHIN).items())
 
 
-def count_finished(hosts: Sequence[Host], epoch: int) -> int:
+def count_finished(hosts: Sequence[Host], epoch: int, is_stopped: Callable[[], bool]) -> int:
     """How many ranks of the launch of this epoch have ended with 0, on hosts where all have."""
     counts = (
         parse_count(numbers[2], MOST_RANKS)
-        for numbers in _look(hosts, ASK_WITHIN).values()
+        for numbers in _look(hosts, ASK_WITHIN, is_stopped).values()
         if len(numbers) == 3 and numbers[1] == str(epoch)
     )
     return sum(count or 0 for count in counts)

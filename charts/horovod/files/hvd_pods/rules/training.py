@@ -27,7 +27,7 @@ from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
 # Seconds after which ranks that all use no CPU are named, as Horovod names those that do not join.
 NAME_IDLE_AFTER = 60.0
-# Seconds in which a master that is asked to end has to read the Job, to leave the ranks alone.
+# Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
 # Seconds after which ranks end that wait for another master, from when the Job should make it.
 STAY_LONGER = 60.0
@@ -199,8 +199,9 @@ def terminate(step: Step) -> None:
         step.set_timer("kill", step.now + END_WITHIN)
         step.do(m.EndLauncher())
     elif run.mode == "direct" and run.api and not is_ending:
-        step.set_timer("leave", step.now + LEAVE_WITHIN)
-        step.do(m.ReadJob(LEAVE_WITHIN, leaves=True))
+        within = min(LEAVE_WITHIN, run.grace / 6)
+        step.set_timer("leave", step.now + within)
+        step.do(m.ReadJob(within, leaves=True))
     else:
         interrupt(step)
 

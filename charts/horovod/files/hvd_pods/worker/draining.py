@@ -22,7 +22,7 @@ from hvd_pods.rank import ranks
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
 # after its own end, in which sshd sends what it has said.
-REPORT_WITHIN, SEND_WITHIN = 10.0, 0.5
+REPORT_WITHIN, SEND_WITHIN = 10.0, 1.0
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
 # Greater than any epoch.
@@ -32,7 +32,7 @@ KEPT = Path(os.environ.get("HVD_KEEP", "/dev/shm/hvd-keep"))  # noqa: S108 - for
 
 
 def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
-    """Return when no rank and no session is left in this worker.
+    """Return when no rank is left in this worker, and of sessions at most sshd's own processes.
 
     `wait` waits for a moment, and reaps the processes that have ended.
     The kubelet kills a worker that does not end in `grace` seconds.

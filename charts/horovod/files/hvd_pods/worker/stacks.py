@@ -24,7 +24,7 @@ STATES = {
     "D": "waits for a disk or a file server, and cannot be interrupted",
 }
 # Seconds in which all ranks have to write, and between two looks at what one has written.
-ANSWER_WITHIN, SETTLED = 10.0, 0.1
+ANSWER_WITHIN, SETTLED = 8.0, 0.1
 # The outer frames of a fork are the chart's own.
 OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 
