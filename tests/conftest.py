@@ -175,7 +175,7 @@ def namespace(
     }
     made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
     try:
-        # Pods and tokens are of it.
+        # Without it, pods and tokens are refused.
         made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
         yield made
     finally:

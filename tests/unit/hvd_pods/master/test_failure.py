@@ -303,6 +303,7 @@ OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
         # Hydra says nothing, and ranks that have lost their peer fail later.
         (PEER, [(1, -9), (0, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
         ("", [(3, 3)], "rank 3 on hvd-cpu-1: exit code 3", False),
+        ("", [(0, -15), (3, 3)], "rank 3 on hvd-cpu-1: exit code 3", False),
         ("", [(3, 2)], "rank 3 on hvd-cpu-1: exit code 2", True),
         (TYPE_ERROR, [(3, 1)],
          "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94", True),

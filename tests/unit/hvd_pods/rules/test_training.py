@@ -470,9 +470,10 @@ def test_ranks_may_go_on_only_if_another_master_follows(run: Run, job: Any, may_
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
-    world = training(mode="direct")
+    world = training(mode="direct", gracePeriodSeconds=6)
     world.tell(m.Terminated())
     world.fire()
+    assert world.of(m.ReadJob)[-1].within == 1, "a sixth of the grace period"
     world.answer_all()
     assert [effect.may_stay for effect in world.of(m.AskRanks)] == [False]
 

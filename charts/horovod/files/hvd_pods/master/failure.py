@@ -131,21 +131,22 @@ class ErrorOutput:
         lines = [line for line in self._lines.copy() if line.at > since]
         if any(tells_other_keys(line.text) for line in lines if line.rank is None):
             return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
-        found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
+        raised, failed = ([n for n in told if n["at"] > since] for told in (raised, failed))
         # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
-        lost = {n["rank"] for n in raised if n["at"] > since and is_consequence(n["text"])}
-        lost.update(n["rank"] for n in failed if n["status"] == -signal.SIGTERM)
-        match = next((m for m in found if int(m["rank"]) not in lost), next(iter(found), None))
-        rank = int(match["rank"]) if match else None
-        named = rank
+        late = {n["rank"] for n in raised if is_consequence(n["text"])}
+        late.update(n["rank"] for n in failed if n["status"] == -signal.SIGTERM)
+        found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
+        match = min(found, key=lambda m: int(m["rank"]) in late, default=None)
+        # `named` by the launcher; `rank` may also be known from its own notice, below.
+        rank = named = int(match["rank"]) if match else None
         number = (match.groupdict().get("signal") if match else None) or "0"
-        ends = [n for n in failed if n["at"] > since and rank in (None, n["rank"])]
-        ended = next((n for n in ends if n["rank"] not in lost), next(iter(ends), None))
+        ends = [n for n in failed if rank in (None, n["rank"])]
+        ended = min(ends, key=lambda n: n["rank"] in late, default=None)
         if ended and number == "0":
             # Hydra names no rank, and horovodrun neither the signal nor the exit code.
             rank, status = ended["rank"], ended["status"]
             number, code = (str(-status), code) if status < 0 else ("0", status)
-        own_words = (n for n in raised if n["at"] > since and not is_consequence(n["text"]))
+        own_words = (n for n in raised if not is_consequence(n["text"]))
         told = next(own_words, None)
         if told and (number == "0" or told["rank"] == rank):
             return _judge(f"rank {told['rank']} on {told['host']}: ", told["text"])

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Sequence
+from typing import Callable, Mapping, Sequence
 
 from hvd_pods.common.errors import BAD_CONFIGURATION
 from hvd_pods.common.hostile import one_line, parse_count
@@ -27,6 +27,7 @@ MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end or to tell which have ended, and in which it
 # has to tell whether its ranks may stay.
 ASK_WITHIN, LOOK_WITHIN = 10.0, 4.0
+LOOK = ("worker/draining.py", "look")
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
 # Seconds between two looks at whether the master was asked to end.
@@ -93,12 +94,8 @@ def _follow(
     return code, text or f"exit code {code}"
 
 
-def _look(
-    hosts: Sequence[Host], seconds: float, is_stopped: Callable[[], bool] = lambda: False
-) -> dict[Host, list[str]]:
-    """The numbers that worker/draining.py prints on each host; none where it fails."""
-    program = ["worker/draining.py", "look"]
-    answers = call(hosts, program, seconds=seconds, is_stopped=is_stopped)
+def _numbers(answers: Mapping[Host, tuple[int, str]]) -> dict[Host, list[str]]:
+    """The numbers that worker/draining.py has printed on each host; none where it has failed."""
     # ssh and the worker's Python may print warnings before them.
     lines = {host: [] if code else text.splitlines()[-1:] for host, (code, text) in answers.items()}
     return {host: line[0].split() if line else [] for host, line in lines.items()}
@@ -106,17 +103,15 @@ def _look(
 
 def may_stay(hosts: Sequence[Host]) -> bool:
     """Whether all ranks on these hosts run, and lose nothing when they are killed later."""
-    return all(said[:1] == [str(host.slots)] for host, said in _look(hosts, LOOK_WITHIN).items())
+    said = _numbers(call(hosts, LOOK, seconds=LOOK_WITHIN))
+    return all(said[host][:1] == [str(host.slots)] for host in hosts)
 
 
 def count_finished(hosts: Sequence[Host], epoch: int, is_stopped: Callable[[], bool]) -> int:
     """How many ranks of the launch of this epoch have ended with 0, on hosts where all have."""
-    counts = (
-        parse_count(numbers[2], MOST_RANKS)
-        for numbers in _look(hosts, ASK_WITHIN, is_stopped).values()
-        if len(numbers) == 3 and numbers[1] == str(epoch)
-    )
-    return sum(count or 0 for count in counts)
+    said = _numbers(call(hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
+    own = (numbers for numbers in said if len(numbers) == 3 and numbers[1] == str(epoch))
+    return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
 
 
 def ask_ranks(hosts: Sequence[Host]) -> int:
