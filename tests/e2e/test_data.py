@@ -133,7 +133,7 @@ def test_data_go_from_s3_to_the_nodes_once_and_results_go_back(
     second["worker"]["env"].append({"name": "ANOTHER", "value": "run"})
     second["staging"]["nodes"] = "Required"
     # What goes wrong with the results is told, and the training has finished all the same.
-    second["results"] |= {"command": ["false"], "timeoutSeconds": 4}
+    second["results"] |= {"command": ["false"], "timeoutSeconds": 9}
     second["cleanup"] = "Never"
     privileged.train("hvd", second)
     (condition,) = placement(privileged)["nodeAffinity"][
@@ -147,4 +147,4 @@ def test_data_go_from_s3_to_the_nodes_once_and_results_go_back(
         assert "/data/set is filled: 1 files" in log
     told = events(privileged, privileged.job("hvd"))
     assert "Finished" in told
-    assert "ResultsNotStored" in told
+    assert "results.command failed with exit code" in told["ResultsNotStored"]
