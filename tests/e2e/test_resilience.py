@@ -106,8 +106,8 @@ def test_elastic_run_waits_for_a_lost_worker_that_it_needs(namespace: Namespace)
     assert "DONE [2, 2]" in namespace.log("hvd")
 
 
-def wait_for_line(namespace: Namespace, text: str) -> str:
-    """Follow the master's log until a line contains `text`, and return the line."""
+def wait_for_line(namespace: Namespace, *texts: str) -> None:
+    """Follow the master's log until one line contains all `texts`."""
     pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 180)
     with subprocess.Popen(
         ["timeout", "480", *namespace.client.command("logs", "--follow", pod)],
@@ -115,7 +115,6 @@ def wait_for_line(namespace: Namespace, text: str) -> str:
         stdout=subprocess.PIPE,
         text=True,
     ) as log:
-        first = next((line for line in log.stdout or () if text in line), "")
+        found = any(all(text in line for text in texts) for line in log.stdout or ())
         log.terminate()
-    assert first, f"{text!r} is not in the log:\n{namespace.log('hvd')}"
-    return first
+    assert found, f"no line of the log has {texts}:\n{namespace.log('hvd')}"
