@@ -18,7 +18,7 @@ from tests.e2e.cluster import Namespace
 # Suspended, so that neither pods nor images are needed.
 RUN: Values = {"master": {"args": ["python", "train.py"], "suspend": True}, "cleanup": "Never"}
 OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
-HELMS = ("helm3", "helm4")
+HELMS = (pytest.param("helm3", marks=pytest.mark.rare), "helm4")
 KINDS = "jobs,statefulsets"
 
 
@@ -118,13 +118,10 @@ def test_failed_run_is_tried_again_with_other_settings_only(place: Namespace, ne
     assert first not in place.jobs("hvd")
 
 
-@pytest.mark.parametrize(
-    ("version", "force"),
-    [("helm3", ["--force"]), ("helm4", ["--force-replace", "--server-side=false"])],
-)
-def test_replaced_record_does_not_repeat_a_finished_run(
-    place: Namespace, version: str, force: list[str]
-) -> None:
+@pytest.mark.parametrize("version", HELMS)
+def test_replaced_record_does_not_repeat_a_finished_run(place: Namespace, version: str) -> None:
+    force = ["--force"] if version == "helm3" else ["--force-replace", "--server-side=false"]
+
     def replace() -> int:
         options = ("hvd", str(CHART), *force)
         return place.helm("upgrade", *options, values=RUN, version=version).returncode

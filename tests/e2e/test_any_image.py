@@ -37,7 +37,7 @@ def values(image: dict[str, str], ssh_image: dict[str, str], **changes: Any) -> 
     }
 
 
-@pytest.mark.parametrize("mpi", ["openmpi5", "mpich"])
+@pytest.mark.parametrize("mpi", ["openmpi5", pytest.param("mpich", marks=pytest.mark.rare)])
 def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
     namespace: Namespace, wheels_image: dict[str, str], ssh_image: dict[str, str], mpi: str
 ) -> None:

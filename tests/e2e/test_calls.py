@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import nbclient
-import nbformat
 import pytest
 from traitlets.config import Config
 
@@ -160,6 +158,10 @@ hvdchart.launch(fail, **settings)
 def test_notebook_calls_functions_of_its_cells(
     namespace: Namespace, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Here, because the import of nbformat takes a second.
+    import nbclient
+    import nbformat
+
     spec = SPEC.format(image=namespace.image.rsplit(":", 1))
     (tmp_path / "calls.spec.yaml").write_text(spec)
     monkeypatch.setenv("TEST_NAMESPACE", settings["namespace"])

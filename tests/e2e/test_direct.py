@@ -46,18 +46,17 @@ else:
 PLACES = {"0": "[0, 3, 0, 1, 0, 0]", "1": "[1, 3, 0, 2, 1, 1]", "2": "[2, 3, 1, 2, 1, 1]"}
 
 
-@pytest.mark.parametrize(
-    "launch",
-    [{"mode": "direct"}, {"mode": "mpirun"}, {"mode": "horovodrun", "options": ["--gloo"]}],
-    ids=["direct", "mpirun", "horovodrun"],
-)
+RARELY = pytest.param("horovodrun", marks=pytest.mark.rare)
+
+
+@pytest.mark.parametrize("mode", ["direct", "mpirun", RARELY])
 def test_ranks_of_any_program_meet_again_after_one_was_killed(
-    namespace: Namespace, launch: Values
+    namespace: Namespace, mode: str
 ) -> None:
     values: Values = {
         "workerGroups": [{"name": "a", "number": 1}, {"name": "b", "number": 1, "slots": 2}],
         "master": {"args": ["python3", "-c", MEET], "backoffLimit": 1},
-        "launch": launch,
+        "launch": {"mode": mode, "options": ["--gloo"] if mode == "horovodrun" else []},
     }
     namespace.install("hvd", values)
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")

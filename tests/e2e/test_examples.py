@@ -11,7 +11,7 @@ from tests.results import read_result
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = [
-    *("--model", "mobilenet2", "--image-size", "32", "--batch-size", "2"),
+    *("--model", "vgg16", "--image-size", "32", "--batch-size", "2"),
     *("--warmup", "1", "--rounds", "3", "--steps", "1"),
 ]
 TORCH = ["python", "/examples/digits_torch.py", "--epochs", "4", "--target-accuracy", "0.8"]
@@ -60,3 +60,4 @@ def test_pytorch_trains_on_two_workers_under_each_launcher(
     done = namespace.helm("test", "mpi", "--timeout", "300s")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr
+    assert namespace.replicas("mpi-worker") == 0

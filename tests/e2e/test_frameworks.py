@@ -149,7 +149,7 @@ def deploy(namespace: Namespace, folder: Path, script: Path, *words: str, **spec
     return namespace.log("hvd")
 
 
-@pytest.mark.parametrize("mode", [None, "mpirun"])
+@pytest.mark.parametrize("mode", [None, pytest.param("mpirun", marks=pytest.mark.rare)])
 def test_ddp_trains_on_warm_ranks(
     namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str], mode: str | None
 ) -> None:
@@ -237,7 +237,6 @@ def test_allreduce_is_measured_in_pods(
     log = deploy(namespace, tmp_path, EXAMPLES / "allreduce.py", image=pytorch_image)
     run = read_result(log)
     assert (run["framework"], run["ranks"], len(run["rows"])) == ("torch", 2, 7)
-    print(json.dumps(run))
 
 
 def test_jax_trains_in_an_image_of_pip_packages_alone(

@@ -94,6 +94,7 @@ def test_run_trains_as_any_user_id(namespace: Namespace) -> None:
     assert_trained(namespace, "hvd", uid=123456)
 
 
+@pytest.mark.rare
 def test_run_trains_under_horovodrun(namespace: Namespace) -> None:
     namespace.install("hvd", values(launch={"mode": "horovodrun", "options": ["--gloo"]}))
     assert_trained(namespace, "hvd")
@@ -133,6 +134,7 @@ def test_missing_command_fails_without_retries(namespace: Namespace) -> None:
     assert namespace.replicas("hvd-worker") == 2, "a failed run's workers stay for debugging"
 
 
+@pytest.mark.rare
 def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
     namespace.install("hvd", values(worker={"slots": 1}))
     done = namespace.helm("test", "hvd", "--timeout", "300s")

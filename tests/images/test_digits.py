@@ -91,6 +91,7 @@ ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 TOLERANCE = 1e-3
 
 
+@pytest.mark.rare
 def test_losses_are_equal_on_both_tensorflows(sandboxes: Sandboxes) -> None:
     options = ("--epochs", "2", "--no-shuffle", "--target-accuracy", "0.1")
     losses = {}

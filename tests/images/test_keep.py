@@ -67,14 +67,14 @@ except ValueError as problem:
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "framework"),
-    [("examples", "tensorflow"), ("examples-2.15", "tensorflow"), ("examples-pytorch", "torch")],
-)
+OLDER = pytest.param("examples-2.15", marks=pytest.mark.rare)
+
+
+@pytest.mark.parametrize("name", ["examples", OLDER, "examples-pytorch"])
 def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
-    sandboxes: Sandboxes, name: str, framework: str
+    sandboxes: Sandboxes, name: str
 ) -> None:
-    sandbox = sandboxes(name)
+    sandbox, framework = sandboxes(name), "torch" if "torch" in name else "tensorflow"
     make_open_folder(sandbox.folder / "kept")
     shutil.copy(SCRIPT, sandbox.folder)
     done = sandbox.run(
@@ -99,7 +99,7 @@ def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
             assert digest == ranks[1][case][1], case
 
 
-@pytest.mark.parametrize("name", ["examples", "examples-2.15"])
+@pytest.mark.parametrize("name", ["examples", OLDER])
 def test_fit_goes_on_after_the_last_batch(sandboxes: Sandboxes, name: str) -> None:
     printed = sandboxes(name).succeed("python3", "-c", FIT, PYTHONPATH="/examples")
     assert "REFUSED keep: a fit() has used the state 'main'" in printed
