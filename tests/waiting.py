@@ -18,7 +18,7 @@ def wait_until(
     attempts = Retrying(
         retry=retry_if_result(lambda holds: not holds),
         stop=stop_after_delay(seconds),
-        wait=wait_exponential(0.01, max=pause),
+        wait=wait_exponential(pause / 10, max=pause),
         retry_error_callback=lambda _: False,
     )
     assert attempts(condition), f"not within {seconds} s: {what}"
