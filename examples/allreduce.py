@@ -73,7 +73,7 @@ def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
         raise ArithmeticError(f"the sum of {size} bytes is wrong")
     # So that no sum overflows.
     memoryview(numbers).cast("B")[:] = bytes(size)
-    repeats = max(2, min(200, (16 * MIB) // size))
+    repeats = max(1, min(200, (16 * MIB) // size))
     seconds = []
     for _ in range(ROUNDS):
         # All ranks begin together.

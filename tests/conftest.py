@@ -35,6 +35,7 @@ ORDER = (
     "tests/localkube/",
     *APART,
     "tests/chart/",
+    "tests/unit/hvdchart/calls/",
     "tests/unit/hvd_pods/worker/ssh/",
     "tests/unit/hvd_pods/warm/",
     "tests/",

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
-# Seconds between two calls of a condition that starts a program each time: with less, the waiting
-# would take a core from what it waits for.
+# Seconds between two calls of a condition that starts a program, which takes 0.1 s of a core.
 PROGRAM_PAUSE = 1.0
 
 
