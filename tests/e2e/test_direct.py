@@ -44,8 +44,6 @@ else:
 """
 # Ranks, ranks on the host and hosts, each with the rank's own number before.
 PLACES = {"0": "[0, 3, 0, 1, 0, 0]", "1": "[1, 3, 0, 2, 1, 1]", "2": "[2, 3, 1, 2, 1, 1]"}
-
-
 RARELY = pytest.param("horovodrun", marks=pytest.mark.rare)
 
 

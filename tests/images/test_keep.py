@@ -65,8 +65,6 @@ try:
 except ValueError as problem:
     print("REFUSED", problem)
 """
-
-
 OLDER = pytest.param("examples-2.15", marks=pytest.mark.rare)
 
 

@@ -32,7 +32,7 @@ KEPT = Path(os.environ.get("HVD_KEEP", "/dev/shm/hvd-keep"))  # noqa: S108 - for
 
 
 def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
-    """Return when no rank is left in this worker, and of sessions at most sshd's own processes.
+    """Return when no rank is left in this worker, and no session of a launcher.
 
     `wait` waits for a moment, and reaps the processes that have ended.
     The kubelet kills a worker that does not end in `grace` seconds.
@@ -59,18 +59,19 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
         for script in scripts:
             ranks.ask_to_end(script)
         left = list(fence.older_processes(ALL))
-        if not scripts and all(map(_is_sshd, left)):
-            # Such as a login that the master keeps for its next sessions.
+        if not scripts and all(map(_is_own, left)):
+            # The master keeps a login, and follows the progress until the launch ends.
             give_up_at = min(give_up_at, time.monotonic() + SEND_WITHIN)
         if time.monotonic() > give_up_at or not (scripts or left):
             return
         wait()
 
 
-def _is_sshd(pid: int) -> bool:
-    """Whether a process is sshd itself, not a session's command, or has just ended."""
+def _is_own(pid: int) -> bool:
+    """Whether a process is sshd, a worker's own program or its shell, or has just ended."""
     with suppress(OSError):
-        return fast_start.read(f"/proc/{pid}/comm").startswith(b"sshd")
+        name, line = (fast_start.read(f"/proc/{pid}/{file}") for file in ("comm", "cmdline"))
+        return name.startswith(b"sshd") or b"/hvd_pods/worker/" in line
     return True
 
 

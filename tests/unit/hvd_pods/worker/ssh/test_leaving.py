@@ -105,8 +105,10 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
 ) -> None:
     """Also those that save for longer than the first, whose launcher would end the others."""
     folder, ended = pods.worker.generated, {**RANK_4, "kind": "ended"}
-    # The master keeps a login of its own (master/logins.py), which ends with the worker.
-    login = pods.master.start("timeout", "120", *pods.master.ssh_command("-N", WORKER))
+    # The master follows the progress until its launch ends, over a login of its own.
+    follow = f"python3 -I {pods.worker.files}/hvd_pods/worker/report_progress.py 1"
+    session = pods.master.ssh_command(WORKER, f"HVD_METRICS_DIR=/ {follow}")
+    login = pods.master.start("timeout", "120", *session, stdin=PIPE)
     with login, running_rank(pods, 4) as first, running_rank(pods, 5) as second:
         pods.worker.process.terminate()
         wait_for(first, "saving")
