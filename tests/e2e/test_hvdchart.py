@@ -55,7 +55,7 @@ def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: A
     return str(path)
 
 
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+@pytest.mark.parametrize("helm", [pytest.param("helm3", marks=pytest.mark.rare), "helm4"])
 def test_deploy_logs_status_events_and_undeploy_of_a_run(
     namespace: Namespace, tmp_path: Path, helm: str
 ) -> None:
