@@ -13,12 +13,11 @@ from devtools.toolchain.tools import tool
 from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values, pod_spec
 from tests.chart.test_data import STAGING, on_disk
-from tests.e2e.cluster import Namespace
+from tests.e2e.cluster import HELMS, Namespace
 
 # Suspended, so that neither pods nor images are needed.
 RUN: Values = {"master": {"args": ["python", "train.py"], "suspend": True}, "cleanup": "Never"}
 OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
-HELMS = (pytest.param("helm3", marks=pytest.mark.rare), "helm4")
 KINDS = "jobs,statefulsets"
 
 

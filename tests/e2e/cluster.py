@@ -21,6 +21,8 @@ from tests.waiting import PROGRAM_PAUSE, wait_until
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]
+# `make test` leaves out what a test on a cluster repeats with the older one.
+HELMS = (pytest.param("helm3", marks=pytest.mark.rare), "helm4")
 
 
 def on_shared_cores(values: Values, preload: bool = False) -> Values:

@@ -16,7 +16,7 @@ from devtools.localkube.instance import current
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.e2e.cluster import Namespace, image_values
+from tests.e2e.cluster import HELMS, Namespace, image_values
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
@@ -55,7 +55,7 @@ def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: A
     return str(path)
 
 
-@pytest.mark.parametrize("helm", [pytest.param("helm3", marks=pytest.mark.rare), "helm4"])
+@pytest.mark.parametrize("helm", HELMS)
 def test_deploy_logs_status_events_and_undeploy_of_a_run(
     namespace: Namespace, tmp_path: Path, helm: str
 ) -> None:

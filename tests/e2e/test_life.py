@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.kubectl import Kubectl
 from tests.chart.test_custom_resources import documented
-from tests.e2e.cluster import CHART, Namespace, Values
+from tests.e2e.cluster import CHART, HELMS, Namespace, Values
 from tests.e2e.test_hvdchart import hvdchart
 from tests.e2e.test_training import assert_trained, values
 
@@ -43,7 +43,7 @@ def generations(namespace: Namespace) -> dict[str, Any]:
     return {item["metadata"]["uid"]: item["metadata"].get("generation") for item in own}
 
 
-@pytest.mark.parametrize("version", [pytest.param("helm3", marks=pytest.mark.rare), "helm4"])
+@pytest.mark.parametrize("version", HELMS)
 def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
     namespace: Namespace, version: str
 ) -> None:

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
-from tests.e2e.cluster import CHART, Namespace
+from tests.e2e.cluster import CHART, HELMS, Namespace
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # `python -m devtools.release keep` packaged them.
@@ -81,7 +81,7 @@ def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
             assert line not in shown
 
 
-@pytest.mark.parametrize("version", [pytest.param("helm3", marks=pytest.mark.rare), "helm4"])
+@pytest.mark.parametrize("version", HELMS)
 @pytest.mark.parametrize("earlier", EARLIER, ids=lambda package: package.stem)
 def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     namespace: Namespace, repository: str, tmp_path: Path, earlier: Path, version: str

@@ -15,8 +15,8 @@ from devtools.trials.sandbox import Sandbox, sandbox
 
 # Collecting the tests reads it many times.
 load_catalogue = cache(catalogue.load_catalogue)
-# The examples on each TensorFlow.
-EXAMPLES = ("examples", "examples-2.15")
+# The examples on each TensorFlow; `make test` does not repeat a test on the older one.
+EXAMPLES = ("examples", pytest.param("examples-2.15", marks=pytest.mark.rare))
 Sandboxes = Callable[[str], Sandbox]
 
 

@@ -11,9 +11,7 @@ from tests.results import read_result
 DIGITS = ("python", "digits.py")
 
 
-@pytest.mark.parametrize(
-    "name", ["examples", pytest.param("examples-2.15", marks=pytest.mark.rare)]
-)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
     sandboxes: Sandboxes, name: str
 ) -> None:
@@ -95,7 +93,7 @@ TOLERANCE = 1e-3
 def test_losses_are_equal_on_both_tensorflows(sandboxes: Sandboxes) -> None:
     options = ("--epochs", "2", "--no-shuffle", "--target-accuracy", "0.1")
     losses = {}
-    for name in EXAMPLES:
+    for name in ("examples", "examples-2.15"):
         program = ("python", "-c", SAME_START, *options)
         printed = sandboxes(name).succeed(*TWO_RANKS, *program, uid=OWN_UID, **ONE_THREAD)
         trained = read_result(printed)

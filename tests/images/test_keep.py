@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devtools.trials.sandbox import TWO_RANKS, make_open_folder, output_of
-from tests.images.conftest import Sandboxes
+from tests.images.conftest import EXAMPLES, Sandboxes
 from tests.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
@@ -65,10 +65,9 @@ try:
 except ValueError as problem:
     print("REFUSED", problem)
 """
-OLDER = pytest.param("examples-2.15", marks=pytest.mark.rare)
 
 
-@pytest.mark.parametrize("name", ["examples", OLDER, "examples-pytorch"])
+@pytest.mark.parametrize("name", [*EXAMPLES, "examples-pytorch"])
 def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
     sandboxes: Sandboxes, name: str
 ) -> None:
@@ -97,7 +96,7 @@ def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
             assert digest == ranks[1][case][1], case
 
 
-@pytest.mark.parametrize("name", ["examples", OLDER])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_fit_goes_on_after_the_last_batch(sandboxes: Sandboxes, name: str) -> None:
     printed = sandboxes(name).succeed("python3", "-c", FIT, PYTHONPATH="/examples")
     assert "REFUSED keep: a fit() has used the state 'main'" in printed
