@@ -67,17 +67,17 @@ def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
     wrong.
     """
     numbers = array("f", [1.0]) * (size // 4)
-    reduce = prepare(numbers)
+    reduce, meet = prepare(numbers), prepare(array("f", [0.0]))
     reduce()
     if numbers.count(ranks) != len(numbers):
         raise ArithmeticError(f"the sum of {size} bytes is wrong")
     # So that no sum overflows.
     memoryview(numbers).cast("B")[:] = bytes(size)
-    repeats = max(1, min(200, (16 * MIB) // size))
+    repeats = max(1, min(50, (16 * MIB) // size))
     seconds = []
     for _ in range(ROUNDS):
         # All ranks begin together.
-        reduce()
+        meet()
         begin = time.perf_counter()
         for _ in range(repeats):
             reduce()

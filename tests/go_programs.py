@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # Garbage collection is a third of the time of a program that ends at once. The limit is for a chart
 # of many groups.
 NO_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
 
 
-def run_program(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
-    """Run a program with this standard input, whatever its exit status."""
+def run_program(
+    command: Sequence[str], given: str | None = None, variables: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    """Run a program with this standard input and environment, whatever its exit status."""
     return subprocess.run(
-        command,
-        input=given,
-        env={**os.environ, **NO_GARBAGE_COLLECTION},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        command, input=given, env={**variables, **NO_GARBAGE_COLLECTION},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip

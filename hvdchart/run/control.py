@@ -133,4 +133,5 @@ def _change(
     changed = dict(release_values(name, cluster.namespace, helm) if values is None else values)
     for key, value in changes.items():
         changed[key] = {**(changed.get(key) or {}), **value} if isinstance(value, dict) else value
-    upgrade(name, cluster.namespace, changed, helm)
+    # The API server has accepted these fields before.
+    upgrade(name, cluster.namespace, changed, helm, is_validated=False)

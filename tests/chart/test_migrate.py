@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 from devtools.toolchain.tools import tool
@@ -13,7 +11,7 @@ from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.report import values_text
 from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
-from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.go_programs import run_program
 from tests.unit.hvdchart.migrate.old_files import FILES, migrate_path
 
 # Objects of schedulers that the test's cluster does not have.
@@ -25,11 +23,7 @@ def helm_template(migration: Ledger) -> str:
     named = "repository" in migration.values.get("image", {})
     image = [] if named else ["--set", "image.repository=registry.example/team/app"]
     words = ["template", migration.release or "run", str(chart_dir()), *image, "--values", "-"]
-    done = subprocess.run(
-        [str(tool("helm4")), *words],
-        env={**os.environ, **NO_GARBAGE_COLLECTION},
-        input=values_text(migration, "old"), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_program([str(tool("helm4")), *words], values_text(migration, "old"))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

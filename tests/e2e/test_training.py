@@ -229,6 +229,7 @@ sys.stdout.write(f"WARM {'warm/server.py' in parent} {weight.numpy():.2f} {draws
 """
 
 
+@pytest.mark.rare
 def test_ranks_are_forks_that_train_on_the_older_tensorflow_too(
     namespace: Namespace, older_image: str
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from devtools.trials.checks import COMMON, OF_KERAS_3, WITH_TF_KERAS, assert_all_pass
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox
 
@@ -16,6 +18,7 @@ def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
     assert OF_KERAS_3 in assert_all_pass(cpu, TWO_RANKS)
 
 
+@pytest.mark.rare
 def test_common_checks_of_keras_3_pass_over_gloo(cpu: Sandbox) -> None:
     assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, *COMMON)
 
