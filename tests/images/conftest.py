@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -92,16 +93,9 @@ def gpus(on_gpu: Sandbox) -> int:
     return len(shown)
 
 
-@pytest.fixture(scope="session")
-def cpu(sandboxes: Sandboxes) -> Sandbox:
-    return sandboxes("cpu")
+def in_image(name: str) -> Any:
+    """A fixture: the sandbox of this image."""
+    return pytest.fixture(scope="session")(lambda sandboxes: sandboxes(name))
 
 
-@pytest.fixture(scope="session")
-def cpu_2_15(sandboxes: Sandboxes) -> Sandbox:
-    return sandboxes("cpu-2.15")
-
-
-@pytest.fixture(scope="session")
-def examples(sandboxes: Sandboxes) -> Sandbox:
-    return sandboxes("examples")
+cpu, examples = in_image("cpu"), in_image("examples")

@@ -102,6 +102,19 @@ def process_that_ends_while_the_driver_waits_for_its_host_is_replaced() -> objec
     return [[again.name], case.end("b0")]
 
 
+def a_rank_0_that_does_not_answer_keeps_no_other_waiting() -> object:
+    case = Driver(a=1, b=1)
+    gone = case.driver.get_coordinator_info().hostname
+    silent = Mock(notify_hosts_updated=lambda *_: time.sleep(2 * TIMEOUT))
+    case.driver._worker_clients[gone, 0] = silent
+    case.lose(gone)
+    case.meet("b0" if gone == "a" else "a0")
+    case.first[f"{gone}0"].end.set()
+    case.hosts.set(dict(case.slots))
+    (again,) = case.next(1)
+    return again.name == f"{gone}0"
+
+
 class State:
     """A state that writes down what is done with it."""
 
@@ -145,6 +158,7 @@ def hosts_that_change_while_ranks_meet_are_heard_of() -> object:
 CASES = (
     failed_host_gets_processes_again,
     process_that_ends_while_the_driver_waits_for_its_host_is_replaced,
+    a_rank_0_that_does_not_answer_keeps_no_other_waiting,
     ranks_synchronize_after_hosts_were_removed,
     hosts_that_change_while_ranks_meet_are_heard_of,
 )

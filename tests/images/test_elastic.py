@@ -36,6 +36,7 @@ def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
     assert json.loads(said.partition("RESULT ")[2]) == {
         "failed_host_gets_processes_again": [["b0", "b1"], 0],
         "process_that_ends_while_the_driver_waits_for_its_host_is_replaced": [["b0"], 0],
+        "a_rank_0_that_does_not_answer_keeps_no_other_waiting": True,
         "ranks_synchronize_after_hosts_were_removed": [
             *("sync", "train", "save", "meet", "on_reset", "sync", "train")
         ],

@@ -44,15 +44,16 @@ def test_modules_that_workers_import_leave_one_thread_after_a_fork(cpu: Sandbox)
     assert cpu.python(count) == "['tensorflow', 'horovod.tensorflow'] 1\n"
 
 
-def test_second_build_builds_nothing(cpu_2_15: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_build_builds_nothing(sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("it was built again")
 
-    monkeypatch.setattr(type(cpu_2_15.image.engine), "build", refuse)
-    assert build("cpu-2.15").key == cpu_2_15.image.key
+    image = sandboxes("cpu-2.15").image
+    monkeypatch.setattr(type(image.engine), "build", refuse)
+    assert build("cpu-2.15").key == image.key
     # Nor after another state of the tree got the reference: the earlier build is kept.
-    cpu_2_15.image.engine.remove(cpu_2_15.image.reference)
-    assert build("cpu-2.15").key == cpu_2_15.image.key
+    image.engine.remove(image.reference)
+    assert build("cpu-2.15").key == image.key
 
 
 TRAIN = """

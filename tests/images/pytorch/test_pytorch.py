@@ -18,20 +18,13 @@ from devtools.trials.sandbox import (
     make_open_folder,
     output_of,
 )
-from tests.images.conftest import Sandboxes
+from tests.images.conftest import in_image
 from tests.results import result
 
 DIGITS = ("python", "digits_torch.py")
 
 
-@pytest.fixture(scope="session")
-def pytorch(sandboxes: Sandboxes) -> Sandbox:
-    return sandboxes("pytorch")
-
-
-@pytest.fixture(scope="session")
-def examples_pytorch(sandboxes: Sandboxes) -> Sandbox:
-    return sandboxes("examples-pytorch")
+pytorch, examples_pytorch = in_image("pytorch"), in_image("examples-pytorch")
 
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
