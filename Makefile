@@ -15,7 +15,7 @@ venv:
 demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; NODES=2 to 4 of local)
 	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(NODES),--nodes $(NODES))
 
-test: lint ## Run all checks and all tests
+test: lint ## Run all checks, and all tests but the rare ones
 	@$(PY) -m pytest -q --numprocesses 4 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
 
 lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spelling, yamllint, helm lint

@@ -203,7 +203,7 @@ def versions() -> str:
         "Helm": ("4, and 3; `hvdchart` needs 3.13 or newer", " and ".join(helms)),
         "Python of `hvdchart`": (
             project["requires-python"].replace(">=", "") + " or newer",
-            "3.11; unit tests on 3.12 and 3.13",
+            "3.11; by hand, unit tests on 3.12 and 3.13",
         ),
         "Python in the pods": ("3.8 or newer", "3.8 and that of each image"),
         "Horovod": (images["cpu"].versions["horovod"], "in each image"),
