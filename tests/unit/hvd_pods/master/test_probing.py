@@ -185,7 +185,7 @@ def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) ->
     assert problems[0].reason == f"port {first.port} closed the connection"
     assert all(b.silent > a.silent for a, b in pairwise(problems))
     assert problems[-1].silent >= 2 * 0.02
-    assert not any(item.is_alone for item in problems), "the other host is heard"
+    assert not any(item.all_hosts_silent for item in problems), "the other host is heard"
     with FakeWorker(ssh_banner("r1"), first.address, first.port):
         current.wait_for(HostAnswers, 2, host="w-0")
     assert not current.of(HostGone)
@@ -250,10 +250,10 @@ def test_host_is_alone_when_no_other_one_is_heard(
     """As when this pod has lost its own network, which says nothing about the hosts."""
     current, first, second = two
     second.close()
-    current.wait_for(HostProblem, host="w-1", is_alone=False)
+    current.wait_for(HostProblem, host="w-1", all_hosts_silent=False)
     first.close()
-    current.wait_for(HostProblem, host="w-0", is_alone=True)
-    current.wait_for(HostProblem, host="w-1", is_alone=True)
+    current.wait_for(HostProblem, host="w-0", all_hosts_silent=True)
+    current.wait_for(HostProblem, host="w-1", all_hosts_silent=True)
 
 
 def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:

@@ -34,7 +34,7 @@ def follow(
 
     yield start
     for follower in started:
-        follower.close(tells_last=False)
+        follower.close(wait_for_last_step=False)
 
 
 def test_each_line_of_one_host_is_told_and_the_next_is_followed_when_a_session_ends(
@@ -54,12 +54,12 @@ def test_each_line_of_one_host_is_told_and_the_next_is_followed_when_a_session_e
     assert (tmp_path / "asked").read_text().split() == ["hvd-cpu-0.hvd", "hvd-cpu-1.hvd"]
 
 
-@pytest.mark.parametrize("tells_last", [True, False])
+@pytest.mark.parametrize("wait_for_last_step", [True, False])
 def test_last_step_is_waited_for_where_it_is_wanted(
-    follow: Follow, told: Told, tells_last: bool
+    follow: Follow, told: Told, wait_for_last_step: bool
 ) -> None:
     follower = follow('echo "horovod_step 7"; cat >/dev/null; echo "horovod_step 8"')
     told.wait_for(ProgressReported)
-    follower.close(tells_last=tells_last)
+    follower.close(wait_for_last_step=wait_for_last_step)
     steps = [event.progress["step"] for event in told.of(ProgressReported)]
-    assert steps == ([7, 8] if tells_last else [7])
+    assert steps == ([7, 8] if wait_for_last_step else [7])

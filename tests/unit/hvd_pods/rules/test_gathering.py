@@ -246,7 +246,7 @@ def test_time_in_a_queue_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("silent", "is_alone", "is_lost"),
+    ("silent", "all_hosts_silent", "is_lost"),
     [
         (14.0, False, False),
         (15.0, False, True),
@@ -255,16 +255,16 @@ def test_time_in_a_queue_does_not_count() -> None:
     ],
 )
 def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
-    silent: float, is_alone: bool, is_lost: bool
+    silent: float, all_hosts_silent: bool, is_lost: bool
 ) -> None:
     world = World(one_group(lostAfterSeconds=15))
     attempt = world.train()
-    world.tell(m.HostProblem(attempt, "w-1", "closed", 0.0, is_alone))
+    world.tell(m.HostProblem(attempt, "w-1", "closed", 0.0, all_hosts_silent))
     assert not world.of(m.EndLauncher), "a connection that breaks is no loss yet"
-    world.tell(m.HostProblem(attempt, "w-1", "closed", silent, is_alone))
+    world.tell(m.HostProblem(attempt, "w-1", "closed", silent, all_hosts_silent))
     assert bool(world.of(m.EndLauncher)) is is_lost
     alone = "this pod may have lost the network"
-    assert (alone in world.logged()) is is_alone
+    assert (alone in world.logged()) is all_hosts_silent
 
 
 def ended(world: World) -> list[list[str]]:

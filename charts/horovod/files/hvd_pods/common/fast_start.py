@@ -32,11 +32,11 @@ EPOCH = f"{GENERATED}/epoch"
 # The worker's main program and its own children, by their numbers (common/fence.py).
 WORKER = f"{GENERATED}/worker-processes"
 
-# What master/direct.py asks a worker's session for, and the session does without another Python.
+# The command that master/direct.py sends over SSH; worker/session.py runs it without a new Python.
 START_RANKS = f"exec python3 -I -S {PROGRAMS}/rank/host.py"
-# What it sends that session to let the ranks go on without a master.
+# The line that master/direct.py sends to that command: the ranks go on without a master.
 STAY = b"stay\n"
-# For how many seconds, as master/direct.py is told.
+# The variable that tells master/direct.py for how many seconds ranks go on without a master.
 STAY_WITHIN = "HVD_STAY_WITHIN"
 # Where a host writes the epoch of a launch whose ranks have all ended with 0, and their number.
 FINISHED = f"{GENERATED}/finished"

@@ -51,9 +51,9 @@ def find_conflicts(
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The options that a launch must not have: index, the reason, and the option's entry.
 
-    `launchers` are the ids of those that may start it. The reasons: "value", the chart sets the
-    same; "launcher", none of the launchers has it; "together", none has it and those before it;
-    "interface" and "binding", it is given although the chart names an interface or binds ranks.
+    `launchers` are the ids of the launchers that may be used. The reasons: "value": the chart sets
+    this itself; "launcher": no launcher has it; "together": none has it and all earlier options;
+    "interface", "binding": the chart already names an interface, or binds the ranks.
     """
     left = set(launchers)
     for index, option in given_options(arguments):

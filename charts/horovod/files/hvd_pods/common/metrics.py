@@ -56,7 +56,7 @@ PROGRESS = {
     "horovod_images_per_second": "imagesPerSecond",
     "horovod_size": "size",
 }
-# A longer number is no number of a training, in characters; floats count exactly up to the other.
+# Limits of reported numbers: their characters, and the largest integer that floats count exactly.
 LONGEST_NUMBER, LARGEST_COUNT = 40, 1 << 53
 ReportedProgress = Dict[str, Any]
 

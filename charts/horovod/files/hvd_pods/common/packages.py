@@ -99,7 +99,7 @@ def identify(code: Path) -> str:
 
 
 def install(code: Path, within: float) -> str:
-    """Make the packages that this code asks for those of the ranks; what was done for that.
+    """Install the packages that this code asks for where ranks find them; return what was done.
 
     Raises RunError when pip cannot install them, or has not done so within these seconds.
     """

@@ -67,7 +67,7 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
         "TORCHELASTIC_RUN_ID": given.get("HVD_ATTEMPT", "1"),
     }
     if given.get("HVD_FRAMEWORK") == "jax":
-        # JAX takes a rank's number from a cluster that it knows alone: as that of Open MPI 4.
+        # JAX takes a rank's number only from a launcher that it detects: imitate Open MPI 4.
         meeting.update(
             OMPI_MCA_orte_hnp_uri=f"0.0;tcp://{shown}:{int(port) + 1}",
             OMPI_COMM_WORLD_RANK=rank,

@@ -20,7 +20,7 @@ HOST_KEY_ALIAS = "horovod-worker"
 BANNER_MARK = "hvd-"
 # How the problem of a worker of another revision begins.
 STALE = "from before the last upgrade"
-# A host by this name and its own is asked for a login that others use (master/logins.py).
+# Prefix of the host alias with which ssh opens a worker's shared login (master/logins.py).
 LOGIN = "login_"
 # What ssh prints when a worker does not have the keys that this pod has, and what is told instead.
 OTHER_KEYS = re.compile(

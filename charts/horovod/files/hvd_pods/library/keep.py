@@ -757,7 +757,7 @@ def _read(part: Any, seeds: list[Any]) -> Any:
 
 
 def _write(part: Any, kept: Any) -> Any:
-    """Change a part to what was kept of it; what is then in its place."""
+    """Restore a part from its kept state; return the part, or the value that replaces it."""
     if _variables(part) is not None and not hasattr(part, "load_state_dict"):
         for variable, array in zip(_read(part, []), kept):
             variable.assign(array)
@@ -780,7 +780,7 @@ def _write(part: Any, kept: Any) -> Any:
 
 
 def _form(part: Any, kept: Any) -> Any:
-    """What must be the same in what a part is, and in what was kept of it."""
+    """Return what must match in a part and in its kept state: shapes, or numbers of parameters."""
     if hasattr(part, "param_groups"):
         return [len(group["params"]) for group in kept["param_groups"]]
     if hasattr(part, "state_dict"):

@@ -81,10 +81,10 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
     return Session(host, client, client.stdin, [output, errors], line)
 
 
-class Told:
-    """What hosts have told: the exit code of the rank that failed first, and whose ranks stay.
+class HostReports:
+    """What hosts have reported: the first failed rank's exit code, and whose ranks go on alone.
 
-    The session of its host may end after those of hosts whose ranks failed because of it.
+    The failed rank's session may end after those of hosts whose ranks failed as a consequence.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class Told:
 class Launch:
     """The sessions, until all have ended."""
 
-    def __init__(self, sessions: Sequence[Session], told: Told) -> None:
-        self._told = told
+    def __init__(self, sessions: Sequence[Session], reports: HostReports) -> None:
+        self._reports = reports
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
         for session in sessions:
@@ -138,8 +138,10 @@ class Launch:
                 self._sessions.remove(session)
                 code = session.client.wait()
                 if code:
-                    self._end(self._told.code or (128 - code if code < 0 else code))
-            is_left = self._is_left and self._told.staying >= {one.host for one in self._sessions}
+                    self._end(self._reports.code or (128 - code if code < 0 else code))
+            is_left = self._is_left and self._reports.staying >= {
+                one.host for one in self._sessions
+            }
             if is_left or time.monotonic() >= self._kill_at:
                 # Their output is not read to its end: the process of a shared login keeps it open
                 # until the ranks have ended.
@@ -156,7 +158,7 @@ class Launch:
         if self._code:
             return
         self._is_left = True
-        self._told.staying.clear()
+        self._reports.staying.clear()
         self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
         for session in self._sessions:
             self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
@@ -204,10 +206,10 @@ def main() -> int:
         "variables": variables,
         "stay": float(os.environ.get(STAY_WITHIN, "0")),
     }
-    told = Told()
+    reports = HostReports()
     placed = zip(hosts, place_ranks(hosts))
-    sessions = [begin(host, {**given, "ranks": own}, told.look) for (host, _), own in placed]
-    return Launch(sessions, told).follow()
+    sessions = [begin(host, {**given, "ranks": own}, reports.look) for (host, _), own in placed]
+    return Launch(sessions, reports).follow()
 
 
 if __name__ == "__main__":

@@ -270,7 +270,7 @@ class Effects:
             self._log_once(f"cannot scale {name} to {number}: {problem}")
 
     def _log_once(self, text: str) -> None:
-        """Both are tried again every few seconds."""
+        """Log a text once in an attempt: deleting and scaling are retried every few seconds."""
         if text not in self._told:
             self._told.add(text)
             log(text)
@@ -358,7 +358,7 @@ class Effects:
     def _stop_progress(self, effect: m.StopProgress) -> m.Event:
         progress, self._progress = self._progress, None
         if progress:
-            progress.close(tells_last=effect.tells_last)
+            progress.close(wait_for_last_step=effect.wait_for_last_step)
         return m.ProgressStopped(effect.attempt)
 
     def _scale_down(self, effect: m.ScaleDown) -> m.Event:

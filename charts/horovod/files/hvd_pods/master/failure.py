@@ -39,7 +39,7 @@ NOTES = re.compile(
     rb"[^\n]*\n",
     re.M,
 )
-# Where the words of launchers about the end begin, and lines of theirs before it.
+# How a launcher's final report begins, and lines of launchers that may precede that report.
 END = re.compile(
     r"Primary job  terminated|^(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
     r"|MPI_ABORT was invoked|BAD TERMINATION|^Process \d+ exit with|^\[hvd\] rank \d+ on \S+ ended"
@@ -79,8 +79,8 @@ SURE_TO_REPEAT = {
 }
 # Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
-# What ranks raise that have lost their peer; TensorFlow has errors of its own with Horovod's words.
-# The last two are horovodrun's own, about ranks that have failed.
+# Words in errors of ranks that lost their peer; TensorFlow uses Horovod's in errors of its own.
+# The two words on the second line are horovodrun's own, about ranks that have failed.
 CONSEQUENCES = (
     *("HorovodInternalError", "Horovod has been shut down"),
     *("Horovod detected that one or more processes", "mpirun failed with exit code"),

@@ -1,4 +1,4 @@
-"""What the Gloo of Horovod meets at where no horovodrun serves it: values by key, over HTTP.
+"""The rendezvous of Horovod's Gloo where no horovodrun serves it: a key-value store over HTTP.
 
 Ranks put their addresses here and get those of the others. A rank has to show the run's secret
 first (rank/start.py), as to horovodrun (master/guard.py): others are not answered.

@@ -1,8 +1,8 @@
 """Becomes the image's horovodrun, with guards before its servers.
 
-Horovod unpickles what ranks of an elastic run tell the launcher, and what answers where they say
-that they listen. Anybody who reaches the launcher's port can so run code in it. Guarded, it takes
-data and Horovod's own messages, and only from addresses where a rank has shown the run's secret.
+Horovod unpickles what ranks of an elastic run send to the launcher, and responses from addresses
+that ranks name: whoever reaches the launcher's port can run code in it. With the guards, it takes
+data and Horovod's own messages only, from addresses where a rank has shown the run's secret.
 
 The Python of the image's horovodrun runs this file, which imports nothing of the chart's.
 `guard.py MODE HOROVODRUN ARGUMENTS...` is written by master/launch.py.
@@ -56,7 +56,7 @@ def read_messages(content: bytes) -> "Any":
 
 
 def take_messages_only() -> None:
-    """Raises an exception, of any class, for a Horovod that unpickles otherwise."""
+    """Let Horovod unpickle its own messages only. Raises any exception where that fails."""
     import cloudpickle
 
     pickles: Tuple[Any, ...] = (cloudpickle, pickle)
@@ -79,7 +79,7 @@ def take_messages_only() -> None:
 
 
 def know_addresses(secret: str) -> None:
-    """Answer addresses where a rank has sent the secret (rank/start.py); raises as above."""
+    """Serve only addresses that have sent the secret (rank/start.py). Raises any exception."""
     if not secret:
         raise RuntimeError("the master takes no notices, whose secret ranks show")
     expected = f"HVD {secret} HTTP/1.0\r\n\r\n".encode()

@@ -109,7 +109,7 @@ class Logins:
 
     @functools.cached_property
     def _folder(self) -> Path:
-        """Of this process alone, and its user's alone."""
+        """Create the folder of this process's sockets, which only its user can enter."""
         return Path(tempfile.mkdtemp(prefix="logins-", dir=GENERATED))
 
     def _write(self, addresses: Mapping[Host, str]) -> None:

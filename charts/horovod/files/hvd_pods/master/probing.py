@@ -49,11 +49,11 @@ SUSPECT_EVERY = 1.0
 RENEW_EVERY = 60.0
 # What an sshd says that has too many connections of others: it is there.
 BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
-# Seconds after which a kernel asks first, and until it asks again; and those of a run that takes a
-# host for lost sooner than after PATIENT seconds.
+# TCP keepalive: idle seconds before the first probe, and between probes; SHORT stands for both if
+# a host counts as lost sooner than after PATIENT seconds.
 IDLE, INTERVAL = 3, 2
 SHORT, PATIENT = 1, 8.0
-# A host that is there was heard within so many times the seconds after which it is asked.
+# A live host was heard from within this many times the idle seconds of the keepalive.
 HEARD_WITHIN = 2
 # Seconds that a host which was silent for long enough has to accept one more connection.
 LAST_TRY = 0.5
@@ -168,9 +168,9 @@ class Prober:
             return
         target.reason = reason
         held = (item.held for item in self._targets if item.held)
-        limit = HEARD_WITHIN * rhythm(self._lost_after)[0]
-        is_alone = target.has_answered and all(silence(one) >= limit for one in held)
-        self._tell(m.HostProblem(self.attempt, target.host.name, reason, silent, is_alone))
+        limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
+        all_hosts_silent = target.has_answered and all(silence(one) >= limit for one in held)
+        self._tell(m.HostProblem(self.attempt, target.host.name, reason, silent, all_hosts_silent))
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
@@ -361,14 +361,14 @@ def _is_accepted(connection: socket.socket) -> bool:
     return True
 
 
-def rhythm(lost_after: float) -> tuple[int, int]:
-    """The seconds after which a kernel asks first, and until it asks again."""
+def keepalive_times(lost_after: float) -> tuple[int, int]:
+    """Return TCP keepalive's idle seconds before the first probe, and those between probes."""
     return (IDLE, INTERVAL) if lost_after >= PATIENT else (SHORT, SHORT)
 
 
 def keep_alive(connection: socket.socket, lost_after: float) -> None:
     """Let the kernel end this connection when the other end has been silent for about so long."""
-    idle, interval = rhythm(lost_after)
+    idle, interval = keepalive_times(lost_after)
     # The kernel takes no larger number.
     count = min(127, max(1, int(lost_after - idle) // interval))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -40,15 +40,15 @@ class ProgressFollower:
         self._closed, self._guard = threading.Event(), threading.Lock()
         self._thread = spawn("follow-progress", self._follow)
 
-    def close(self, *, tells_last: bool) -> None:
-        """End the session; with `tells_last`, wait a moment for the last step."""
+    def close(self, *, wait_for_last_step: bool) -> None:
+        """End the session; with `wait_for_last_step`, wait a moment for the last step."""
         self._closed.set()
         with self._guard:
             process = self._process
         if process is None:
             return
         assert process.stdin  # noqa: S101
-        if tells_last:
+        if wait_for_last_step:
             process.stdin.close()
             self._thread.join(LAST_WITHIN)
         process.kill()

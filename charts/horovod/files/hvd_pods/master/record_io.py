@@ -28,7 +28,7 @@ class RecordClient:
         # The pod of `helm test` has no Job.
         own = {"holder": facts.holder, "holderJob": facts.job or "helm test"}
         self._own = {**own, "holderUid": facts.uid}
-        # Of the record as it was read last, and how often it was another one than expected.
+        # The version and data of the record as last read, and how many writes found it changed.
         self._version, self._changes = "", 0
         self._data: Mapping[str, str] = {}
 

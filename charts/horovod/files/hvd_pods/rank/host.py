@@ -103,7 +103,7 @@ class HostRanks:
         return self._code
 
     def _note_finished(self) -> None:
-        """Let another master know it, if this one is no more: it must not repeat the training."""
+        """Record that all ranks finished: a later master must not repeat the training."""
         if self._code or self._is_ending:
             return
         with suppress(OSError), open(FINISHED, "w", encoding="ascii") as file:
@@ -125,7 +125,7 @@ class HostRanks:
         elif line is not None:
             self._poll.unregister(0)
             if self._running:
-                # What is ended has not finished, whoever reads the exit code.
+                # Ranks that are ended here have not finished, so the exit code must not be 0.
                 self._code = self._code or 128 + signal.SIGTERM
                 self._end()
 
@@ -174,7 +174,7 @@ class HostRanks:
 
 def main() -> int:
     """Start the ranks and stay until they have ended."""
-    # Not a byte more: what follows is of HostRanks.
+    # Read no byte beyond the first line: the lines that follow are for HostRanks.
     with open(0, "rb", buffering=0, closefd=False) as told:
         line = told.readline()
     if not line.endswith(b"\n"):

@@ -53,7 +53,7 @@ def _report_end(script: ranks.Script, status: int) -> None:
             signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
     # The kubelet kills the worker at the end of the grace period.
     answer_within = float(os.environ.get("HVD_GRACE", "30"))
-    # When the master does not answer, or one of the ranks has not ended in time.
+    # An error means that the master did not answer, or that a rank did not end in time.
     with ranks.waiting(), suppress(OSError, ValueError):
         ranks.send(script, answer_within, kind=ENDED, waits=bool(status))
 

@@ -107,7 +107,7 @@ def find(rank: int) -> Script | None:
 
 
 def ask_to_end(script: Script) -> bool:
-    """Send SIGTERM to a script. False when it has got it before: it may end itself at a second."""
+    """Send SIGTERM to a script at most once: a second one might end it. False if none was sent."""
     try:
         os.close(os.open(_asked(script), os.O_CREAT | os.O_EXCL))
         os.kill(script.pid, signal.SIGTERM)

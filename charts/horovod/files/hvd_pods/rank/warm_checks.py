@@ -26,7 +26,7 @@ READ_AT_IMPORT = (
     rb"|GLIBC|GOMP|GOTO|GRPC|KERAS|KMP|LD|MALLOC|MKL|NPY|NUMEXPR|OMP|ONEDNN|OPENBLAS"
     rb"|PROTOCOL_BUFFERS|PYTORCH|TF|TF2|TORCH|XLA)_)\w*"
 )
-# As a text, or as the name of an argument.
+# A name of READ_AT_IMPORT as a string literal, or as the name of a keyword argument.
 NAMES_ONE = rb"""(?:["']|[(,]\s*)(%b)(?:["']|\s*=)""" % READ_AT_IMPORT
 SETS_VARIABLES = (
     rb"\bputenv\s*\(|\benvironb?\s*(?:\[[^]]*\]\s*=[^=]|\.\s*(?:setdefault|update)\s*\(|\|?=[^=])"

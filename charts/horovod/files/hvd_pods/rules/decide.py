@@ -105,7 +105,7 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
         step.do(m.EndLogins(sorted(attempt.gathered.reasons)))
     # The next attempt is compared with the last step. A host that is lost cannot tell it.
     is_known = not isinstance(event.problem, LostHostError)
-    step.do(m.StopProgress(attempt.number, tells_last=is_known))
+    step.do(m.StopProgress(attempt.number, wait_for_last_step=is_known))
 
 
 def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:

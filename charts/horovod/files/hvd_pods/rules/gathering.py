@@ -37,13 +37,13 @@ RESUME_WITHIN = 10.0
 LEFT_WITHIN = 5.0
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
 GIVE_UP_AFTER = 60.0
-# When all hosts are silent, it may be the master's own network: it waits so many times as long.
+# Factor on launch.lostAfterSeconds while all hosts are silent: the master itself may be offline.
 MASTER_OFFLINE_FACTOR = 5
 # Seconds to wait for a Service that was deleted, whose pods have no addresses then.
 SERVICE_WITHIN = 60.0
 NO_ANSWER = "it has not responded yet"
-# How the reason begins of a host that was asked at its address (master/probing.py).
-ASKED = "port "
+# Reasons that begin with this word come from a probe of the host's address (master/probing.py).
+PROBED = "port "
 
 
 def begin(step: Step) -> None:
@@ -72,7 +72,7 @@ def on_answer(step: Step, event: m.HostAnswers) -> None:
     gathered = step.state.gathered
     reasons = {name: why for name, why in gathered.reasons.items() if name != event.host}
     answering = {**gathered.answering, event.host: event.pod}
-    step.set_gathered(answering=answering, reasons=reasons, is_alone=False)
+    step.set_gathered(answering=answering, reasons=reasons, all_hosts_silent=False)
     if step.state.phase == Phase.GATHERING and event.host not in gathered.arrived:
         # An autoscaler may bring one node after the other.
         step.set_gathered(arrived=gathered.arrived | {event.host})
@@ -87,16 +87,16 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     if event.reason.startswith(STALE) and event.reason != gathered.reasons.get(event.host):
         list_pods(step)
     if event.host not in gathered.answering:
-        if step.state.was_training and event.reason.startswith(ASKED):
+        if step.state.was_training and event.reason.startswith(PROBED):
             # Packets that wait for a network that was cut are sent again too late.
             _end_login(step, event.host)
         return
-    if event.silent >= limit and event.is_alone:
+    if event.silent >= limit and event.all_hosts_silent:
         limit *= MASTER_OFFLINE_FACTOR
-        if not gathered.is_alone:
+        if not gathered.all_hosts_silent:
             why = "no host responds: this pod may have lost the network"
             step.log(f"{why}; waiting {limit:.0f} s")
-        step.set_gathered(is_alone=True)
+        step.set_gathered(all_hosts_silent=True)
     if event.silent >= limit:
         _drop(step, event.host)
         _end_login(step, event.host)
@@ -257,7 +257,7 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
 
 
 def _log_once(step: Step, text: str) -> None:
-    """A deletion that fails is tried again every few seconds."""
+    """Log a message once in an attempt: a failed deletion is tried again every few seconds."""
     told = step.state.gathered.told
     if text not in told:
         step.log(text)

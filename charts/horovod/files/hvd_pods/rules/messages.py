@@ -108,10 +108,10 @@ class RecordFailed(Event):
 
 
 class JobRead(Event):
-    """The Job; None when an upgrade has removed it, else as in rules/ending.py."""
+    """The Job, UNREADABLE or DELETED (rules/ending.py); None if an upgrade has removed the Job."""
 
     job: Object | None
-    # As the effect had it.
+    # The value of `leaves` in the ReadJob effect that this event answers.
     leaves: bool = False
 
 
@@ -166,8 +166,8 @@ class HostProblem(AttemptEvent):
     reason: str
     # Seconds since it was heard, 0 for a host that has not answered yet.
     silent: float = 0.0
-    # No other host was heard just now, either.
-    is_alone: bool = False
+    # Every other host with an open connection is silent, too.
+    all_hosts_silent: bool = False
 
 
 class HostGone(AttemptEvent):
@@ -226,7 +226,7 @@ class NoticeTaken(AttemptEvent):
 
 
 class RanksAsked(AttemptEvent):
-    """All ranks that could be reached were asked to end: so many; or none, and all may stay."""
+    """`number` ranks were asked to end; with `are_left`, none was asked, and all go on."""
 
     number: int
     are_left: bool = False
@@ -310,12 +310,12 @@ class ReadRecord(Effect):
 
 
 class WriteRecord(Effect):
-    """Change the record if it is as this master knows it: its news follow.
+    """Write `data` to the record. A holder's write is refused if somebody else has changed it.
 
     RecordWritten, RecordChanged or RecordFailed says how it went.
 
-    `holds`: this master holds the record, which each write renews. `changes`: of the last
-    RecordChanged that was decided about: a write that was asked for before is not made. `within`:
+    `holds`: this master holds the record, which each write renews. `changes`: the number of the
+    last RecordChanged that was decided about; a write with another number is dropped. `within`:
     seconds for which the write is tried again; None for as long as any other call.
     """
 
@@ -480,10 +480,10 @@ class FollowProgress(Effect):
 
 
 class StopProgress(Effect):
-    """End that, after the last step if `tells_last`: ProgressStopped follows."""
+    """Stop reading progress, with `wait_for_last_step` after that step: ProgressStopped follows."""
 
     attempt: int
-    tells_last: bool
+    wait_for_last_step: bool
 
 
 # Effects of the end:

@@ -22,8 +22,8 @@ from hvd_pods.common.errors import (
 # A launcher that ran for this many seconds had trained: what failed then is not what the script
 # does first, and the next attempt begins at once.
 TRAINED_AFTER = 60.0
-# Attempts in a row that ended because workers left, had not trained and came no further: those
-# beyond count. A rolling upgrade of the nodes may leave no time between two drains.
+# Attempts in a row that may end because workers left, without progress, and not count as failures.
+# Later ones count. A rolling upgrade of the nodes may leave no time between two drains.
 MOST_FREE = 50
 # Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the last.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0

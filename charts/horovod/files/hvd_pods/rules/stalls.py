@@ -53,7 +53,7 @@ class Stalls:
     late: str = ""
 
     def add(self, stall: Stall, is_measured: bool) -> Stalls:
-        """Note a rank that has stalled for so long; at least so long where that is not measured."""
+        """Note a stalled rank. Unless `is_measured`, it may have stalled before `stall.since`."""
         rank, now, since = stall.rank, stall.seen, stall.since
         before = self.find(rank, since, stall.period) if is_measured else self.known.get(rank)
         if before and before._replace(period=stall.period).is_named_at(now):

@@ -87,7 +87,7 @@ class Gathered:
     arrived: frozenset[str] = frozenset()
     deadline: float = 0.0
     # All hosts are silent, and the log says so.
-    is_alone: bool = False
+    all_hosts_silent: bool = False
     # Pods are being listed; meanwhile no second list is asked for.
     is_listing: bool = False
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
@@ -156,8 +156,8 @@ class Attempt:
 class Progress:
     """What was reported last (common/metrics.py), and when which step was seen.
 
-    `history`: seconds by time.monotonic(), and steps. `time`: of the last step. `furthest`: of all
-    attempts, as in the history. `lost`: seconds in which no attempt was further than one before.
+    `history`: pairs of time.monotonic() and step. `time`: when the last step was reported.
+    `furthest`: the pair with the highest step. `lost`: seconds until later attempts came beyond it.
     """
 
     reported: Mapping[str, Any] = field(default_factory=dict)

@@ -22,14 +22,14 @@ from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, Stall, describe
 from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
-# Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
-# are gone: its daemons on the others end when it is killed. direct.py has none.
+# Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
+# it would wait; and when hosts are lost in mode direct, which starts no daemons.
 END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
 # Seconds after which ranks that all use no CPU are named, as Horovod names those that do not join.
 NAME_IDLE_AFTER = 60.0
 # Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
-# Seconds after which ranks end that wait for another master, from when the Job should make it.
+# Seconds beyond the Job's back-off after which ranks that wait for another master end.
 STAY_LONGER = 60.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
@@ -305,7 +305,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     if run.elastic or len(idle) < run.ranks - len(launched.ended):
         # Ranks of an elastic run change their numbers.
         return
-    # Since then no rank has computed: one that did may be what the others have waited for.
+    # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
     if step.now - since < min(NAME_IDLE_AFTER, run.stall_timeout or NAME_IDLE_AFTER):
         return

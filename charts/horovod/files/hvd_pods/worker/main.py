@@ -38,7 +38,7 @@ LEFT = re.compile(
 )
 # Seconds to wait for the last messages of an sshd that has ended; its sessions may go on.
 DRAIN_WITHIN = 2.0
-# The name of a rank's file of metrics, whose others are being written, and how many are served.
+# Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
 RANK_FILE, MOST_FILES = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*"), 256
 
 

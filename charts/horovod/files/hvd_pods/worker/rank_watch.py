@@ -18,7 +18,7 @@ from hvd_pods.rank import ranks
 PERIOD, DEFAULT_PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0
 # States of proc(5): stopped by a signal, and by a debugger.
 STOPPED = ("T", "t")
-# Those that do not name ranks which keep others waiting. Ranks that wait in MPI use their CPU.
+# Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
 # The share of a CPU below which a rank, with the processes that it has started, is idle.
 IDLE_SHARE = 0.02

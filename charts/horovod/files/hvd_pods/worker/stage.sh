@@ -54,7 +54,7 @@ list_links_outside() {
     done' "$(pwd -P)" "$partial" {} +
 }
 
-# Lists cannot have them.
+# Refuses file names with line breaks: each list has one file in a line.
 refuse_line_breaks() {
     [ -z "$(find . -name '*
 *' | head -n 1)" ] || fail "what was fetched has a name with a line break"
