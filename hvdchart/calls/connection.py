@@ -70,7 +70,7 @@ class Connection:
     def __init__(self, command: Sequence[str]) -> None:
         # Whether the last call came to its end, so that another may follow.
         self.is_reusable = False
-        # Why this end has ended it, and since when the other end has to do something.
+        # Why the caller ended the connection, and since when it waits for the server (inf: not).
         self._problem: HvdchartError | None = None
         self._waits_since = math.inf
         self._closed, self._sending = threading.Event(), threading.Lock()
@@ -91,8 +91,8 @@ class Connection:
             self.close()
             there, here = (".".join(map(str, version)) for version in (theirs, own))
             raise CallError(
-                f"the image has Python {there}, and this is Python {here}: pickled functions need "
-                "the same minor version; use that Python here, or an image with this one"
+                f"the image has Python {there}, and this program has Python {here}: both need the "
+                f"same minor version to share functions; use Python {there} here, or another image"
             )
 
     @property
@@ -173,8 +173,8 @@ class Connection:
         if missing:
             code, names = json.loads(frame.data)["code"], join_names(missing)
             raise RanksError(
-                f"the launcher has ended with exit code {code}, and rank {names} without a result; "
-                "the output says why"
+                f"the launcher ended with exit code {code}, without the result of rank {names}; "
+                "see the reason in the output"
             )
         return [_load(rank, result) for rank, result in enumerate(results) if result is not None]
 
@@ -199,9 +199,9 @@ class Connection:
             raise self._loss() from error
 
     def _beat(self) -> None:
-        """Tell the server that this end is there; end the connection when the server is not."""
+        """Send heartbeats, and end the connection when the server was silent for too long."""
         while not self._closed.wait(wire.BEAT_EVERY):
-            # What is being sent says the same.
+            # A frame that is being sent is as good as a heartbeat.
             if not self._sending.locked():
                 with suppress(HvdchartError, ValueError):
                     self._send(wire.Frame(wire.BEAT, 0, b"").encode())

@@ -48,7 +48,7 @@ _PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
 _RETRIES = 1000
 # Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
 _MISS_WITHIN, _RECORD_WITHIN = 2.0, 30.0
-# Seconds without a call: a caller needs some to find the server, and a timer overflows.
+# Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
 _IDLE = 10.0, 1e6
 _CLOSED = "the launcher was closed"
 
@@ -98,7 +98,7 @@ class Launcher:
         self._idle, self._output = idle, output
         self._cluster: Cluster | None = None
         self._connection: Connection | None = None
-        # When the connection was made.
+        # The record's last change, and the workers, at the time of the connection.
         self._changed: tuple[str, str] = ("", "")
         self._workers: dict[str, tuple[str, int]] = {}
         self._lock, self._is_closed = threading.RLock(), False
@@ -246,7 +246,7 @@ class Launcher:
                 return one_line(release.record.get("reason") or status.reason or str(error))
             gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
             if gone and not is_lost:
-                # It knows sooner than the master, which may wait for an answer of its host.
+                # The caller sees the loss before the master, which may wait for the host's answer.
                 connection.end_server()
                 return f"lost {join_names(gone)}: its pod has ended, or was replaced"
         return str(error) if is_lost else ""

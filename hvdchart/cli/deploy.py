@@ -151,7 +151,7 @@ def launch(
         say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
     elif earlier.is_active and current.job != earlier.job:
         step = f" at {earlier.progress.text(is_over=True)}" if earlier.progress else ""
-        say(f"replaces the run that was {earlier.state}{step}")
+        say(f"this run replaces the earlier one, which was {earlier.state}{step}")
     if not (is_followed or wait):
         note(f"next: hvdchart logs {where}")
         return

@@ -15,17 +15,17 @@ def check(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="Launch mode: mpirun, horovodrun, elastic or direct (default: as in a spec).",
+            help="mpirun (default), horovodrun, elastic or direct (default for torch and jax).",
         ),
     ] = None,
     framework: Annotated[
         str, typer.Option(metavar="NAME", help="What the script uses: horovod, torch, jax or mpi.")
     ] = "horovod",
     with_ssh: Annotated[
-        bool, typer.Option("--with-ssh", help="Runs have an image.ssh: OpenSSH may be missing.")
+        bool, typer.Option("--with-ssh", help="Accept a missing OpenSSH, which image.ssh brings.")
     ] = False,
     with_mpi: Annotated[
-        bool, typer.Option("--with-mpi", help="The requirements.txt has an MPI: it may be missing.")
+        bool, typer.Option("--with-mpi", help="Accept a missing MPI: requirements.txt installs it.")
     ] = False,
     engine: Annotated[
         Literal["docker", "podman", "buildah"] | None,

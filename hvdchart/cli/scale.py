@@ -41,5 +41,5 @@ def scale(
     how = "and continues" if goes_on else "and starts again"
     show(
         f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec "
-        "restores the number there"
+        "restores the number of workers in the spec"
     )

@@ -9,7 +9,7 @@ def stop(
 ) -> None:
     """Stop a run: remove its pods and keep the release.
 
-    Of a run that has ended, this removes the workers that it has left. To continue from the last
+    If the run has ended already, this removes the workers that are left. To continue from the last
     checkpoint, use `restart`.
 
     Examples:

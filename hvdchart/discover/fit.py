@@ -53,7 +53,7 @@ def keep_spares(discovery: Discovery, spares: int) -> Discovery:
     large = [group for group in discovery.groups if len(group.nodes) > spares]
     if not large:
         sizes = join_names(f"{group.name}: {len(group.nodes)}" for group in discovery.groups)
-        raise ClusterError(f"no group has more than {spares} nodes, the spares ({sizes})")
+        raise ClusterError(f"no group has more nodes than the {spares} spares to keep ({sizes})")
     groups = [
         replace(group, entry=_entry(group, len(group.nodes) - spares, spares))
         if group in large

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hvdchart.discover.nodes import GPU_PRODUCT, INSTANCE_TYPE, NodeFacts
 from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.fields import API_VERSION, GROUP_NAME
-from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, MIG
+from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, MIG_WARNING
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
@@ -234,7 +234,7 @@ def _gpu_comment(node: NodeFacts) -> str:
     if replicas.isdecimal() and int(replicas) > 1:
         parts.append(f"time-sliced: {replicas} shares of one GPU do not speed up training")
     if node.gpu_resource.startswith("nvidia.com/mig-"):
-        parts.append(MIG)
+        parts.append(MIG_WARNING)
     if node.other_gpus:
         parts.append(f"not used: {', '.join(node.other_gpus)}")
     return "; ".join(parts) or "one rank each"

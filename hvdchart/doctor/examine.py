@@ -32,7 +32,7 @@ def examine_tools(helm: str) -> Iterator[Finding]:
         problem, _, fix = str(error).partition(": ")
         yield Finding("Helm", "problem", problem, fix)
     kubectl = shutil.which("kubectl")
-    fix = "" if kubectl else "exec, debug, top, tensorboard and timeline call it: install it"
+    fix = "" if kubectl else "exec, debug, stack, top, tensorboard and timeline call it: install it"
     yield Finding("kubectl", "ok" if kubectl else "unknown", kubectl or "not on PATH", fix)
 
 

@@ -87,7 +87,7 @@ def examine_rights(
             purpose,
             "unknown" if purpose == _OPTIONAL else "problem",
             f"missing in namespace {namespace}: {_list(missing)}",
-            "exec, debug, top and tensorboard need them"
+            "exec, debug, stack, top, timeline and tensorboard need them"
             if purpose == _OPTIONAL
             else "ask for a Role with them, such as the ClusterRole `admin` has: kubectl create "
             f"rolebinding NAME -n {namespace} --clusterrole=admin --user=YOU",

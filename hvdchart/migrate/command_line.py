@@ -319,7 +319,7 @@ def _from_hosts(line: CommandLine, hosts: Sequence[tuple[str, int | None]]) -> t
     (slots,) = each
     ranks = count * slots if ranks is None else ranks
     if ranks > count * slots:
-        raise ValueError(f"{ranks} ranks on {count} hosts of {slots} slots", "at most one a slot")
+        raise ValueError(f"{ranks} ranks on {count} hosts of {slots} slots", "one rank per slot")
     by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
     if ranks < count * slots and (by_node or ranks % min(ranks, slots)):
         problem = f"{ranks} ranks fill {count} hosts of {slots} slots unevenly"
@@ -334,7 +334,7 @@ def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
     ranks, per_host = line.ranks or line.min_ranks, line.per_host
     if ranks and per_host:
         if ranks % min(ranks, per_host):
-            raise ValueError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
+            raise ValueError(f"{ranks} ranks do not fill hosts of {per_host} slots", "a multiple")
         return -(-ranks // per_host), min(ranks, per_host), ""
     if line.host_file or line.discovery:
         where = f"host file {line.host_file}" if line.host_file else f"script {line.discovery}"

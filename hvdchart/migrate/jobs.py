@@ -29,7 +29,7 @@ _MPIJOBS_OWN = {
     "mpiImplementation": "the chart detects the image's MPI",
     "mpiDistribution": "the chart detects the image's MPI",
 }
-_BESIDE = {
+_SIDECAR_VALUES = {
     "worker": "worker.extraContainers",
     "master": "master.initContainers, with restartPolicy: Always",
 }
@@ -260,7 +260,7 @@ def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> No
         raise ledger.type_error((*worker, "image"), "the workers' image")
     pod_spec.carry_over_image(ledger, (*worker, "image"), ("image",))
     ledger.carry_over((*worker, "imagePullPolicy"), ("image", "pullPolicy"))
-    same = "the master uses the workers'"
+    same = "the master uses the workers' image settings"
     if ledger.text_at(*launcher, "image") in ("", ledger.text_at(*worker, "image")):
         ledger.drop((*launcher, "image"), same)
     else:
@@ -328,4 +328,4 @@ def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> Non
         )
     for path in ledger.items_at(*role.pod, "containers"):
         if path != role.container:
-            ledger.leave_out(path, "copy it into " + _BESIDE[group])
+            ledger.leave_out(path, "copy it into " + _SIDECAR_VALUES[group])

@@ -208,7 +208,7 @@ class Ledger:
             )
 
     def _record(self, outcome: Outcome, old: KeyPath, new: NewPath, reason: str) -> None:
-        """One entry for a value of which nothing has one yet, else one for each rest of it."""
+        """Add one entry for a value that has none yet, else one for each part that has none."""
         if not old:
             raise ValueError("an entry for the whole input would hide what no rule handles")
         every = list(leaves(self.value_at(*old), old))

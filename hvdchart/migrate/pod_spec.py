@@ -53,7 +53,7 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
             ledger.drop((*pod, key), reason)
         else:
             ledger.carry_over((*pod, key), (key,), "for master and workers")
-    # kubectl sets both to the same name, of which the first one counts.
+    # The API server sets both fields to the same name; serviceAccountName is the one that counts.
     account = "serviceAccountName" if ledger.has((*pod, "serviceAccountName")) else "serviceAccount"
     if group == "master":
         what = "the chart makes one that may do what the master needs; see serviceAccount"
@@ -177,7 +177,7 @@ class Volumes:
         if _is_charts(mount_path):
             ledger.drop(path, f"{mount_path} belongs to the system or to the chart")
             if mount_path != _SHM:
-                ledger.add_check(f"the mount at {mount_path} is dropped: the chart's own is there")
+                ledger.add_check(f"the mount at {mount_path} is dropped: each pod has its own")
         elif self.mounts.setdefault(mount_path, entry) != entry:
             ledger.drop(path, f"another volume is already mounted at {mount_path}")
             ledger.add_check(f"two volumes are mounted at {mount_path}: here it is the first")

@@ -233,7 +233,7 @@ class Script:
             expected = f"{named[1]}=VALUE in a line above" if named else "its value in its place"
             raise ledger.error(path, f"only a shell knows {unknown}", expected)
         carry_over_line(ledger, path, line)
-        self._take_batch_size(path, line)
+        self._take_slurm_size(path, line)
         try:
             number, slots, check = workers_and_slots(line)
         except ValueError as error:
@@ -256,7 +256,7 @@ class Script:
                              "(GPUs, CPUs, memory)")  # fmt: skip
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 
-    def _take_batch_size(self, path: KeyPath, line: CommandLine) -> None:
+    def _take_slurm_size(self, path: KeyPath, line: CommandLine) -> None:
         """Nodes and tasks of the lines for Slurm, whose launchers fill one node after the other."""
         nodes, tasks = self.slurm.get("nodes"), self.slurm.get("ntasks")
         each = self.slurm.get("ntasks-per-node")

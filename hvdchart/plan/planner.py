@@ -51,10 +51,10 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
         room = group.shm if is_given or group.memory is None else group.memory // 2
         if needed and max(needed, group.shm) > room:
             node = nearest_node(tree or from_plain({}, Place("the spec")), ("train", "state"))
-            what = "of shared memory" if is_given else "of memory to share, half of all"
+            what = "of shared memory" if is_given else "of memory to share, half of its memory"
             problem = (
-                f"two copies need {memory_text(needed)}, and a worker of nodes[{index}] has "
-                f"{memory_text(room)} {what}"
+                f"two copies of the state need {memory_text(needed)}, and a worker of "
+                f"nodes[{index}] has {memory_text(room)} {what}"
             )
             raise SpecError(str(node.place), "train.state", problem, "a smaller state")
 

@@ -54,8 +54,8 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> I
         )
     if all(topology.without_spot(group.group) != group.group for group in groups):
         yield (
-            "all groups are on nodes that are taken away: the master goes elsewhere, because it "
-            "does not tolerate them; to run it there, too, set values.master.tolerations"
+            "all groups are on spot nodes: the master runs on other nodes, because it does not "
+            "tolerate spot nodes; to run it there, too, set values.master.tolerations"
         )
     yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
     yield from _overrides(spec)
@@ -143,7 +143,7 @@ def _group(plan: GroupPlan) -> Iterator[str]:
 def _gpus(plan: GroupPlan) -> Iterator[str]:
     group = plan.group
     if group.gpu_resource.startswith("nvidia.com/mig-") and plan.slots > 1 and group.gpus:
-        yield topology.MIG
+        yield topology.MIG_WARNING
     if group.gpu_resource.endswith(".shared") and plan.slots > 1 and group.gpus:
         yield "shared GPUs: shares of one GPU do not speed up training"
     sizes = {"coresPerSocket": plan.cpu, "memory": plan.memory}

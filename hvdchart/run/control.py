@@ -54,8 +54,8 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
             where = f"-n {cluster.namespace}"
             raise ClusterError(
                 f"Helm knows no release {name} in namespace {cluster.namespace}, but its run is "
-                f"{current.state}: another tool or HELM_DRIVER may have installed it, uninstall it "
-                f"with that; if it is yours, kubectl delete job {current.job} {where} and try again"
+                f"{current.state}: uninstall it with the tool or HELM_DRIVER that installed it; "
+                f"or, if it is yours, run kubectl delete job {current.job} {where} and try again"
             ) from None
     removed = []
     for kind, item in rest:

@@ -33,9 +33,9 @@ _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 _SECRET = re.compile(r"(?m)^kind: Secret$")
 # A value of a ConfigMap's binaryData.
 _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
-# Seconds that Helm has to end after an interrupt; then it is asked to, and has them again.
+# Seconds that Helm has to end after an interrupt, and again after each signal that it gets.
 _GRACE = 10.0
-# Seconds after which a wait looks for interrupts: Python sees one that comes just before only then.
+# Seconds between two looks for an interrupt: Python may handle one only when the wait returns.
 _PART = 0.2
 # Seconds in which a second Ctrl-C is the same as the first.
 _TWICE_WITHIN = 0.3
@@ -236,7 +236,7 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
             "PATH"
         )
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
-    # What follows an interrupt, one after the other; first the wait for a change.
+    # Steps after an interrupt, in order; None: only say that hvdchart waits for Helm's change.
     steps = [*([None] if changes else []), signal.SIGTERM, signal.SIGKILL]
     given: bytes | None = values
     pipe = subprocess.PIPE
@@ -265,7 +265,7 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
 
 @contextmanager
 def _interrupts() -> Iterator[list[float]]:
-    """The times at which Ctrl-C is pressed in the block; what it is for happens after the block."""
+    """The times of Ctrl-C in the block; the previous handler gets them when the block ends."""
     presses: list[float] = []
     before = signal.getsignal(signal.SIGINT)
     # No other thread gets signals.

@@ -79,8 +79,8 @@ def upgrade_or_remove(cluster: Cluster, plan: Plan, helm: Helm) -> None:
     try:
         upgrade(name, cluster.namespace, checked_values(plan), helm)
     except (KeyboardInterrupt, HelmError) as problem:
-        # Helm may have created a part of the release. It has not if it ended before it began, and
-        # a release that another command changes is not this one's.
+        # Remove the part of the release that Helm may have created; but a release that another
+        # command is changing (BUSY) belongs to that command.
         if BUSY not in str(problem):
             # After Ctrl-C, nothing else says that a run may be left.
             is_reported = isinstance(problem, HelmError)

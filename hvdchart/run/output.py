@@ -38,8 +38,8 @@ def code_source(release: Release) -> str:
     job = newest_job(release)
     if job is None:
         raise ClusterError(
-            f"the Job of run {release.name} is gone, which names its code; `helm get values "
-            f"{release.name}` has it as it was deployed"
+            f"the Job of run {release.name}, which names its code, was deleted; `helm get values "
+            f"{release.name}` prints the value `code` as it was deployed"
         )
     # A run without code may have a volume of the user's that is called `code`.
     prefix = f"{str(job['metadata']['name']).rpartition('-master-')[0]}-code-"
@@ -69,7 +69,7 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
     if found:
         return path, sorted(found, key=lambda each: each[0] != first)
     raise ClusterError(
-        f"no pod of run {release.name} runs that has {path}: read it from the volume, or set "
+        f"no running pod of run {release.name} has {path}: read it from the volume, or set "
         "tensorboard.enabled, whose pod stays after the run"
     )
 

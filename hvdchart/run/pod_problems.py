@@ -53,7 +53,7 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
         text = f"{status['reason']}: {status.get('message', '')}"
         return Problem(
             _short(text),
-            "the node ran out of memory, disk or process IDs: see kubectl describe node",
+            "the node may have run out of memory, disk or process IDs: see kubectl describe node",
         )
     for container in _containers(pod):
         problem = _container_problem(container)

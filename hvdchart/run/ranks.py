@@ -91,9 +91,9 @@ def check_tagged(run: Run) -> None:
     options = {str(option).lstrip("-") for option in run.options}
     if run.mode not in ("horovodrun", "elastic") and not options & _TAGGING:
         raise ClusterError(
-            "mpirun does not say which rank printed a line: deploy with the launcher's option "
+            f"launch.mode {run.mode} does not say which rank printed a line: use mpirun's option "
             "--tag-output (Open MPI) or -prepend-rank (Intel MPI, MPICH), in a spec "
-            "launch: {options: [--tag-output]}"
+            "launch: {mode: mpirun, options: [--tag-output]}"
         )
 
 

@@ -16,7 +16,7 @@ State: TypeAlias = Literal[
     "not found", "suspended", "waiting", "running", "retrying", "finished", "failed"
 ]
 _MASTER = "master"
-# Of attempts, and of pods.
+# Upper limit of the attempts and spares that a record or an annotation may give.
 _MOST = 1_000_000
 # The reason of the event that a Job or StatefulSet controller writes when a pod is refused.
 _REFUSED = "FailedCreate"
@@ -81,7 +81,7 @@ def run_status(release: Release) -> Status:
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
     failed = int((job or {}).get("status", {}).get("failed", 0))
-    # Of the master, which makes attempts of its own; the Job counts masters that were lost.
+    # The record counts the master's attempts; the Job counts only masters that were lost.
     own = release.record if job and release.record.get("job") == job["metadata"]["name"] else {}
     limit = int(job["spec"].get("backoffLimit", 6)) if job else -1
     return Status(

@@ -43,13 +43,13 @@ def read_waits(text: str) -> list[Wait]:
 def waits_report(waits: list[Wait]) -> list[str]:
     """How long ranks waited in total, for which ranks, and for which operations most."""
     total = sum(wait.seconds for wait in waits)
-    lines = [f"{len(waits)} operations; ranks waited {total:.2f} s for the last one of each"]
+    lines = [f"{len(waits)} operations; ranks waited {total:.2f} s for the last rank of each"]
     of_rank: dict[int, list[float]] = {}
     for wait in waits:
         of_rank.setdefault(wait.rank, []).append(wait.seconds)
     slowest = sorted(of_rank.items(), key=lambda item: -sum(item[1]))
     lines += [
-        f"  rank {rank} was the last {len(seconds)} times: {sum(seconds):.2f} s"
+        f"  rank {rank} was last {len(seconds)} times; others waited {sum(seconds):.2f} s for it"
         for rank, seconds in slowest[:_MOST]
     ]
     largest = sorted(waits, key=lambda wait: -wait.seconds)[:_MOST]

@@ -284,7 +284,7 @@ class Train:
     )
     state: int | None = optional(
         Memory("1Ki"),
-        "bytes that keep.py keeps of the training; twice as much is added to tuning.shm",
+        "size of the state that keep.py keeps; the planned /dev/shm grows by twice as much",
     )
     batch_size: int | None = optional(
         Integer(1, 10**9),

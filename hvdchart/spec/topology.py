@@ -26,7 +26,7 @@ PODS_CPU = _DAEMONS_CPU + MASTER_CPU
 _SPOT = re.compile(
     r"(^|(?<!\bno)(?<!\bnon)[/_.=-])((ec2)?spot|preemptible)(?=[_.=-]|$)", re.IGNORECASE
 )
-MIG = "MIG slices: NCCL does not connect slices of one GPU"
+MIG_WARNING = "MIG slices: NCCL does not connect slices of one GPU"
 
 
 def without_spot(group: NodeGroup) -> NodeGroup:

@@ -69,7 +69,7 @@ def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(
     before, mounted = written(place), programs(place)
     notes = upgrade(place, version, newer, RUN, {"metrics": {"enabled": True}})
     assert written(place) == before
-    assert "The next run will use a newer chart." in notes
+    assert "The next run uses this version of the chart." in notes
     assert programs(place) == mounted
     files = [name for each in mounted for name in place.get("configmap", each)["data"]]
     assert "passwd.py" in files, "the programs of the run's own chart"

@@ -32,7 +32,7 @@ from hvdchart.calls.in_pod import wire
 SOCKET = os.environ.get("HVD_CALLS", f"{fast_start.GENERATED}/calls.sock")
 # Seconds in which the server of an attempt listens, and a rank says who it is.
 LISTEN_WITHIN, SPEAK_WITHIN = 10.0, 10.0
-# Seconds that the launcher has to end by itself after a rank has failed, and when it is asked to.
+# Seconds after a failure until the launcher gets SIGTERM, and from SIGTERM until SIGKILL.
 FAIL_WITHIN, END_WITHIN = 0.5, 3.0
 LOOK_EVERY = 0.1
 MOST_RANKS = 1_000_000
@@ -105,7 +105,7 @@ class Call:
                 self.send(kind, frame.data, rank)
             if kind == wire.FAILURE:
                 self.fail()
-                # Its own end would be another failure, of which the launcher and the master know.
+                # The launcher ends the rank: its own exit would be reported as another failure.
                 connection.settimeout(FAIL_WITHIN + END_WITHIN)
                 connection.recv(1)
         if not is_complete:
@@ -150,7 +150,7 @@ class CallServer:
                 if message is None:
                     return None
                 if message.kind == wire.END:
-                    print("[hvd] error: the caller misses a worker", file=sys.stderr)
+                    print("[hvd] error: the caller reports a lost worker", file=sys.stderr)
                     return 1
                 self._make(message.data, caller, frames)
         except queue.Empty:
@@ -184,7 +184,7 @@ class CallServer:
                 for key, _ in selector.select(LOOK_EVERY):
                     if not self._pass_on(call, key.data, key.fd):
                         selector.unregister(key.fileobj)
-                # Nothing but its end comes from a caller that waits.
+                # While the ranks run, anything in the queue means that the caller ends the call.
                 if not frames.empty():
                     call.fail()
                 call.beat()

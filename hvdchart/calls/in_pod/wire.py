@@ -10,17 +10,17 @@ from __future__ import annotations
 import struct
 from typing import IO, Callable, Iterator, NamedTuple
 
-# What the server says first, JSON; a pickled call; and the end of a call, JSON. Of the caller, END
-# says that workers are lost: the server fails, so that the next attempt waits for them.
+# The server's first message (JSON), a pickled call, and the end of a call (JSON). An END from the
+# caller means that workers are lost: the server fails, so that the next attempt waits for them.
 HELLO, CALL, END = b"H", b"C", b"E"
-# Of both ends, in which nothing else is to be said: this end is there. Seconds between two, and
-# without anything from the other end until that is lost.
+# A heartbeat, which both ends send; seconds between two heartbeats, and seconds of silence after
+# which an end counts the other one as lost.
 BEAT = b"B"
 BEAT_EVERY, SILENT_FOR = 20.0, 120.0
 # What the ranks print; the number is that of the stream, 1 or 2.
 OUTPUT = b"O"
-# A rank's pickled result; a pickled Failure; and that a rank has gone without either. The number is
-# the rank's.
+# A rank's pickled result, its pickled failure (see rank.py), and the end of a rank without either;
+# the number of the frame is the rank.
 RESULT, FAILURE, GONE = b"R", b"F", b"G"
 CHUNK = 1 << 20
 # Bytes of a pickled call, which the master keeps in memory, and of a pickled result.

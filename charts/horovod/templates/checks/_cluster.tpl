@@ -51,7 +51,7 @@
 {{- end -}}
 {{- with .Values.serviceAccount -}}
 {{- if and .name (not .create) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
-{{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}
+{{- $problem := printf "namespace %q has no such ServiceAccount: create it first, or set serviceAccount.create" $ns -}}
 {{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
 {{- end -}}
 {{- end -}}

@@ -12,7 +12,7 @@
 {{- fail (printf "launch.mode is custom, but %s: write them into master.args" $problem) -}}
 {{- end -}}
 {{- else if $hasLaunch -}}
-{{- $rule := "it stands for the launcher's command line in mode custom" -}}
+{{- $rule := "only mode custom replaces it; remove it, or set launch.mode to custom" -}}
 {{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}

@@ -311,7 +311,7 @@ PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
         (
             [HELLO, PART, wire.Frame(wire.END, 0, b'{"code": 137}')],
             RunFailedError,
-            "exit code 137, and rank 0, 1 without a result",
+            "exit code 137, without the result of rank 0, 1",
         ),
     ],
 )  # fmt: skip

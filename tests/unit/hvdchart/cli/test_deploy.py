@@ -79,7 +79,7 @@ def test_deploy_follows_phases_and_logs_or_the_progress_alone(
     ("request_kind", "code", "says"),
     [
         # As Helm does between the two looks at the release.
-        (("configmaps", "get"), 0, "replaces the run that was running at step 120 of 500\n"),
+        (("configmaps", "get"), 0, "the earlier one, which was running at step 120 of 500\n"),
         # Somebody else does it later.
         (("jobs", "watch"), 8, "run hvd was replaced before it ended"),
     ],

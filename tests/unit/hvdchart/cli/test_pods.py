@@ -137,7 +137,7 @@ def test_timeline_is_fetched_and_explained(
     running.remove("pods", "hvd-worker-0")
     missing = hvdchart("timeline", "hvd")
     assert missing.code == 7
-    assert "no pod of run hvd runs that has /output/horovod-timeline.json" in missing.errors
+    assert "no running pod of run hvd has /output/horovod-timeline.json" in missing.errors
     running.put("pods", pod("hvd-worker-0", "worker", {"running": {}}, ready=True))
     kubectl.answer("team", OPEN)
     file = tmp_path / "timeline.json"

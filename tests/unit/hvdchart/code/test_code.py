@@ -229,4 +229,4 @@ def test_command_writes_the_code_that_the_run_mounts(
     fake_cluster.remove("jobs", JOB)
     fake_cluster.put("statefulsets", STATEFUL_SET)
     gone = hvdchart("code", "hvd", "-w", tmp_path / "other")
-    assert (gone.code, "the Job of run hvd is gone" in gone.errors) == (7, True)
+    assert (gone.code, "the Job of run hvd, which" in gone.errors) == (7, True)

@@ -75,7 +75,7 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("#SBATCH -N 3 -n 8\nmpirun t", "8 ranks on the 3 nodes of #SBATCH; expected as many"),
         ("#SBATCH -N 4\nmpirun -np 2 t", "2 ranks on the 4 nodes of #SBATCH"),
         ("#SBATCH -n 12 --ntasks-per-node=8\nmpirun t", "12 ranks on nodes of 8 tasks of #SBATCH"),
-        ("mpirun -np 6 -npernode 4 t", "6 ranks do not fill hosts of 4; expected a multiple"),
+        ("mpirun -np 6 -npernode 4 t", "6 ranks do not fill hosts of 4 slots; expected a multiple"),
         ("mpirun t", "the line does not say how many ranks it starts; expected -np N, or hosts"),
         ("mpirun -np 2 -x A=1 -x A=2 t", "the line sets A to two values"),
         ("mpirun -np $SLURM_NTASKS t", "only a shell knows $SLURM_NTASKS"),

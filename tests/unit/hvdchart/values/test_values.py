@@ -122,7 +122,7 @@ def test_master_does_not_go_to_nodes_that_are_taken_away(
     rendered, keys = checked_values(plan), ("nodeSelector", "tolerations", "affinity")
     expected = scheduling or {key: rendered["worker"][key] for key in keys}
     assert {key: rendered["master"][key] for key in keys if key in rendered["master"]} == expected
-    warned = [text for text in plan.warnings if "nodes that are taken away" in text]
+    warned = [text for text in plan.warnings if "are on spot nodes" in text]
     assert bool(warned) == (scheduling is not None and "name: b" not in places)
 
 
