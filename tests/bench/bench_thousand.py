@@ -112,7 +112,7 @@ def phase_table(measured: Mapping[int, Figures]) -> str:
 def launch_table(measured: Mapping[int, Figures], mpi: str) -> str:
     """What a launch takes, for the sizes that were launched or at least found."""
     rows = [
-        (size, *(f"{figures[name]:.1f}".removesuffix(".0") for name in LAUNCH))
+        (size, *(f"{x:.1f}".removesuffix(".0") if x else "" for x in map(figures.get, LAUNCH)))
         for size, figures in measured.items() if "known" in figures
     ]  # fmt: skip
     return table((f"Hosts, {mpi}", *LAUNCH.values()), rows)
@@ -134,10 +134,9 @@ def model_table(measured: Mapping[int, Figures]) -> str:
             continue
         slope, start = statistics.linear_regression(sizes, [known[size] for size in sizes])
         error = (start + slope * last) / known[last] - 1 if known[last] else 0.0
-        rows.append((
-            column, f"{start:.2f} + {100 * slope:.2f} for each 100", f"{error:+.0%} at {last}",
-            f"{start + slope * largest:.0f}",
-        ))  # fmt: skip
+        line, says = f"{start:.2f} + {100 * slope:.2f} for each 100", start + slope * largest
+        if abs(error) <= 0.5:  # Others are no straight lines.
+            rows.append((column, line, f"{error:+.0%} at {last}", f"{says:.0f}"))
     return table(("Figure", "Straight line", "Its error", f"It says for {largest}"), rows)
 
 
