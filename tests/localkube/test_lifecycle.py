@@ -38,6 +38,7 @@ def test_killed_component_is_restarted(cluster: Cluster, component: str) -> None
     wait_until("the cluster is healthy again", cluster.healthy)
 
 
+@pytest.mark.rare
 def test_up_keeps_all_objects_after_a_crash_and_none_after_a_reboot(probe: Cluster) -> None:
     """etcd does not sync its data to disk, so they cannot be trusted after a power cut."""
     record = Record.read(probe.instance)

@@ -7,6 +7,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from devtools.localkube.record import Record
 from tests.localkube.conftest import Cluster, probe_pod, wait_until
 
@@ -19,6 +21,7 @@ def seconds_for_a_megabyte(address: str) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.rare
 def test_pods_of_all_nodes_reach_each_other(probe: Cluster, tmp_path: Path) -> None:
     second, third, _ = probe.instance.others
     assert "no second node" in probe.run("shape", "--rate=8mbit", check=False).stderr
