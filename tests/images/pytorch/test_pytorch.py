@@ -22,8 +22,6 @@ from tests.images.conftest import in_image
 from tests.results import result
 
 DIGITS = ("python", "digits_torch.py")
-
-
 pytorch, examples_pytorch = in_image("pytorch"), in_image("examples-pytorch")
 
 

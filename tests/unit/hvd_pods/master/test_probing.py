@@ -244,7 +244,7 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_sshd_says(
         current.wait_for(HostAnswers, 2)
 
 
-def test_host_is_alone_when_no_other_one_is_heard(
+def test_all_hosts_are_silent_when_no_other_one_is_heard(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when this pod has lost its own network, which says nothing about the hosts."""
