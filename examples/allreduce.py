@@ -24,8 +24,10 @@ from functools import partial
 from typing import Any
 
 # Student's t for an interval of 95 % of so many rounds.
-ROUNDS, T95 = 10, 2.262
-KIB, MIB = 1 << 10, 1 << 20
+ROUNDS = 10
+T95 = 2.262
+KIB = 1 << 10
+MIB = 1 << 20
 # Takes an array, and returns what sums it in place over all ranks.
 Prepare = Callable[[array], Callable[[], Any]]
 
@@ -67,7 +69,8 @@ def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
     wrong.
     """
     numbers = array("f", [1.0]) * (size // 4)
-    reduce, meet = prepare(numbers), prepare(array("f", [0.0]))
+    reduce = prepare(numbers)
+    meet = prepare(array("f", [0.0]))
     reduce()
     if numbers.count(ranks) != len(numbers):
         raise ArithmeticError(f"the sum of {size} bytes is wrong")

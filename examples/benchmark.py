@@ -35,7 +35,8 @@ except ImportError:
 
 CLASSES = 1000
 # Length of a sequence and number of different tokens, for the networks of text.
-LENGTH, TOKENS = 128, 30522
+LENGTH = 128
+TOKENS = 30522
 
 
 def make_image_model(name: str, size: int | None) -> keras.Model:
@@ -121,7 +122,8 @@ def confidence(figures: list[float]) -> float:
     """
     if len(figures) < 2:
         return math.nan
-    z, free = statistics.NormalDist().inv_cdf(0.975), len(figures) - 1
+    z = statistics.NormalDist().inv_cdf(0.975)
+    free = len(figures) - 1
     quantile = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
     return quantile * statistics.stdev(figures) / math.sqrt(len(figures))
 
@@ -197,7 +199,8 @@ def main() -> int:
         tf.config.set_visible_devices(device, "GPU")
     result = measure(options)
     if hvd.rank() == 0:
-        total, interval = result["imagesPerSecond"], result["interval"]
+        total = result["imagesPerSecond"]
+        interval = result["interval"]
         print(f"{total:.1f} +- {interval:.1f} samples/s on {result['ranks']} ranks")
         print("RESULT", json.dumps(result), flush=True)
     return 0

@@ -95,7 +95,8 @@ def in_epochs(data: Digits, options: argparse.Namespace, first: int) -> tf.data.
     """Batches from epoch `first` on. Their order follows from the seed, the rank and the epoch, so
     that a training that was interrupted comes to the same weights.
     """
-    images, labels = tf.constant(data.images), tf.constant(data.labels)
+    images = tf.constant(data.images)
+    labels = tf.constant(data.labels)
 
     def batches(epoch: tf.Tensor) -> tf.data.Dataset:
         order = tf.range(len(data.labels), dtype=tf.int64)
@@ -148,15 +149,20 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     losses: list[float] = []
     if done < options.epochs:
         history = model.fit(
-            in_epochs(mine, options, done), steps_per_epoch=steps, initial_epoch=done,
-            epochs=options.epochs, callbacks=callbacks, verbose=2 if hvd.rank() == 0 else 0,
-        )  # fmt: skip
+            in_epochs(mine, options, done),
+            steps_per_epoch=steps,
+            initial_epoch=done,
+            epochs=options.epochs,
+            callbacks=callbacks,
+            verbose=2 if hvd.rank() == 0 else 0,
+        )
         losses = [float(loss) for loss in history.history["loss"]]
     held = model.evaluate(held_out.images, held_out.labels, verbose=0, return_dict=True)
     digest = hashlib.sha256(b"".join(w.tobytes() for w in model.get_weights()))
     digests = np.asarray(hvd.allgather(tf.constant([list(digest.digest())], tf.uint8)))
     # TensorFlow also traces and compiles the model in the first epoch of this process.
-    epochs, seconds = len(ends) - 1, ends[-1] - ends[0] if ends else 0.0
+    epochs = len(ends) - 1
+    seconds = ends[-1] - ends[0] if ends else 0.0
     return {
         "accuracy": round(float(held["accuracy"]), 4),
         "losses": losses,
@@ -180,21 +186,27 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--no-shuffle", dest="shuffle", action="store_false",
+        "--no-shuffle",
+        dest="shuffle",
+        action="store_false",
         help="keep the order of the images, to compare runs with different numbers of ranks",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--target-accuracy", type=float, default=0.95, help="below it, the exit status is 1"
     )
     parser.add_argument(
-        "--data", type=Path, default=Path(__file__).with_name("digits.csv.gz"),
+        "--data",
+        type=Path,
+        default=Path(__file__).with_name("digits.csv.gz"),
         help="scikit-learn's sklearn/datasets/data/digits.csv.gz (default: next to this script)",
-    )  # fmt: skip
+    )
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
-        "--output", type=Path, default=Path(output) if output else None,
+        "--output",
+        type=Path,
+        default=Path(output) if output else None,
         help="folder for checkpoints; a run resumes from the latest one (default: $OUTPUT_PATH)",
-    )  # fmt: skip
+    )
     return parser.parse_args()
 
 
@@ -209,11 +221,13 @@ def main() -> int:
     meet()
 
     result = train(options)
-    speed, accuracy = result["images_per_second"], result["accuracy"]
+    speed = result["images_per_second"]
+    accuracy = result["accuracy"]
     shown = f"{speed:.0f} images/s over {hvd.size()} ranks" if speed else "needs 2 epochs"
     say(f"throughput: {shown}")
     say(f"held-out accuracy: {accuracy}")
-    strays, target = result["disagreeing_ranks"], options.target_accuracy
+    strays = result["disagreeing_ranks"]
+    target = options.target_accuracy
     ok = not strays and accuracy >= target
     if not ok:
         say(

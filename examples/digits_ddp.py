@@ -40,9 +40,15 @@ def load_digits(file: Path) -> tuple[TensorDataset, TensorDataset]:
 def make_model() -> nn.Module:
     """Make a small convolutional network: (batch, 1, 8, 8) -> logits of shape (batch, 10)."""
     return nn.Sequential(
-        *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Flatten()),
-        *(nn.Linear(64 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10)),
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * 4 * 4, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     )
 
 

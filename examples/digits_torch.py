@@ -46,9 +46,15 @@ def load_digits(file: Path, device: torch.device) -> tuple[torch.Tensor, torch.T
 def make_model() -> nn.Module:
     """Make a small convolutional network: (batch, 1, 8, 8) -> logits of shape (batch, 10)."""
     return nn.Sequential(
-        *(nn.Conv2d(1, 32, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 64, 3, padding="same"), nn.ReLU(), nn.Flatten()),
-        *(nn.Linear(64 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10)),
+        nn.Conv2d(1, 32, 3, padding="same"),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding="same"),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * 4 * 4, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     )
 
 
@@ -135,9 +141,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=data, help="scikit-learn's digits.csv.gz")
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
-        "--output", type=Path, default=Path(output) if output else None,
+        "--output",
+        type=Path,
+        default=Path(output) if output else None,
         help="folder for the checkpoint, from which a run resumes (default: $OUTPUT_PATH)",
-    )  # fmt: skip
+    )
     return parser.parse_args()
 
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 # Of a record: its length, a checksum of that, the data, a checksum of those.
-LENGTH, CHECKSUM = struct.Struct("<Q"), 4
+LENGTH = struct.Struct("<Q")
+CHECKSUM = 4
 # How many decoded images are mixed.
 MIXED = 1024
 
@@ -67,7 +68,9 @@ class Shards:
 
 def count_records(file: Path) -> int:
     """Return the number of records. Raises SystemExit for a file that ends in one, or is none."""
-    size, count, end = file.stat().st_size, 0, 0
+    size = file.stat().st_size
+    count = 0
+    end = 0
     with file.open("rb") as records:
         while end < size:
             head = records.read(LENGTH.size)

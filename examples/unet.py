@@ -77,7 +77,8 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     """A learning rate that grows from 0 in the first steps, in which a large one would diverge."""
 
     def __init__(self, rate: float, steps: int) -> None:
-        self.rate, self.steps = rate, steps
+        self.rate = rate
+        self.steps = steps
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         return self.rate * tf.minimum(1.0, (tf.cast(step, tf.float32) + 1) / self.steps)
@@ -130,9 +131,14 @@ def measure(model: keras.Model, held_out: np.ndarray, batch_size: int) -> dict[s
     mine = held_out[hvd.rank() :: hvd.size()]
     for start in range(0, len(mine), batch_size):
         scans, masks = split(mine[start : start + batch_size])
-        found, truth = model.predict_on_batch(scans) > 0.5, masks > 0.5
-        counts += [(found & truth).sum(), (found & ~truth).sum(), (~found & truth).sum(),
-                   (~found & ~truth).sum()]  # fmt: skip
+        found = model.predict_on_batch(scans) > 0.5
+        truth = masks > 0.5
+        counts += [
+            (found & truth).sum(),
+            (found & ~truth).sum(),
+            (~found & truth).sum(),
+            (~found & ~truth).sum(),
+        ]
     hit, false_alarm, missed, rest = map(float, hvd.allreduce(tf.constant(counts), op=hvd.Sum))
     return {
         "dice": 2 * hit / max(1, 2 * hit + false_alarm + missed),
@@ -145,7 +151,8 @@ def pictures(model: keras.Model, held_out: np.ndarray) -> np.ndarray:
     """Return some held-out slices, each above the truth and the prediction: values of 0 to 1."""
     chosen = np.linspace(0, len(held_out) - 1, PICTURES).astype(int)
     scans, masks = split(held_out[chosen])
-    low, high = scans.min(), scans.max()
+    low = scans.min()
+    high = scans.max()
     parts = ((scans - low) / (high - low), masks, model.predict_on_batch(scans))
     # The second axis of a scan is from back to front.
     return np.concatenate([np.rot90(part, axes=(1, 2)) for part in parts], axis=1)
@@ -155,7 +162,8 @@ class Output:
     """What rank 0 shows in the folder: logs and a picture."""
 
     def __init__(self, folder: Path, model: keras.Model) -> None:
-        self.folder, self.model = folder, model
+        self.folder = folder
+        self.model = model
         self.logs = tf.summary.create_file_writer(str(folder / "logs"))
 
     def write(self, step: int, scalars: dict[str, float], held_out: np.ndarray) -> None:
@@ -200,9 +208,12 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     say(f"resumed after step {done}" if done else "training from the start")
     set_dropout(model, options.seed, done)
 
-    step, source = make_step(model, optimizer), batches(shards, options, done)
+    step = make_step(model, optimizer)
+    source = batches(shards, options, done)
     # TensorFlow traces and compiles in the first step, which is not part of the throughput.
-    began, seconds, images = 0.0, 0.0, 0
+    began = 0.0
+    seconds = 0.0
+    images = 0
     metrics = {}
     for number in range(done + 1, options.steps + 1):
         loss, norm = step(*next(source))
@@ -215,7 +226,8 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
             )
         state.commit()
         began = began or time.monotonic()
-        seconds, images = time.monotonic() - began, (number - done - 1) * options.batch_size
+        seconds = time.monotonic() - began
+        images = (number - done - 1) * options.batch_size
         report(number, options.steps, float(loss), images / seconds if images else None)
         if number % options.check_every == 0 or number == options.steps:
             metrics = measure(model, held_out, options.batch_size)
@@ -242,14 +254,18 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--data", type=Path, default=Path(__file__).with_name("mni152") / "white",
+        "--data",
+        type=Path,
+        default=Path(__file__).with_name("mni152") / "white",
         help="data set that unet_data.py wrote (default: mni152/white next to this script)",
-    )  # fmt: skip
+    )
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
-        "--output", type=Path, default=Path(output) if output else None,
+        "--output",
+        type=Path,
+        default=Path(output) if output else None,
         help="folder for checkpoints and logs; a run resumes there (default: $OUTPUT_PATH)",
-    )  # fmt: skip
+    )
     parser.add_argument("--steps", type=int, default=600, help="of the whole training")
     parser.add_argument("--batch-size", type=int, default=8, help="slices per rank and step")
     parser.add_argument(

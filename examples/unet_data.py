@@ -83,7 +83,8 @@ def load(file: Path) -> Any:
 
 def check_pair(image: Path, mask: Path) -> Pair:
     """Raise SystemExit if the two files are not volumes of the same grid."""
-    scan, labels = load(image), load(mask)
+    scan = load(image)
+    labels = load(mask)
     if min(scan.shape[:2]) < SIDE:
         raise SystemExit(
             f"{image}: slices of {scan.shape[0]} x {scan.shape[1]} voxels, expected at least "
@@ -122,7 +123,8 @@ def crop(voxels: np.ndarray) -> np.ndarray:
 
 def read_pair(pair: Pair, threshold: float) -> np.ndarray:
     """Return the slices of a volume: float16 of shape (slices, SIDE, SIDE, 2), scan and mask."""
-    scan, labels = read_voxels(pair.image), read_voxels(pair.mask)
+    scan = read_voxels(pair.image)
+    labels = read_voxels(pair.mask)
     deviation = scan.std()
     if deviation == 0:
         raise SystemExit(f"{pair.image}: all voxels are equal: repair or remove it")

@@ -11,10 +11,23 @@ from fractions import Fraction
 MI = 1024**2
 GI = 1024**3
 _SCALES: dict[str, Fraction | int] = {
-    "n": Fraction(1, 1000**3), "u": Fraction(1, 1000**2), "m": Fraction(1, 1000), "": 1,
-    "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4, "P": 1000**5, "E": 1000**6,
-    "Ki": 1024, "Mi": MI, "Gi": GI, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6,
-}  # fmt: skip
+    "n": Fraction(1, 1000**3),
+    "u": Fraction(1, 1000**2),
+    "m": Fraction(1, 1000),
+    "": 1,
+    "k": 1000,
+    "M": 1000**2,
+    "G": 1000**3,
+    "T": 1000**4,
+    "P": 1000**5,
+    "E": 1000**6,
+    "Ki": 1024,
+    "Mi": MI,
+    "Gi": GI,
+    "Ti": 1024**4,
+    "Pi": 1024**5,
+    "Ei": 1024**6,
+}
 # A sign is left out on purpose: no resource of a node, a pod or a spec is negative.
 _QUANTITY = re.compile(
     r"(?P<number>[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"

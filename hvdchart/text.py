@@ -29,6 +29,7 @@ def split_image(reference: str) -> dict[str, str]:
     name, _, digest = reference.partition("@")
     repository, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
-        repository, tag = name, "" if digest else "latest"
+        repository = name
+        tag = "" if digest else "latest"
     parts = {"repository": repository, "tag": tag, "digest": digest}
     return {key: value for key, value in parts.items() if value}

@@ -44,9 +44,11 @@ ORDER = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--examples", default="examples", metavar="IMAGE",
+        "--examples",
+        default="examples",
+        metavar="IMAGE",
         help="the image of images/versions.yaml that the tests on a cluster run in",
-    )  # fmt: skip
+    )
 
 
 def pytest_configure() -> None:

@@ -56,7 +56,8 @@ def running(
     namespace: Namespace, controllers: Sequence[Controller], folder: Path | None = None
 ) -> Iterator[None]:
     """Run controllers in a block, with their files in `folder`, or in a temporary one."""
-    authority, host = Authority("controllers"), str(current().gateway_ip)
+    authority = Authority("controllers")
+    host = str(current().gateway_ip)
     with tempfile.TemporaryDirectory(prefix="hvd-peers-") as path, ExitStack() as stack:
         folder = folder or Path(path)
         pair = authority.issue("webhooks", hosts=[host])
@@ -69,7 +70,8 @@ def running(
                 namespace.kubectl("apply", "--server-side", "--filename", str(crd))
                 # `--for=condition` fails where a new CRD has no conditions yet; this form waits.
                 named = yaml.safe_load(crd.read_text())
-                kind, name = named["spec"]["names"]["kind"], named["metadata"]["name"]
+                kind = named["spec"]["names"]["kind"]
+                name = named["metadata"]["name"]
                 accepted = f"--for=jsonpath={{.status.acceptedNames.kind}}={kind}"
                 namespace.kubectl("wait", accepted, f"crd/{name}", "--timeout=60s")
             stack.enter_context(_process(namespace, each, folder, host))
@@ -93,8 +95,9 @@ def _process(namespace: Namespace, each: Controller, folder: Path, host: str) ->
         process = subprocess.Popen(
             [*each.command, str(tool(each.program)), *arguments],
             env={**namespace.environment(), "TMPDIR": str(folder), **each.environment},
-            stdout=log, stderr=log,
-        )  # fmt: skip
+            stdout=log,
+            stderr=log,
+        )
 
     def works() -> bool:
         text = path.read_text()

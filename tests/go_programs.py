@@ -16,6 +16,11 @@ def run_program(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program with this standard input and environment, whatever its exit status."""
     return subprocess.run(
-        command, input=given, env={**variables, **NO_GARBAGE_COLLECTION},
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+        command,
+        input=given,
+        env={**variables, **NO_GARBAGE_COLLECTION},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )

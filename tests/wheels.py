@@ -13,7 +13,8 @@ from pathlib import Path
 
 def make_wheel(folder: Path, name: str, version: str = "1.0", needs: Sequence[str] = ()) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    path, info = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += "".join(f"Requires-Dist: {need}\n" for need in needs)
     with zipfile.ZipFile(path, "w") as wheel:
@@ -29,7 +30,8 @@ class Index:
     """A package index: `url`, and the paths that were asked for."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.asked = folder, list[str]()
+        self.folder = folder
+        self.asked = list[str]()
         self.url = ""
 
     def add(self, name: str, version: str = "1.0", needs: Sequence[str] = ()) -> None:

@@ -34,6 +34,7 @@ def checks() -> dict[str, list[str]]:
     return {
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
+        "style": [python, "-m", "devtools.checks.style"],
         "mypy": [python, "-m", "mypy", "--cache-dir", f"{known / 'all'}"],
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],
@@ -56,7 +57,8 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 def main() -> int:
     """Runs all checks, two at a time. Returns 1 when one fails."""
-    commands, failed = checks(), []
+    commands = checks()
+    failed = []
     with ThreadPoolExecutor(2) as pool:
         for name, done in zip(commands, pool.map(run, commands.values()), strict=True):
             sys.stdout.write(done.stdout)

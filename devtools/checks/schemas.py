@@ -132,9 +132,12 @@ def download(module: str, file: str) -> str:
             ["go", "-C", cache, "mod", "download", "-json", module],
             remedy="make the Go module proxy reachable, or correct the version",
             environment={
-                **os.environ, "GOMODCACHE": cache, "GOWORK": "off", "GOFLAGS": "-modcacherw"
+                **os.environ,
+                "GOMODCACHE": cache,
+                "GOWORK": "off",
+                "GOFLAGS": "-modcacherw",
             },
-        )  # fmt: skip
+        )
         return Path(json.loads(printed)["Dir"], file).read_text()
 
 

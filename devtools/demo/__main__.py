@@ -35,7 +35,8 @@ FIRST_RANK = "rank 0 of "
 HELM_TIMEOUT = "300s"
 # How long the master's pod may take to start, an image pull included, and how long the Job may take
 # to be marked as ended after the master's log has ended.
-START_SECONDS, END_SECONDS = 600, 120
+START_SECONDS = 600
+END_SECONDS = 120
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,13 @@ def _described(line: str, node: Node) -> str:
         return f"{whole}\n"
     mark = f"{line[: len(line) - len(line.lstrip())]}# "
     above = textwrap.fill(
-        node["description"], WIDTH, initial_indent=mark, subsequent_indent=mark,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        node["description"],
+        WIDTH,
+        initial_indent=mark,
+        subsequent_indent=mark,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     return f"{above}\n{line}\n"
 
 
@@ -170,7 +174,8 @@ def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
     needs none.
     """
     for name, child in node.get("properties", {}).items():
-        key, text = f"{prefix}{name}", child.get("description", "")
+        key = f"{prefix}{name}"
+        text = child.get("description", "")
         if not text and name != "enabled" and not re.search(rf"\b{name}\b", above):
             yield key
         yield from undescribed(child, f"{key}.", text or above)

@@ -61,7 +61,8 @@ def proof_table(images: Mapping[str, Image]) -> str:
             continue
         proof = read(image)
         skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
-        tested, size = f"separately, on {proof.day}", f"{proof.bytes / 1e9:.2f} GB"
+        tested = f"separately, on {proof.day}"
+        size = f"{proof.bytes / 1e9:.2f} GB"
         rows.append((f"`{name}`", tested, str(proof.passed), f"{proof.gpu}{skipped}", size))
     return table(("Image", "Tested", "Tests passed", "On a GPU", "Unpacked"), rows)
 
@@ -101,7 +102,8 @@ def bake_file(images: Mapping[str, Image]) -> str:
 
 def _targets(image: Image) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """An image's target by its name; behind one for all but its own variables, if it has any."""
-    target, name = _target(image), target_name(image.name)
+    target = _target(image)
+    name = target_name(image.name)
     if image.environment:
         yield f"{name}-build", {k: target[k] for k in target if k not in ("labels", "tags")}
         lines = [f"FROM {_PARENT}\n", *environment_lines(image)]

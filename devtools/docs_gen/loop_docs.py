@@ -17,7 +17,12 @@ PAGE = ROOT / "docs" / "inside.md"
 PICTURE = ROOT / "docs" / "pictures" / "loop.svg"
 RULES = (decide, ending, gathering, holding, training)
 # Heights of a line and of the space around a group, in pixels, and the left edges of the columns.
-LINE, SPACE, LEFT, MIDDLE, RIGHT, WIDTH = 20, 44, 20, 390, 690, 1020
+LINE = 20
+SPACE = 44
+LEFT = 20
+MIDDLE = 390
+RIGHT = 690
+WIDTH = 1020
 STYLE = """<style>
   text { font-family: system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #1f2933 }
   .title { font-size: 15px; font-weight: 600 }
@@ -45,10 +50,12 @@ def groups() -> dict[str, list[str]]:
 def picture() -> str:
     """The loop: events on the left, effects on the right."""
     columns = {"Events": LEFT, "Effects": RIGHT}
-    ends, parts = dict.fromkeys(columns, 20), []
+    ends = dict.fromkeys(columns, 20)
+    parts = []
     for title, names in groups().items():
         kind = title.split()[0]
-        x, y = columns[kind], ends[kind]
+        x = columns[kind]
+        y = ends[kind]
         height = LINE * len(names) + SPACE
         parts.append(_box(x, y, 310, height - 12, title, names))
         ends[kind] = y + height

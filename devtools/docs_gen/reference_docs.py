@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from typer.cli import get_docs_for_click
 
 import hvdchart
-from devtools.docs_gen.generated import replace_sections, table
+from devtools.docs_gen.generated import replace_sections, table, wrap
 from devtools.images.catalogue import load_catalogue
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 from hvd_pods.common.metrics import METRICS
@@ -35,7 +35,8 @@ EVENTS_PAGE = DOCS / "events.md"
 # `make schemas` writes it.
 APIS = ROOT / "tests" / "chart" / "kubernetes-api.json"
 # Typer's own.
-DONE, WRONG_USE = 0, 2
+DONE = 0
+WRONG_USE = 2
 _HEAD = """\
 # The command
 
@@ -57,7 +58,7 @@ def command_page() -> str:
     page = get_docs_for_click(obj=command, ctx=context, name="hvdchart", title="The command")
     # Examples are indented lines at the end of a help.
     page = re.sub(r"^(?:  \S.*\n)+", r"\n```console\n\g<0>```\n", page, flags=re.MULTILINE)
-    return f"{_HEAD}\n{page.partition('# The command')[2].strip()}\n"
+    return wrap(f"{_HEAD}\n{page.partition('# The command')[2].strip()}\n")
 
 
 def _undescribed(command: Any, name: str) -> Iterator[str]:
@@ -127,7 +128,7 @@ def exports_of_the_library() -> str:
         lines += [f"### {title}", ""]
         for name in members:
             lines += _export(name, exports[name])
-    return "\n".join(lines).rstrip()
+    return wrap("\n".join(lines).rstrip())
 
 
 def _export(name: str, thing: object) -> Iterator[str]:
@@ -216,7 +217,8 @@ def generated_texts() -> dict[Path, str]:
     """The text of docs/command.md, and of each page with a table. Exits with a message when
     docs/events.md describes other events than the programs of the pods create.
     """
-    emitted, described = emitted_events(), described_events().keys()
+    emitted = emitted_events()
+    described = described_events().keys()
     for event in sorted(emitted ^ described):
         wrong = "is not described" if event in emitted else "is described, and nothing creates it"
         sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")

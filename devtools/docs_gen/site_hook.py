@@ -20,9 +20,13 @@ DOCS = "docs/"
 # The README of the repository, beside that of docs/, which is the first page.
 HOME = "start.md"
 OUTSIDE = (
-    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "charts/horovod/README.md",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "charts/horovod/README.md",
     *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("images/**/README.md"))),
-)  # fmt: skip
+)
 # Where copies of other files are.
 COPIES = "source/"
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
@@ -91,7 +95,8 @@ def _adapt_links(markdown: str, origin: str, page: Any, config: Any, files: Any)
         link = _link_to(target, page.file.src_uri, config, files)
         return f"{match[1]}{link}{mark}{anchor}{match[3]}"
 
-    parts, end = [], 0
+    parts = []
+    end = 0
     for fence in _FENCE.finditer(markdown):
         parts += [_LINK.sub(adapt, markdown[end : fence.start()]), fence[0]]
         end = fence.end()

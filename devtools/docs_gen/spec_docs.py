@@ -22,15 +22,19 @@ def tables() -> str:
 
 def _tables(path: str, schema: dict[str, Any]) -> Iterator[str]:
     yield f"### {'`' + path + '`' if path else 'Top level'}\n"
-    rows, nested_tables = [], []
+    rows = []
+    nested_tables = []
     for name, child in schema["properties"].items():
         default = "required" if name in schema.get("required", ()) else _default(child)
         rows.append((f"`{name}`", _kind(child), default, child["description"]))
-        nested, place = child, f"{path}.{name}" if path else name
+        nested = child
+        place = f"{path}.{name}" if path else name
         if child.get("type") == "array":
-            nested, place = child["items"], f"{place}[]"
+            nested = child["items"]
+            place = f"{place}[]"
         elif isinstance(child.get("additionalProperties"), dict):
-            nested, place = child["additionalProperties"], f"{place}.NAME"
+            nested = child["additionalProperties"]
+            place = f"{place}.NAME"
         if "properties" in nested:
             nested_tables.append((place, nested))
     yield f"{table(('key', 'type', 'default', 'meaning'), rows)}\n"

@@ -139,7 +139,8 @@ def _text(entry: Deb822) -> str:
 
 def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engine) -> None:
     ensure_program("mmdebstrap", "mmdebstrap")
-    archives, log = cache_dir() / "images", cache_dir() / "logs" / f"base-{suite}.log"
+    archives = cache_dir() / "images"
+    log = cache_dir() / "logs" / f"base-{suite}.log"
     archives.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     with (

@@ -181,9 +181,16 @@ def _run_build(
         step(f"build {references[0]}"),
     ):
         engine.build(
-            Build(context, context / image.dockerfile.relative_to(image.context), references,
-                  arguments, secrets, key, wheels)
-        )  # fmt: skip
+            Build(
+                context,
+                context / image.dockerfile.relative_to(image.context),
+                references,
+                arguments,
+                secrets,
+                key,
+                wheels,
+            )
+        )
 
 
 def _wheel_folder(image: Image) -> Path:
@@ -199,7 +206,8 @@ def _context(
 ) -> Iterator[tuple[Path, dict[str, Path]]]:
     """A build context with only the files of the build, and this machine's secrets."""
     with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:
-        context, hidden = Path(name) / "context", Path(name) / "secrets"
+        context = Path(name) / "context"
+        hidden = Path(name) / "secrets"
         hidden.mkdir(mode=0o700)
         for place, file in files.items():
             target = context / place

@@ -25,9 +25,21 @@ from devtools.images.parameters import (
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "images" / "versions.yaml"
 _KEYS = {
-    "reference", "context", "contents", "dockerfile", "versions", "from", "framework", "features",
-    "packages", "environment", "options", "locks", "machines", "tested",
-}  # fmt: skip
+    "reference",
+    "context",
+    "contents",
+    "dockerfile",
+    "versions",
+    "from",
+    "framework",
+    "features",
+    "packages",
+    "environment",
+    "options",
+    "locks",
+    "machines",
+    "tested",
+}
 
 
 class Lock(StrEnum):
@@ -99,7 +111,9 @@ def load_catalogue(
     Raises DevtoolsError when the file or an override is malformed.
     """
     document = YAML(typ="safe").load(file)
-    entries, bases, shared = document["images"], document["bases"], document.get("versions", {})
+    entries = document["images"]
+    bases = document["bases"]
+    shared = document.get("versions", {})
     chain = _ancestry(entries, target)
     images: dict[str, Image] = {}
     for name, written in entries.items():
@@ -110,9 +124,16 @@ def load_catalogue(
             raise DevtoolsError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {_KEYS}")
         wanted = dict(overrides or {}) if not chain or name in chain else {}
         images[name] = _read_image(
-            name, entry, images.get(entry.get("from", "")), wanted, where, root, bases,
-            shared if compiled else {}, untested,
-        )  # fmt: skip
+            name,
+            entry,
+            images.get(entry.get("from", "")),
+            wanted,
+            where,
+            root,
+            bases,
+            shared if compiled else {},
+            untested,
+        )
     known = {key for name in chain or images if name in images for key in images[name].parameters}
     for key in sorted(set(overrides or {}) - known):
         whose = f"{target} has no" if chain else "no image has"

@@ -37,11 +37,17 @@ def _scan(image: BuiltImage, syft: Path) -> str:
         archive = Path(folder) / "image.tar"
         image.engine.save(image.reference, archive, image.reference)
         return read_output(
-            [str(syft), "scan", "--quiet", f"docker-archive:{archive}",
-             f"--override-default-catalogers={_CATALOGERS}", "--output=cyclonedx-json@1.6"],
+            [
+                str(syft),
+                "scan",
+                "--quiet",
+                f"docker-archive:{archive}",
+                f"--override-default-catalogers={_CATALOGERS}",
+                "--output=cyclonedx-json@1.6",
+            ],
             remedy="`docker load` must be able to read the image's archive",
             environment={**os.environ, **_SYFT_SETTINGS},
-        )  # fmt: skip
+        )
 
 
 def unpacked_size(image: BuiltImage) -> int:

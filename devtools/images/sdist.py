@@ -21,7 +21,8 @@ def write_sdist(out: Path) -> Path:
     with tempfile.TemporaryDirectory() as work:
         source = build_horovod.patched_source(Path(work), build_horovod.patches(FOLDER))
         # setuptools appends it to the version of setup.py.
-        settings, metadata = source / "setup.cfg", source / "PKG-INFO"
+        settings = source / "setup.cfg"
+        metadata = source / "PKG-INFO"
         _replace(settings, "tag_build = \n", f"tag_build = +{LABEL}\n")
         version = source.name.removeprefix("horovod-")
         _replace(metadata, f"\nVersion: {version}\n", f"\nVersion: {version}+{LABEL}\n")

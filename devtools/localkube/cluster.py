@@ -27,7 +27,8 @@ from hvdchart.files import write_atomically
 
 # Seconds in which a node that runs has to be healthy before it is taken for broken: a busy machine
 # answers late, and whoever uses the cluster would lose it. And seconds between two looks.
-HEALTHY_WITHIN, LOOK_EVERY = 60.0, 0.5
+HEALTHY_WITHIN = 60.0
+LOOK_EVERY = 0.5
 
 
 def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:

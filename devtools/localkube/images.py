@@ -107,9 +107,11 @@ def find(reference: str) -> BuilderImage:
         if answer.returncode == 0:
             found = json.loads(answer.stdout)
             if builder == "buildah":
-                digest, layers = found["FromImageID"], found["OCIv1"]["rootfs"]["diff_ids"]
+                digest = found["FromImageID"]
+                layers = found["OCIv1"]["rootfs"]["diff_ids"]
             else:
-                digest, layers = found[0]["Id"], found[0]["RootFS"]["Layers"]
+                digest = found[0]["Id"]
+                layers = found[0]["RootFS"]["Layers"]
             image = Image(f"sha256:{digest.removeprefix('sha256:')}", (full_name(reference),))
             return BuilderImage(builder, reference, image, tuple(layers))
     searched = f"asked {', '.join(asked)}" if asked else "buildah, podman and docker are missing"
@@ -150,7 +152,8 @@ def _load_archive(instance: Instance, archive: Path) -> list[Image]:
 
 def _load_from_builder(instance: Instance, source: BuilderImage) -> Image:
     """Loads an image from a builder's storage."""
-    image, manifests = source.image, read_manifests(instance)
+    image = source.image
+    manifests = read_manifests(instance)
     digests = {manifests.get(name) for name in (image.id, *image.names)}
     if len(digests) == 1 and None not in digests:
         return Image(image.id, image.names, skipped=True)
@@ -174,7 +177,8 @@ def pack_missing(source: BuilderImage, known_layers: Mapping[str, int], folder: 
     Buildah writes no layer for which the layout has a file; it does not read that file.
     known_layers: digest -> size in bytes.
     """
-    layout, archive = folder / "layout", folder / "image.tar"
+    layout = folder / "layout"
+    archive = folder / "image.tar"
     for digest in set(source.layers) & known_layers.keys():
         blob = layout / "blobs" / digest.replace(":", "/")
         blob.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,8 @@ from devtools.localkube.record import Record
 
 # A queue lets so much through at once, a packet of the largest size included, and drops what would
 # wait for longer.
-BURST, LONGEST_QUEUE = "128kb", "20ms"
+BURST = "128kb"
+LONGEST_QUEUE = "20ms"
 
 
 def inside(instance: Instance) -> list[str]:
@@ -27,7 +28,8 @@ def inside(instance: Instance) -> list[str]:
 
 def connect(instance: Instance, init: int) -> None:
     """Makes the pair and sets up its other end; the node sets up its own. init: its process 1."""
-    link, node_ip = instance.link, str(instance.node_ip)
+    link = instance.link
+    node_ip = str(instance.node_ip)
     peer = ("peer", "name", NODE_INTERFACE, "netns", str(init))
     _ip(instance, "link", "add", link, "type", "veth", *peer)
     address = f"{instance.gateway_ip}/{instance.link_prefix}"
@@ -60,7 +62,8 @@ def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance
             f"cluster {first.name!r} has no second node, so no network between nodes",
             "start one: python -m devtools.localkube add-node",
         )
-    queue, remedy = ["noqueue"], "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
+    queue = ["noqueue"]
+    remedy = "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
     if delay:
         queue = ["netem", "delay", delay, *(["rate", rate] if rate else [])]
         remedy = (

@@ -31,7 +31,8 @@ LONGEST_RESTART_DELAY = 10.0
 RESET_DELAY_AFTER = 30.0
 # Between two looks at processes that are not ready, which send no event, and while all are: the end
 # of a process is noticed at once. One refused connection costs about 0.1 ms of CPU.
-PAUSE_SECONDS, IDLE_SECONDS = 0.03, 3600.0
+PAUSE_SECONDS = 0.03
+IDLE_SECONDS = 3600.0
 # The environment of the node's processes: no proxy settings, no kubeconfig of the user.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -107,7 +108,8 @@ class Node:
             setsigmask=[],
             setsigdef=[signal.SIGPIPE],
         )
-        state.started, state.start_at = time.monotonic(), None
+        state.started = time.monotonic()
+        state.start_at = None
         self._report("started", state)
 
     def _is_ready(self, state: ProcessState) -> bool:
@@ -144,7 +146,9 @@ class Node:
         state.last_exit = f"signal {-code}" if code < 0 else f"status {code}"
         if now - state.started > RESET_DELAY_AFTER:
             state.delay = FIRST_RESTART_DELAY
-        state.pid, state.ready, state.start_at = 0, False, now + state.delay
+        state.pid = 0
+        state.ready = False
+        state.start_at = now + state.delay
         state.restarts += 1
         state.delay = min(2 * state.delay, LONGEST_RESTART_DELAY)
         self._report("ended", state)

@@ -38,10 +38,16 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usage = x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True,
-            content_commitment=False, key_encipherment=False, data_encipherment=False,
-            key_agreement=False, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
+            digital_signature=True,
+            key_cert_sign=True,
+            crl_sign=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
         self._certificate = (
             self._builder(self._subject, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -132,7 +138,8 @@ def write_all(instance: Instance) -> None:
         "apiserver-kubelet-client": authority.issue("kube-apiserver", ["system:masters"]),
         "service-account": authority.issue("service-accounts"),
     }
-    nodes, group = (instance, *instance.others), ["system:nodes"]
+    nodes = (instance, *instance.others)
+    group = ["system:nodes"]
     for node in nodes:
         hosts = [node.node_name, str(node.node_ip)]
         pairs[node.kubelet_keys.name] = authority.issue(node.node_name, hosts=hosts)

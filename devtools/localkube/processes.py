@@ -30,27 +30,33 @@ class Process:
 
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:
     """Every process, after those that it needs; `kube` has all of Kubernetes's commands."""
-    state, pki, api = instance.state, instance.pki, ("apiserver",)
+    state = instance.state
+    pki = instance.pki
+    api = ("apiserver",)
     first = instance.node == 1
     containers = [
         Process("containerd", ["containerd", f"--config={state}/containerd.toml"], ready=NOTIFY),
         # The image that every pod's sandbox is made from.
         Process(
-            "pause-image", [*ctr_command(instance), "images", "import", f"{state}/{PAUSE_ARCHIVE}"],
-            needs=("containerd",), ready=EXIT,
+            "pause-image",
+            [*ctr_command(instance), "images", "import", f"{state}/{PAUSE_ARCHIVE}"],
+            needs=("containerd",),
+            ready=EXIT,
         ),
-    ]  # fmt: skip
+    ]
     # On another node, the API server is there before.
     node = [
         Process(
-            "kubelet", [str(kube), "kubelet", *_kubelet_flags(instance)],
+            "kubelet",
+            [str(kube), "kubelet", *_kubelet_flags(instance)],
             needs=(*(api if first else ()), "pause-image"),
         ),
         Process(
-            "proxy", [str(kube), "kube-proxy", f"--config={state}/proxy.yaml"],
+            "proxy",
+            [str(kube), "kube-proxy", f"--config={state}/proxy.yaml"],
             needs=api if first else (),
         ),
-    ]  # fmt: skip
+    ]
     if not first:
         return [*containers, *node]
     apply = ["apply", "--server-side", f"--filename={state / MANIFESTS}"]
@@ -64,22 +70,28 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
         Process("etcd", [str(kube), "etcd", *_etcd_flags(instance)], ready=NOTIFY),
         *containers,
         Process(
-            "apiserver", [str(kube), "kube-apiserver", *_apiserver_flags(instance)],
-            needs=("etcd",), ready=f"{instance.api_url}/readyz",
+            "apiserver",
+            [str(kube), "kube-apiserver", *_apiserver_flags(instance)],
+            needs=("etcd",),
+            ready=f"{instance.api_url}/readyz",
         ),
         # The objects that the cluster itself needs.
         Process(
-            "cluster-objects", [str(kube), *kubectl_arguments(instance), *apply],
-            needs=api, ready=EXIT,
+            "cluster-objects",
+            [str(kube), *kubectl_arguments(instance), *apply],
+            needs=api,
+            ready=EXIT,
         ),
         *node,
         _client(instance, kube, "controller-manager", *controllers),
         _client(instance, kube, "scheduler"),
         Process(
-            "coredns", [str(coredns), "-conf", f"{state}/Corefile"],
-            needs=("cluster-objects",), ready=f"http://{instance.node_ip}:8181/ready",
+            "coredns",
+            [str(coredns), "-conf", f"{state}/Corefile"],
+            needs=("cluster-objects",),
+            ready=f"http://{instance.node_ip}:8181/ready",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def ctr_command(instance: Instance) -> list[str]:
@@ -96,7 +108,10 @@ def kubectl_arguments(instance: Instance) -> list[str]:
 def _client(instance: Instance, kube: Path, name: str, *flags: str) -> Process:
     """A component of the control plane that calls the API server and serves nobody."""
     argv = [
-        *(str(kube), f"kube-{name}", f"--kubeconfig={instance.pki}/{name}.conf", *flags),
+        str(kube),
+        f"kube-{name}",
+        f"--kubeconfig={instance.pki}/{name}.conf",
+        *flags,
         "--bind-address=127.0.0.1",
         # There is only one instance: an election would only add waiting time.
         "--leader-elect=false",
@@ -110,7 +125,8 @@ def _client(instance: Instance, kube: Path, name: str, *flags: str) -> Process:
 def _etcd_flags(instance: Instance) -> list[str]:
     # The loopback interface of the node's own network namespace: neither the machine nor a pod
     # reaches it.
-    clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+    clients = "http://127.0.0.1:2379"
+    peers = "http://127.0.0.1:2380"
     return [
         "--name=localkube",
         f"--data-dir={instance.state / 'etcd'}",

@@ -94,8 +94,12 @@ BUILT = {
         # Not part of the cluster: tests run it to enforce NetworkPolicies.
         Tool("policy", "tools", "./policy", "policy"),
         Tool(
-            "helm3", "tools", f"{HELM_3}/cmd/helm", "helm",
-            HELM_3, (f"{HELM_3}/internal/version.version",),
+            "helm3",
+            "tools",
+            f"{HELM_3}/cmd/helm",
+            "helm",
+            HELM_3,
+            (f"{HELM_3}/internal/version.version",),
             # Without these, `helm template` and `helm lint` assume Kubernetes 1.20.
             kubernetes_minor=(
                 f"{HELM_3}/pkg/chartutil.k8sVersionMinor",
@@ -103,26 +107,46 @@ BUILT = {
             ),
         ),
         Tool(
-            "helm4", "tools", f"{HELM_4}/cmd/helm", "helm",
-            HELM_4, (f"{HELM_4}/internal/version.version",),
+            "helm4",
+            "tools",
+            f"{HELM_4}/cmd/helm",
+            "helm",
+            HELM_4,
+            (f"{HELM_4}/internal/version.version",),
         ),
         Tool(
-            "ct", "tools", f"{CHART_TESTING}/ct", "ct",
-            CHART_TESTING, (f"{CHART_TESTING}/ct/cmd.Version",),
+            "ct",
+            "tools",
+            f"{CHART_TESTING}/ct",
+            "ct",
+            CHART_TESTING,
+            (f"{CHART_TESTING}/ct/cmd.Version",),
         ),
         Tool(
-            "kubeconform", "tools", f"{KUBECONFORM}/cmd/kubeconform", "kubeconform",
-            KUBECONFORM, ("main.version",),
+            "kubeconform",
+            "tools",
+            f"{KUBECONFORM}/cmd/kubeconform",
+            "kubeconform",
+            KUBECONFORM,
+            ("main.version",),
         ),
         # In a module of their own: they need other versions of the cluster's dependencies.
         Tool(
-            "kube-score", "checks", f"{KUBE_SCORE}/cmd/kube-score", "kube-score",
-            KUBE_SCORE, ("main.version",),
+            "kube-score",
+            "checks",
+            f"{KUBE_SCORE}/cmd/kube-score",
+            "kube-score",
+            KUBE_SCORE,
+            ("main.version",),
         ),
         Tool("registry", "checks", "./registry", "registry"),
         Tool(
-            "actionlint", "lint", f"{ACTIONLINT}/cmd/actionlint", "actionlint",
-            ACTIONLINT, (f"{ACTIONLINT}.version",),
+            "actionlint",
+            "lint",
+            f"{ACTIONLINT}/cmd/actionlint",
+            "actionlint",
+            ACTIONLINT,
+            (f"{ACTIONLINT}.version",),
         ),
         # What benchmarks compare the chart with. Nothing else builds them. Trainer and JobSet need
         # newer Kubernetes libraries than the MPI Operator has been released with.
@@ -133,7 +157,10 @@ BUILT = {
         Tool("source-controller", "flux", SOURCE_CONTROLLER, "source-controller"),
         Tool("helm-controller", "flux", HELM_CONTROLLER, "helm-controller"),
         Tool(
-            "argocd", "argo", ".", "argocd",
+            "argocd",
+            "argo",
+            ".",
+            "argocd",
             links=("argocd-application-controller", "argocd-repo-server", "argocd-redis"),
         ),
         Tool("trainer", "trainer", f"{TRAINER}/cmd/trainer-controller-manager", "trainer"),
@@ -142,7 +169,7 @@ BUILT = {
         Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),
     )
-}  # fmt: skip
+}
 LINKED = {link: tool for tool in BUILT.values() for link in tool.links}
 NAMES = sorted([*BUILT, *LINKED])
 

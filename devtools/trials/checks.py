@@ -17,7 +17,8 @@ WITH_TF_KERAS = {"TF_USE_LEGACY_KERAS": "1"}
 # A rank that waits for another one reports it and fails before the time limit.
 STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}
 # Which only the checks of that version of Keras have.
-OF_KERAS_2, OF_KERAS_3 = "the_learning_rate_is_called_lr", "keras_accumulates_gradients"
+OF_KERAS_2 = "the_learning_rate_is_called_lr"
+OF_KERAS_3 = "keras_accumulates_gradients"
 # The features that most training scripts use.
 COMMON = (
     "an_optimizer_trains_as_one_process_with_all_batches",

@@ -21,7 +21,8 @@ from devtools.images.build import BuiltImage
 
 Result = subprocess.CompletedProcess[str]
 # The image's own user, and one that it has no entry for.
-OWN_UID, UNKNOWN_UID = 1000, 1000680000
+OWN_UID = 1000
+UNKNOWN_UID = 1000680000
 _TIME_LIMIT = 300
 
 
@@ -33,8 +34,14 @@ def launch_ranks(number: int) -> tuple[str, ...]:
 
 TWO_RANKS = launch_ranks(2)
 TWO_RANKS_OVER_GLOO = (
-    *("horovodrun", "--gloo", "-np", "2", "-H", "localhost:2"),
-    *("--network-interface", "lo"),
+    "horovodrun",
+    "--gloo",
+    "-np",
+    "2",
+    "-H",
+    "localhost:2",
+    "--network-interface",
+    "lo",
 )
 
 
@@ -102,13 +109,24 @@ class EngineSandbox(Sandbox):
         podman = self.image.engine.program == "podman"
         gpus = ["--device=nvidia.com/gpu=all" if podman else "--gpus=all"] if self.gpus else []
         return [
-            *(self.image.engine.program, "run", "--rm", "--interactive", "--read-only"),
-            *("--network=none", *gpus),
+            self.image.engine.program,
+            "run",
+            "--rm",
+            "--interactive",
+            "--read-only",
+            "--network=none",
+            *gpus,
             # Gloo crashes when the host's own name does not resolve; in a pod it does.
-            *("--hostname=sandbox", "--add-host=sandbox:127.0.0.1"),
-            *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"),
-            *(f"--user={uid}:0", f"--volume={self.folder}:/output", *variables),
-            *(self.image.reference, *command),
+            "--hostname=sandbox",
+            "--add-host=sandbox:127.0.0.1",
+            "--cap-drop=ALL",
+            "--security-opt=no-new-privileges",
+            "--tmpfs=/tmp",
+            f"--user={uid}:0",
+            f"--volume={self.folder}:/output",
+            *variables,
+            self.image.reference,
+            *command,
         ]
 
 

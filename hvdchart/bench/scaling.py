@@ -104,15 +104,17 @@ def rows(measured: Sequence[Measurement]) -> list[Object]:
         ]
         speed, interval = mean_and_interval(speeds)
         efficiency, efficiency_interval = mean_and_interval(shares)
-        table.append({
-            "workers": size,
-            "ranks": next(iter(turns.values())).ranks,
-            "imagesPerSecond": round(speed, 3),
-            "interval": round(interval, 3),
-            "efficiency": round(efficiency, 4),
-            "efficiencyInterval": round(efficiency_interval, 4),
-            "turns": [round(each, 3) for each in speeds],
-        })  # fmt: skip
+        table.append(
+            {
+                "workers": size,
+                "ranks": next(iter(turns.values())).ranks,
+                "imagesPerSecond": round(speed, 3),
+                "interval": round(interval, 3),
+                "efficiency": round(efficiency, 4),
+                "efficiencyInterval": round(efficiency_interval, 4),
+                "turns": [round(each, 3) for each in speeds],
+            }
+        )
     return table
 
 

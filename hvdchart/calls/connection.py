@@ -73,7 +73,8 @@ class Connection:
         # Why the caller ended the connection, and since when it waits for the server (inf: not).
         self._problem: HvdchartError | None = None
         self._waits_since = math.inf
-        self._closed, self._sending = threading.Event(), threading.Lock()
+        self._closed = threading.Event()
+        self._sending = threading.Lock()
         self._errors = TemporaryFile()  # noqa: SIM115 - `close` closes it
         pipe = subprocess.PIPE
         # In a session of its own, Ctrl-C does not reach it.
@@ -83,7 +84,8 @@ class Connection:
         threading.Thread(target=self._beat, daemon=True).start()
         try:
             hello = self._receive()
-            theirs, own = json.loads(hello.data)["python"], list(sys.version_info[:2])
+            theirs = json.loads(hello.data)["python"]
+            own = list(sys.version_info[:2])
         except BaseException:
             self.close()
             raise
@@ -171,7 +173,8 @@ class Connection:
         results = [complete.get((wire.RESULT, rank)) for rank in range(ranks)]
         missing = [str(rank) for rank, result in enumerate(results) if result is None]
         if missing:
-            code, names = json.loads(frame.data)["code"], join_names(missing)
+            code = json.loads(frame.data)["code"]
+            names = join_names(missing)
             raise RanksError(
                 f"the launcher ended with exit code {code}, without the result of rank {names}; "
                 "see the reason in the output"

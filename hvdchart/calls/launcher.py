@@ -47,7 +47,8 @@ _PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
 # How often workers may be lost.
 _RETRIES = 1000
 # Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
-_MISS_WITHIN, _RECORD_WITHIN = 2.0, 30.0
+_MISS_WITHIN = 2.0
+_RECORD_WITHIN = 30.0
 # Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
 _IDLE = 10.0, 1e6
 _CLOSED = "the launcher was closed"
@@ -94,14 +95,17 @@ class Launcher:
         self._plan = _plan(self._read(), idle)
         # As it was installed last.
         self._spec: Spec | None = None
-        self._namespace, self._helm = namespace, Helm(helm, context)
-        self._idle, self._output = idle, output
+        self._namespace = namespace
+        self._helm = Helm(helm, context)
+        self._idle = idle
+        self._output = output
         self._cluster: Cluster | None = None
         self._connection: Connection | None = None
         # The record's last change, and the workers, at the time of the connection.
         self._changed: tuple[str, str] = ("", "")
         self._workers: dict[str, tuple[str, int]] = {}
-        self._lock, self._is_closed = threading.RLock(), False
+        self._lock = threading.RLock()
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -184,10 +188,13 @@ class Launcher:
         if spec != self._spec:
             self._deploy(spec)
         assert self._cluster  # noqa: S101
-        began, last, problem = time.monotonic(), "", ""
+        began = time.monotonic()
+        last = ""
+        problem = ""
         for release in watch_release(self._cluster, self._plan.spec.name):
             self._check_open()
-            phase, status = phase_of(release), run_status(release)
+            phase = phase_of(release)
+            status = run_status(release)
             if phase.name == DONE and status.state == "finished":
                 self._say(f"the workers have ended after {self._idle:g} s without a call")
                 break
@@ -203,7 +210,8 @@ class Launcher:
                     problem = f"; {error}"
                 else:
                     now = self._cluster.release(self._plan.spec.name)
-                    self._changed, self._workers = _last_change(now), _workers(now)
+                    self._changed = _last_change(now)
+                    self._workers = _workers(now)
                     return self._connection
             shown = f"{phase}{problem}"
             if shown != last:
@@ -217,7 +225,8 @@ class Launcher:
         plan = _plan(spec, self._idle)
         if spec.name != self._plan.spec.name:
             self._remove()
-        self._plan, self._spec = plan, None
+        self._plan = plan
+        self._spec = None
         if self._cluster is None:
             cluster = Cluster.connect(self._helm.context, self._namespace)
             self._say(f"installing release {spec.name} in namespace {cluster.namespace}")
@@ -241,7 +250,8 @@ class Launcher:
         is_lost = isinstance(error, LostError)
         within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
         for release in watch_release(self._cluster, self._plan.spec.name, within):
-            status, workers = run_status(release), _workers(release)
+            status = run_status(release)
+            workers = _workers(release)
             if status.over or _last_change(release) != self._changed:
                 return one_line(release.record.get("reason") or status.reason or str(error))
             gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
@@ -297,8 +307,12 @@ def _read(spec: str | Path | Spec, name: str, code: Path | None) -> Spec:
 def _plan(spec: Spec, idle: float) -> Plan:
     """The plan of the run that takes the calls."""
     command = (
-        *("python3", f"{_PROGRAMS}/server.py", f"{idle:g}", LAUNCH),
-        *("python3", f"{_PROGRAMS}/rank.py"),
+        "python3",
+        f"{_PROGRAMS}/server.py",
+        f"{idle:g}",
+        LAUNCH,
+        "python3",
+        f"{_PROGRAMS}/rank.py",
     )
     return command_plan(make_plan(spec), command, _RETRIES)
 

@@ -68,7 +68,12 @@ def bench(
 
     chosen = options.parse_numbers("workers", workers)
     words = options.split_words("command", command) or [
-        *("python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)),
+        "python",
+        "benchmark.py",
+        "--model",
+        model,
+        "--batch-size",
+        str(batch_size),
         *options.split_words("arguments", arguments),
     ]
     _, plan = options.plan_specs(specs, files, settings)
@@ -100,7 +105,8 @@ def _print_table(result: "Object") -> None:
     for column in ("workers", "ranks", "images/s", "a worker", "efficiency"):
         table.add_column(column, justify="right")
     for row in result["rows"]:
-        speed, half = row["imagesPerSecond"], row["interval"]
+        speed = row["imagesPerSecond"]
+        half = row["interval"]
         table.add_row(
             str(row["workers"]),
             str(row["ranks"]),

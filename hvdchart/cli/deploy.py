@@ -90,9 +90,15 @@ def deploy(
     if not no_build:
         try:
             plan = with_own_image(
-                plan, paths, cluster, folder=build, pushes=not no_push,
-                is_preview=dry_run or diff, builder=builder, load_with=load_with,
-            )  # fmt: skip
+                plan,
+                paths,
+                cluster,
+                folder=build,
+                pushes=not no_push,
+                is_preview=dry_run or diff,
+                builder=builder,
+                load_with=load_with,
+            )
         except KeyboardInterrupt:
             note("", "nothing was deployed")
             raise
@@ -105,9 +111,14 @@ def deploy(
         show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
     launch(
-        plan, cluster, program, present,
-        create_namespace=create_namespace, is_followed=is_followed, wait=wait,
-    )  # fmt: skip
+        plan,
+        cluster,
+        program,
+        present,
+        create_namespace=create_namespace,
+        is_followed=is_followed,
+        wait=wait,
+    )
 
 
 def launch(
@@ -190,7 +201,8 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
             print_log(follow(cluster, name, warnings=True, seen=seen))
         else:
             wait_for_end(cluster, name, seen=seen)
-        job, current = current.job, run_status(cluster.release(name))
+        job = current.job
+        current = run_status(cluster.release(name))
         # A Job that has ended may have been deleted.
         if current.job not in (job, ""):
             raise RunFailedError(
@@ -205,7 +217,8 @@ def _phase_printer(*, has_progress: bool) -> "Callable[[Release], None]":
     """Prints each phase of a release; with `has_progress` also each step, as the log has it."""
     from hvdchart.run.phases import DONE, TRAINING, Phase, phase_of
 
-    began, last = time.monotonic(), Phase("")
+    began = time.monotonic()
+    last = Phase("")
 
     def show_phase(release: "Release") -> None:
         nonlocal last

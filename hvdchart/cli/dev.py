@@ -86,9 +86,13 @@ def dev(
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         _, plan = options.plan_specs(paths, None, settings, {**_VALUES, "code": version})
         made = with_own_image(
-            plan, paths, cluster, builder=builder, load_with=load_with,
+            plan,
+            paths,
+            cluster,
+            builder=builder,
+            load_with=load_with,
             provided=provided,
-        )  # fmt: skip
+        )
         if made is not plan:
             image: Any = made.spec.values["image"]
             provided.add(image["tag"])
@@ -118,7 +122,9 @@ class _Session:
         *,
         create_namespace: bool,
     ) -> None:
-        self._cluster, self._helm, self._make_plan = cluster, helm, make_plan
+        self._cluster = cluster
+        self._helm = helm
+        self._make_plan = make_plan
         self._create_namespace = create_namespace
         self._log = _Log(cluster)
         self._name = ""

@@ -63,10 +63,12 @@ def check(
     if in_cluster:
         from hvdchart.run.cluster import Cluster
 
-        output, errors = Cluster.connect(context, namespace).run_pod(checks.probe_pod(image)), ""
+        output = Cluster.connect(context, namespace).run_pod(checks.probe_pod(image))
+        errors = ""
     else:
         done = run_in(image, checks.probe_command(), checks.UNKNOWN_USER, engine)
-        output, errors = done.stdout, done.stderr
+        output = done.stdout
+        errors = done.stderr
     brought = [name for name, given in (("ssh", with_ssh), ("mpi", with_mpi)) if given]
     findings = checks.check_requirements(
         checks.read_probe(image, output, errors), mode, framework, brought

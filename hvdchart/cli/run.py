@@ -103,6 +103,10 @@ def run(
             f"{current.name} replaces it, any other --name starts another run beside it"
         )
     launch(
-        plan, cluster, Program(helm, context),
-        create_namespace=create_namespace, is_followed=is_followed, wait=wait,
-    )  # fmt: skip
+        plan,
+        cluster,
+        Program(helm, context),
+        create_namespace=create_namespace,
+        is_followed=is_followed,
+        wait=wait,
+    )

@@ -88,7 +88,14 @@ def tune(
         f"on {pluralize(workers, 'worker')}"
     )
     result = search(
-        cluster, plan, settings_to_try, words, note, Program(helm, context),
-        workers=workers, repeats=repeat, confirmations=confirm,
-    )  # fmt: skip
+        cluster,
+        plan,
+        settings_to_try,
+        words,
+        note,
+        Program(helm, context),
+        workers=workers,
+        repeats=repeat,
+        confirmations=confirm,
+    )
     options.write_output(output, tuning.tuning_text(*result, paths[0].name))

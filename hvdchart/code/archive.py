@@ -22,8 +22,17 @@ from hvdchart.spec.yaml_tree import Plain
 IGNORE_FILES = (".gitignore", ".hvdignore")
 # What no training reads: version control, caches of Python and of its tools, environments.
 ALWAYS_IGNORED = (
-    *(".git/", ".hg/", ".svn/", "__pycache__/", "*.pyc", ".ipynb_checkpoints/"),
-    *(".venv/", "venv/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/"),
+    ".git/",
+    ".hg/",
+    ".svn/",
+    "__pycache__/",
+    "*.pyc",
+    ".ipynb_checkpoints/",
+    ".venv/",
+    "venv/",
+    ".mypy_cache/",
+    ".pytest_cache/",
+    ".ruff_cache/",
 )
 # The patterns of a folder's ignore file, which are relative to it.
 _Rules: TypeAlias = tuple[Path, GitIgnoreSpec]
@@ -55,7 +64,8 @@ def pack_code(path: Path) -> dict[str, Plain]:
 
 def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
     """Return a tar.gz in base64 of files by their names in it; a FileError names `origin`."""
-    content, paths = io.BytesIO(), list(files.values())
+    content = io.BytesIO()
+    paths = list(files.values())
     # The times are left out: the same files are the same bytes.
     with (
         gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as stream,

@@ -13,7 +13,8 @@ from hvdchart.errors import FileError
 from hvdchart.spec.yaml_tree import Plain
 
 # Milliseconds: an editor writes a file in several steps, which are one change.
-_DEBOUNCE, _STEP = 200, 20
+_DEBOUNCE = 200
+_STEP = 20
 # Milliseconds without a change after which the watch returns: the first time, it has begun by then.
 _TICK = 500
 
@@ -27,10 +28,14 @@ def code_changes(path: Path) -> Iterator[dict[str, Plain] | FileError]:
     last: dict[str, Plain] | None = None
     # An editor may replace a script by another file, so that its folder is watched.
     changes = watch(
-        path if path.is_dir() else path.resolve().parent, watch_filter=DefaultFilter(),
-        debounce=_DEBOUNCE, step=_STEP, raise_interrupt=True, rust_timeout=_TICK,
+        path if path.is_dir() else path.resolve().parent,
+        watch_filter=DefaultFilter(),
+        debounce=_DEBOUNCE,
+        step=_STEP,
+        raise_interrupt=True,
+        rust_timeout=_TICK,
         yield_on_timeout=True,
-    )  # fmt: skip
+    )
     for number, changed in enumerate(chain([set[object]()], changes)):
         # The first time without a change, too: the code may have changed before the watch.
         if number > 1 and not changed:

@@ -19,7 +19,9 @@ from typing import Any
 from hvdchart.errors import FileError
 
 # The chart takes about a megabyte of compressed code.
-MOST_BYTES, MOST_ENTRIES, LONGEST_NAME = 256 << 20, 20_000, 1000
+MOST_BYTES = 256 << 20
+MOST_ENTRIES = 20_000
+LONGEST_NAME = 1000
 # They are left out: programs run what these name as soon as a person enters the folder.
 _NEVER = {".git", ".hg", ".svn"}
 

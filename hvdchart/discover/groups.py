@@ -18,8 +18,12 @@ _EQUAL_MEMORY = 0.97
 # Labels that identify a kind of node, in order of preference.
 _KIND_LABELS = (
     *GPU_PRODUCT,
-    *(INSTANCE_TYPE, "karpenter.sh/nodepool", "cloud.google.com/gke-nodepool"),
-    *("eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "nvidia.com/gpu.present"),
+    INSTANCE_TYPE,
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "nvidia.com/gpu.present",
     "kubernetes.io/arch",
 )
 # Labels that do not identify a kind of node: of a single node, its zone, or that change over time.
@@ -94,11 +98,19 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
     kinds: dict[tuple[object, ...], list[NodeFacts]] = {}
     for node in nodes:
         kind = (
-            node.gpu_resource, node.gpus, node.product, node.capacity["cpu"],
-            node.sockets, node.numa_nodes, node.several_numa, node.threads_per_core,
-            node.rdma_resource, node.allocatable.get(node.rdma_resource),
-            str(node.taints), node.labels.get("kubernetes.io/arch"),
-        )  # fmt: skip
+            node.gpu_resource,
+            node.gpus,
+            node.product,
+            node.capacity["cpu"],
+            node.sockets,
+            node.numa_nodes,
+            node.several_numa,
+            node.threads_per_core,
+            node.rdma_resource,
+            node.allocatable.get(node.rdma_resource),
+            str(node.taints),
+            node.labels.get("kubernetes.io/arch"),
+        )
         kinds.setdefault(kind, []).append(node)
     # GPU nodes first, then the larger ones.
     order = sorted(kinds.values(), key=lambda kind: (-kind[0].gpus, -kind[0].capacity["cpu"]))
@@ -121,7 +133,8 @@ def _set_names(groups: list[Group]) -> None:
         word = re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-")
         word = word if word[:1].isalpha() else f"n-{word}"
         word = word[: GROUP_NAME.longest - 3].strip("-")
-        name, number = word, 1
+        name = word
+        number = 1
         while name in taken:
             number += 1
             name = f"{word}-{number}"
@@ -131,7 +144,8 @@ def _set_names(groups: list[Group]) -> None:
 
 def _describe(group: Group, others: list[NodeFacts], pods_known: bool) -> None:
     node = group.nodes[0]
-    entry, comments = group.entry, group.comments
+    entry = group.entry
+    comments = group.comments
     entry.update({"name": group.name, "count": len(group.nodes)})
     comments[("name",)] = join_names((n.name for n in group.nodes), limit=4)
     _describe_cpus(group, node)

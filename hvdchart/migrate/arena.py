@@ -14,11 +14,25 @@ from hvdchart.spec.yaml_tree import Plain
 
 NAME = "Arena's chart"
 MARKS = (
-    ("workers",), ("gpuCount",), ("envs",), ("dataset",), ("dataDirs",), ("shmSize",),
-    ("launcherOnMaster",), ("mountsOnLauncher",), ("trainingType",), ("retry",), ("command",),
-    ("useTensorboard",), ("syncMode",), ("enableRDMA",), ("nodeSelectors",), ("useHostIPC",),
-    ("mpiMaster", "jupyter"), ("sshPort",),
-)  # fmt: skip
+    ("workers",),
+    ("gpuCount",),
+    ("envs",),
+    ("dataset",),
+    ("dataDirs",),
+    ("shmSize",),
+    ("launcherOnMaster",),
+    ("mountsOnLauncher",),
+    ("trainingType",),
+    ("retry",),
+    ("command",),
+    ("useTensorboard",),
+    ("syncMode",),
+    ("enableRDMA",),
+    ("nodeSelectors",),
+    ("useHostIPC",),
+    ("mpiMaster", "jupyter"),
+    ("sshPort",),
+)
 # Keys that become one of this chart as they are.
 _SAME = {
     "imagePullPolicy": ("image", "pullPolicy"),

@@ -197,7 +197,8 @@ def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None])
 
 def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
-    name, (_, has_value, value) = option_name(rest[0].text), rest[0].text.partition("=")
+    name = option_name(rest[0].text)
+    (_, has_value, value) = rest[0].text.partition("=")
     option = find_option(rest[0].text)
     # A later option may turn horovodrun into mode elastic.
     modes = ["mpirun"] if line.mode == "mpirun" else ["horovodrun", "elastic"]
@@ -235,7 +236,8 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
         line.options += words
     new, reason = ("", reason) if reason else ("launch.options", "unchanged")
     if "launch.elastic." in chart_value:
-        new, reason = chart_value, "unchanged"
+        new = chart_value
+        reason = "unchanged"
     line.parts.append((" ".join(words), new, reason))
     return width
 
@@ -304,7 +306,8 @@ def workers_and_slots(line: CommandLine) -> tuple[int, int, str]:
 
 
 def _from_hosts(line: CommandLine, hosts: Sequence[tuple[str, int | None]]) -> tuple[int, int, str]:
-    count, ranks = len(hosts), line.ranks
+    count = len(hosts)
+    ranks = line.ranks
     names = join_names(name for name, _ in hosts)
     check = f"the hosts {names} become pods on any nodes: for these nodes set worker.nodeSelector"
     if {name for name, _ in hosts} <= {"localhost", "127.0.0.1"}:
@@ -331,7 +334,8 @@ def _from_hosts(line: CommandLine, hosts: Sequence[tuple[str, int | None]]) -> t
 
 
 def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
-    ranks, per_host = line.ranks or line.min_ranks, line.per_host
+    ranks = line.ranks or line.min_ranks
+    per_host = line.per_host
     if ranks and per_host:
         if ranks % min(ranks, per_host):
             raise ValueError(f"{ranks} ranks do not fill hosts of {per_host} slots", "a multiple")

@@ -37,11 +37,10 @@ _LOOKS = {
     ("services",): "a Compose file",
     ("workersCount",): f"values of Nauta's pack tf-training-horovod, {_ARCHIVED}",
     ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
-    ("resources", "gpu_nodes"):
-        f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
+    ("resources", "gpu_nodes"): f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
     ("nodes",): "a spec of hvdchart, for hvdchart render",
     ("template_parameters",): "parameters of an mlt template; see --command-line",
-}  # fmt: skip
+}
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _OPERATORS_OWN = re.compile(
     r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)|volcano\.sh/[\w.-]+"
@@ -67,7 +66,8 @@ def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> L
 
 
 def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
-    kind, version = (child_at(tree, "kind"), child_at(tree, "apiVersion"))
+    kind = child_at(tree, "kind")
+    version = child_at(tree, "apiVersion")
     if kind == "MPIJob" and version in MPIJOB_VERSIONS:
         return "MPIJob", migrate_mpijob
     if (kind, version) == ("Job", VOLCANO_VERSION):
@@ -101,7 +101,8 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     if not isinstance(ledger.tree, dict):
         raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED)
     if "kind" in ledger.tree or "apiVersion" in ledger.tree:
-        kind, version = ledger.tree.get("kind"), ledger.tree.get("apiVersion")
+        kind = ledger.tree.get("kind")
+        version = ledger.tree.get("apiVersion")
         raise SpecError(place, "", f"got apiVersion {version!r}, kind {kind!r}", _EXPECTED)
     of_arena, of_stable = (
         sum(ledger.has(path) for path in marks) for marks in (arena.MARKS, stable_chart.MARKS)

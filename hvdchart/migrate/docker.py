@@ -19,16 +19,23 @@ _UNUSED = ("name", "hostname", "h", "ulimit", "p", "publish", "ipc", "log-driver
 _NEEDLESS = "Kubernetes or the chart has a way of its own"
 # The chart's key for an option that is not taken.
 _CHECKED = {
-    "env-file": "worker.env", "entrypoint": "master.args, where it comes first",
-    "device": "worker.resources", "cap-add": "worker.capabilities", "pull": "image.pullPolicy",
-    "restart": "master.backoffLimit", "runtime": "worker.runtimeClassName",
-    "security-opt": "securityContext", "add-host": "hostAliases", "mount": "volumeMounts",
-    "shm-size": "shm.sizeLimit", **dict.fromkeys(("l", "label"), "worker.podLabels"),
+    "env-file": "worker.env",
+    "entrypoint": "master.args, where it comes first",
+    "device": "worker.resources",
+    "cap-add": "worker.capabilities",
+    "pull": "image.pullPolicy",
+    "restart": "master.backoffLimit",
+    "runtime": "worker.runtimeClassName",
+    "security-opt": "securityContext",
+    "add-host": "hostAliases",
+    "mount": "volumeMounts",
+    "shm-size": "shm.sizeLimit",
+    **dict.fromkeys(("l", "label"), "worker.podLabels"),
     **dict.fromkeys(("network", "net"), "hostNetwork; pods reach each other without it"),
     **dict.fromkeys(("cpus", "memory", "m"), "worker.resources"),
     **dict.fromkeys(("u", "user"), "podSecurityContext"),
     **dict.fromkeys(("w", "workdir"), "container.workingDir of master and worker"),
-}  # fmt: skip
+}
 
 
 class DockerRun:
@@ -43,9 +50,12 @@ class DockerRun:
         # The names of the volumes by the host's directories.
         self._sources: dict[str, str] = {}
         self._readers: dict[str, Callable[[str, str], None]] = {
-            "v": self._volume, "volume": self._volume, "e": self._variable, "env": self._variable,
+            "v": self._volume,
+            "volume": self._volume,
+            "e": self._variable,
+            "env": self._variable,
             "gpus": self._gpus,
-        }  # fmt: skip
+        }
 
     def read(self, words: Sequence[Text]) -> list[Text]:
         """Carry over the words after `docker run`; returns the command in the container."""
@@ -108,8 +118,10 @@ class DockerRun:
             mount["readOnly"] = True
         self._volumes.add_pair(self.old, {"name": name, "hostPath": {"path": source}}, mount)
         self.ledger.add_part(self.old, shown, "volumeMounts", "a volume and its mount")
-        self.ledger.add_check("hostPath volumes need the directory on every node, and a namespace "
-                              "that admits Pod Security privileged")  # fmt: skip
+        self.ledger.add_check(
+            "hostPath volumes need the directory on every node, and a namespace "
+            "that admits Pod Security privileged"
+        )
 
     def _variable(self, shown: str, value: str) -> None:
         name, equals, content = value.partition("=")

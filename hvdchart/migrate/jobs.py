@@ -111,7 +111,8 @@ def migrate_volcano(ledger: Ledger) -> None:
     tasks = ledger.items_at("spec", "tasks")
     launcher_task, worker_task = _find_tasks(ledger, tasks)
     _carry_over_names(ledger, "Volcano Job")
-    launcher, worker = _find_role(ledger, launcher_task), _find_role(ledger, worker_task)
+    launcher = _find_role(ledger, launcher_task)
+    worker = _find_role(ledger, worker_task)
     line = _carry_over_roles(ledger, launcher, worker)
     if line.mode == "custom":
         ledger.add_check(
@@ -185,7 +186,8 @@ def _carry_over_names(ledger: Ledger, kind: str) -> None:
     for key in ("apiVersion", "kind"):
         ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
     names = [ledger.text_at("metadata", key) for key in ("name", "generateName", "namespace")]
-    ledger.release, ledger.namespace = names[0] or names[1], names[2]
+    ledger.release = names[0] or names[1]
+    ledger.namespace = names[2]
     for key, option in (
         ("name", "helm install NAME"),
         ("generateName", "helm install NAME"),
@@ -275,7 +277,8 @@ def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> No
 def _carry_over_command(
     ledger: Ledger, worker: KeyPath, launcher: KeyPath, exports_all: bool
 ) -> CommandLine:
-    command, arguments = (*launcher, "command"), (*launcher, "args")
+    command = (*launcher, "command")
+    arguments = (*launcher, "args")
     items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
     old = command if ledger.list_at(*command) else arguments
     variables = launch.variables_at(ledger, (*launcher, "env"))

@@ -73,7 +73,8 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
 
 def check_size(ledger: Ledger, line: CommandLine, workers: int, slots: int, old: KeyPath) -> None:
     """Add a check when the command line asked for another number of ranks than the chart starts."""
-    ranks, size = workers * slots, f"{workers} workers x {slots} slots start {workers * slots}"
+    ranks = workers * slots
+    size = f"{workers} workers x {slots} slots start {workers * slots}"
     if line.ranks is not None and line.ranks != ranks:
         ledger.add_check(f"the old command line started {line.ranks} ranks; {size}")
     elif line.per_host is not None and line.per_host != slots:

@@ -23,7 +23,8 @@ Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
 NewPath: TypeAlias = tuple[str, ...]
 _SAME = object()
 # As YAML 1.1 has them, which Helm and kubectl read.
-_TRUE, _FALSE = ("yes", "on", "true", "y"), ("no", "off", "false", "n")
+_TRUE = ("yes", "on", "true", "y")
+_FALSE = ("no", "off", "false", "n")
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ class Ledger:
         """Set a value of the chart; raises SpecError if it is refused, or set to another value."""
         from jsonschema_rs import Draft7Validator
 
-        key, below = f"the chart's {dotted(new)}", schema_at(self._schema, new)
+        key = f"the chart's {dotted(new)}"
+        below = schema_at(self._schema, new)
         whole = {**(below or {}), "definitions": self._schema.get("definitions", {})}
         wrong = next(iter(Draft7Validator(whole).iter_errors(value)), None)
         if below is None or wrong is not None:

@@ -14,20 +14,38 @@ from hvdchart.migrate.shell import Text
 from hvdchart.spec.paths import KeyPath
 
 _DEFAULTS = {
-    "num_nodes": "1", "num_workers_per_node": "1", "num_inter_threads": "2",
-    "sockets_per_node": "1", "physical_cores": "1", "total_steps": "50", "log_steps": "20",
-    "batch_size": "128", "data_path": "/home/nfsshare/mnist", "output_path":
-    "/home/nfsshare/mnist/checkpoints", "no_horovod": "False", "learning_rate": "0.001",
+    "num_nodes": "1",
+    "num_workers_per_node": "1",
+    "num_inter_threads": "2",
+    "sockets_per_node": "1",
+    "physical_cores": "1",
+    "total_steps": "50",
+    "log_steps": "20",
+    "batch_size": "128",
+    "data_path": "/home/nfsshare/mnist",
+    "output_path": "/home/nfsshare/mnist/checkpoints",
+    "no_horovod": "False",
+    "learning_rate": "0.001",
     "gpus": "0",
-}  # fmt: skip
-_UNUSED = {"node_selector": "its use was commented out in the template; see worker.nodeSelector",
-           "memory": "its use was commented out in the template; see worker.resources"}  # fmt: skip
+}
+_UNUSED = {
+    "node_selector": "its use was commented out in the template; see worker.nodeSelector",
+    "memory": "its use was commented out in the template; see worker.resources",
+}
 _FLAGS = ("skip-crd-check", "enable-sync")
 _INIT = frozenset(("template", "registry", "namespace", "name", *_FLAGS))
 _SCRIPT = "/src/app/exec_multiworker.sh"
 # The parameters that are the script's arguments, after the ranks of a socket.
-_ARGUMENTS = ("num_inter_threads", "total_steps", "log_steps", "batch_size", "data_path",
-              "output_path", "no_horovod", "learning_rate")  # fmt: skip
+_ARGUMENTS = (
+    "num_inter_threads",
+    "total_steps",
+    "log_steps",
+    "batch_size",
+    "data_path",
+    "output_path",
+    "no_horovod",
+    "learning_rate",
+)
 
 
 class Mlt:
@@ -52,7 +70,8 @@ class Mlt:
             if name not in {**_DEFAULTS, **_UNUSED}:
                 problem = f"{name} is no parameter of mlt's horovod template"
                 raise self.ledger.error(old, problem, f"one of {', '.join(_DEFAULTS)}")
-            self.parameters[name], self.lines[name] = value, old
+            self.parameters[name] = value
+            self.lines[name] = old
             if name in _UNUSED:
                 self.ledger.drop(old, _UNUSED[name])
             else:
@@ -78,7 +97,8 @@ class Mlt:
 
     def carry_over(self) -> None:
         """Put the values and the names of release and namespace into the ledger."""
-        ledger, lines = self.ledger, self.lines
+        ledger = self.ledger
+        lines = self.lines
         if not lines:
             expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
             raise ledger.error((), "no line sets a parameter of the template", expected)
@@ -89,20 +109,28 @@ class Mlt:
             raise ledger.error(lines["gpus"], problem, "no gpus, and worker.resources set by hand")
         for key, new in (("num_nodes", "number"), ("num_workers_per_node", "slots")):
             ledger.put(("worker", new), number[key], lines.get(key, ()))
-        options = ["--map-by", f"socket:PE={number['physical_cores']}", "--bind-to", "core",
-                   "--report-bindings", "--oversubscribe"]  # fmt: skip
+        options = [
+            "--map-by",
+            f"socket:PE={number['physical_cores']}",
+            "--bind-to",
+            "core",
+            "--report-bindings",
+            "--oversubscribe",
+        ]
         ledger.put(("launch", "options"), options, ())
         per_socket = number["num_workers_per_node"] // (number["sockets_per_node"] or 1)
         words = ["bash", _SCRIPT, str(per_socket), *(self.parameters[name] for name in _ARGUMENTS)]
         ledger.put(("master", "args"), words, ())
-        data, output = self.parameters["data_path"], self.parameters["output_path"]
+        data = self.parameters["data_path"]
+        output = self.parameters["output_path"]
         volumes = Volumes(ledger)
         volume = {"name": "vol", "hostPath": {"path": data}}
         volumes.add_pair(lines.get("data_path", ()), volume, {"name": "vol", "mountPath": data})
         volumes.put(lines.get("data_path", ()))
         if not f"{output}/".startswith(f"{data}/"):
             ledger.add_check(f"output_path {output} is on no volume: mount one there")
-        ledger.release, registry = self.init.get("name", ""), self.init.get("registry")
+        ledger.release = self.init.get("name", "")
+        registry = self.init.get("registry")
         ledger.namespace = self.init.get("namespace", "")
         if registry:
             ledger.put(("image", "repository"), f"{registry}/{ledger.release}", ())

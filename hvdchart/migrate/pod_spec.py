@@ -13,13 +13,22 @@ from hvdchart.values.merge import without_nulls
 _SHM = "/dev/shm"  # noqa: S108  a mount path to recognize, no file of this process
 # Fields of pods that master and workers have apart, and those that all pods share.
 _OF_EACH = (
-    "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "runtimeClassName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "runtimeClassName",
     "terminationGracePeriodSeconds",
-)  # fmt: skip
+)
 _OF_ALL = (
-    "priorityClassName", "schedulerName", "hostNetwork", "hostPID", "imagePullSecrets", "dnsConfig",
+    "priorityClassName",
+    "schedulerName",
+    "hostNetwork",
+    "hostPID",
+    "imagePullSecrets",
+    "dnsConfig",
     "hostAliases",
-)  # fmt: skip
+)
 # Fields of a container's security context that the chart sets for the pod.
 _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
 NOT_PRIVILEGED = (
@@ -151,7 +160,8 @@ class Volumes:
             if ledger.text_at(*path, "mountPath").rstrip("/") == _SHM
         }
         for path in ledger.items_at(*volumes):
-            name, entry = ledger.text_at(*path, "name"), ledger.map_at(*path)
+            name = ledger.text_at(*path, "name")
+            entry = ledger.map_at(*path)
             if name in at_shm:
                 size = ("emptyDir", "sizeLimit")
                 if text := ledger.text_at(*path, *size):
@@ -168,7 +178,8 @@ class Volumes:
             self._add_mount(path)
 
     def _add_mount(self, path: KeyPath) -> None:
-        ledger, entry = self.ledger, self.ledger.map_at(*path)
+        ledger = self.ledger
+        entry = self.ledger.map_at(*path)
         mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
         # A name that is no text is refused here.
         ledger.text_at(*path, "name")
@@ -187,14 +198,16 @@ class Volumes:
 
     def add_pair(self, old: KeyPath, volume: dict[str, Plain], mount: dict[str, Plain]) -> None:
         """Add a volume and its mount that a value of another kind describes, and record it."""
-        name, path = str(volume["name"]), str(mount["mountPath"]).rstrip("/")
+        name = str(volume["name"])
+        path = str(mount["mountPath"]).rstrip("/")
         if self.volumes.get(name, volume) != volume or self.mounts.get(path, mount) != mount:
             problem = f"another volume is called {name} or mounted at {path}"
             raise self.ledger.error(old, problem, "different names and mount paths")
         if _is_charts(path):
             problem = f"{path or '/'} belongs to the system or to the chart"
             raise self.ledger.error(old, problem, "another mount path")
-        self.volumes[name], self.mounts[path] = volume, mount
+        self.volumes[name] = volume
+        self.mounts[path] = mount
         self._mount_places[path] = old
         if old:
             self.ledger.change(old, ("volumeMounts",), "a volume and its mount")

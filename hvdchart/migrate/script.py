@@ -31,19 +31,35 @@ from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
 EXPECTED = "one line with mpirun, mpiexec, horovodrun, docker run or mlt"
 # Programs before a launcher that change nothing which a pod keeps.
 _WRAPPERS = frozenset(("time", "nohup", "exec", "command", "sudo", "env"))
-_NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf",
-                        "tee"))  # fmt: skip
-_OTHER_LAUNCHERS = frozenset(("srun", "jsrun", "aprun", "torchrun", "deepspeed", "mpirun_rsh",
-                              "ddlrun", "ibrun", "prun", "numactl", "taskset"))  # fmt: skip
+_NO_EFFECT = frozenset(
+    ("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf", "tee")
+)
+_OTHER_LAUNCHERS = frozenset(
+    (
+        "srun",
+        "jsrun",
+        "aprun",
+        "torchrun",
+        "deepspeed",
+        "mpirun_rsh",
+        "ddlrun",
+        "ibrun",
+        "prun",
+        "numactl",
+        "taskset",
+    )
+)
 # Builtins after which only a shell knows the variables that they name.
 _SETS = ("declare", "typeset", "local", "readonly", "read", "let", "unset", "mapfile", "readarray")
 # What to do instead of a line that is dropped, by its program.
 _TO_DO = {
     **dict.fromkeys(_SETS, "write NAME=VALUE or export NAME=VALUE, and migrate it again"),
-    **dict.fromkeys(("source", ".", "eval"), "if it sets variables, write them into the script, "
-                    "and migrate it again"),
+    **dict.fromkeys(
+        ("source", ".", "eval"),
+        "if it sets variables, write them into the script, and migrate it again",
+    ),
     **dict.fromkeys(("cd", "pushd"), "make paths in master.args absolute"),
-}  # fmt: skip
+}
 # Commands before && that no script expects to fail.
 _SUCCEEDS = frozenset(("cd", "pushd", "mkdir", "export", "set", "echo", "true", ":", "module"))
 _STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker run)\b")
@@ -52,9 +68,12 @@ _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]+(.*)$", re.MULTILINE)
 _SLURM = re.compile(r"(?:--(nodes|ntasks|ntasks-per-node)[= ]|-([Nn]) ?)([0-9]{1,7})(?=\s|$)")
 _SHORT = {"N": "nodes", "n": "ntasks"}
 _SLURM_VARIABLES = {
-    "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks", "SLURM_NNODES": "nodes",
-    "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
-}  # fmt: skip
+    "SLURM_NTASKS": "ntasks",
+    "SLURM_NPROCS": "ntasks",
+    "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes",
+    "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+}
 # Variables that a launcher reads itself.
 _LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
 
@@ -83,7 +102,8 @@ class Script:
         nodes: dict[str, Node] = {}
         self.statements: list[tuple[KeyPath, shell.Statement]] = []
         for statement in statements:
-            name, part = f"line {statement.line}", 1
+            name = f"line {statement.line}"
+            part = 1
             while name in nodes:
                 part += 1
                 name = f"line {statement.line}, part {part}"
@@ -114,7 +134,8 @@ class Script:
         self.launch: tuple[KeyPath, shell.Statement, list[shell.Text]] | None = None
 
     def migrate(self) -> None:
-        before, is_doubtful = shell.Statement(0), False
+        before = shell.Statement(0)
+        is_doubtful = False
         for path, statement in self.statements:
             # Whether it runs only if one before it, joined by && or ||, ends in some way.
             first = "".join(before.words[:1])
@@ -123,12 +144,14 @@ class Script:
                 is_doubtful or before.end == "||" or not succeeds
             )
             before = statement
-            known, given = dict(self.variables), set(self.exported)
+            known = dict(self.variables)
+            given = set(self.exported)
             has_launched = self.launch is not None
             self._read(path, statement, is_doubtful)
             if has_launched:
                 # The ranks have the variables of before.
-                self.variables, self.exported = known, given
+                self.variables = known
+                self.exported = given
         if self.mlt.used and self.launch:
             problem = "the script has both mlt and another launcher"
             raise self.ledger.error(self.launch[0], problem, EXPECTED)
@@ -141,8 +164,10 @@ class Script:
             problem = f"no line starts a training; the file begins with {first}"
             raise SpecError(str(self.ledger.root.place), "", problem, EXPECTED)
         if "image" not in self.ledger.values:
-            self.ledger.add_check("the line names no image: set image.repository and image.tag to "
-                                  "one that has the program and its data")  # fmt: skip
+            self.ledger.add_check(
+                "the line names no image: set image.repository and image.tag to "
+                "one that has the program and its data"
+            )
         self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")
         self.ledger.close()
 
@@ -242,23 +267,32 @@ class Script:
             ledger.add_check(check)
         ledger.put(("worker", "number"), number, path)
         ledger.put(("worker", "slots"), slots, path)
-        ledger.add_part(path, "the number of ranks", "worker.number and worker.slots",
-                        f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}")  # fmt: skip
+        ledger.add_part(
+            path,
+            "the number of ranks",
+            "worker.number and worker.slots",
+            f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}",
+        )
         check_size(ledger, line, number, slots, path)
         if docker and docker.gpus:
             limits = {"nvidia.com/gpu": slots}
             ledger.put(("worker", "resources"), {"limits": limits}, path)
             if docker.gpus not in ("all", str(slots)):
-                ledger.add_check(f"the container had {docker.gpus} GPUs and {slots} ranks: "
-                                 "here each rank has one GPU")  # fmt: skip
+                ledger.add_check(
+                    f"the container had {docker.gpus} GPUs and {slots} ranks: "
+                    "here each rank has one GPU"
+                )
         else:
-            ledger.add_check("the line does not say what a worker needs: set worker.resources "
-                             "(GPUs, CPUs, memory)")  # fmt: skip
+            ledger.add_check(
+                "the line does not say what a worker needs: set worker.resources "
+                "(GPUs, CPUs, memory)"
+            )
         self._carry_over_environment(path, line, docker.environment if docker else {}, number)
 
     def _take_slurm_size(self, path: KeyPath, line: CommandLine) -> None:
         """Nodes and tasks of the lines for Slurm, whose launchers fill one node after the other."""
-        nodes, tasks = self.slurm.get("nodes"), self.slurm.get("ntasks")
+        nodes = self.slurm.get("nodes")
+        tasks = self.slurm.get("ntasks")
         each = self.slurm.get("ntasks-per-node")
         if line.hosts or line.host_file or not (nodes or tasks or (each and line.ranks)):
             return
@@ -292,8 +326,10 @@ class Script:
             if value is not None:
                 own[name] = {"name": name, "value": value}
             else:
-                ledger.add_check(f"only a shell knows the value of {name}: set it in worker.env if "
-                                 "the ranks need it")  # fmt: skip
+                ledger.add_check(
+                    f"only a shell knows the value of {name}: set it in worker.env if "
+                    "the ranks need it"
+                )
         won = exported(ledger, path, line, own, told=self.exported)
         for name in won:
             if name in given and given[name] != won[name]:
@@ -307,8 +343,10 @@ class Script:
             environment |= others
         elif others:
             ours |= others
-            ledger.add_check(f"{', '.join(others)} went to the ranks of one host only, because no "
-                             "-x names it; here it is in master.env")  # fmt: skip
+            ledger.add_check(
+                f"{', '.join(others)} went to the ranks of one host only, because no "
+                "-x names it; here it is in master.env"
+            )
         for key, entries in (("worker", environment), ("master", ours)):
             if entries:
                 ledger.put((key, "env"), list(entries.values()), path)

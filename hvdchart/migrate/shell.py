@@ -16,10 +16,29 @@ Variables = Mapping[str, str | None]
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 NAME = re.compile(r"[A-Za-z_]\w*")
-_COMPOUND = frozenset((
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
-    "select", "function", "{", "}", "[[", "!", "coproc",
-))  # fmt: skip
+_COMPOUND = frozenset(
+    (
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "for",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "select",
+        "function",
+        "{",
+        "}",
+        "[[",
+        "!",
+        "coproc",
+    )
+)
 # Commands and expressions, which may have parentheses and braces in them.
 _PARENTHESES = r"\((?>[^()]++|\((?>[^()]++|\([^()]*+\))*+\))*+\)"
 _SHELL = rf"`[^`]*+`|\${_PARENTHESES}|\$\{{(?>[^{{}}]++|\{{[^{{}}]*+\}})*+\}}"
@@ -66,12 +85,16 @@ class Statement:
 def read_statements(text: str) -> list[Statement]:
     """The statements of a shell text. Raises ValueError for a quote that is not closed."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    statements, current, at, line = [], Statement(1), 0, 1
+    statements = []
+    current = Statement(1)
+    at = 0
+    line = 1
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise ValueError(f"what begins with {text[at]} in line {line} is not closed")
-        at, token = match.end(), match[0]
+        at = match.end()
+        token = match[0]
         if match["end"]:
             current.end = token
             statements.append(current)
@@ -84,7 +107,8 @@ def read_statements(text: str) -> list[Statement]:
             current.compound = current.compound or token
         elif match["word"]:
             if not current.words:
-                current.line, current.compound = line, token if token in _COMPOUND else ""
+                current.line = line
+                current.compound = token if token in _COMPOUND else ""
             current.words.append(token.replace("\\\n", ""))
         line += token.count("\n")
     return [each for each in (*statements, current) if each.words or each.redirects]
@@ -111,20 +135,27 @@ def defaults_in(words: Sequence[str], variables: Variables) -> Iterator[tuple[st
 
 
 def _expand_word(word: str, variables: Variables) -> Iterator[Text]:
-    current, unknown, begun = "", "", False
+    current = ""
+    unknown = ""
+    begun = False
     for match in _PIECE.finditer(word):
         double = match["double"]
         begun = begun or double is not None
         for piece in [match] if double is None else _QUOTED_PIECE.finditer(double[1:-1]):
             value = _value(piece, variables)
             if value is None:
-                value, unknown, begun = piece[0], unknown or piece[0], True
+                value = piece[0]
+                unknown = unknown or piece[0]
+                begun = True
             elif double is None and piece[0].startswith("$"):
                 value, *fields = re.split(r"\s+", value)
                 for part in fields:
                     if begun or current + value:
                         yield Text(current + value, unknown)
-                    current, unknown, begun, value = "", "", False, part
+                    current = ""
+                    unknown = ""
+                    begun = False
+                    value = part
                 begun = begun or bool(value)
             else:
                 begun = True

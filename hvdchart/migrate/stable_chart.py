@@ -14,10 +14,17 @@ from hvdchart.spec.paths import KeyPath
 NAME = "the old chart"
 # One of these keys is enough: no other chart has them.
 MARKS = (
-    ("worker", "number"), ("worker", "image", "repository"), ("worker", "image", "tag"),
-    ("master", "args"), ("driver", "args"), ("master", "image"), ("driver", "image"),
-    ("ssh", "useSecrets"), ("ssh", "hostKey"), ("ssh", "hostKeyPub"),
-)  # fmt: skip
+    ("worker", "number"),
+    ("worker", "image", "repository"),
+    ("worker", "image", "tag"),
+    ("master", "args"),
+    ("driver", "args"),
+    ("master", "image"),
+    ("driver", "image"),
+    ("ssh", "useSecrets"),
+    ("ssh", "hostKey"),
+    ("ssh", "hostKeyPub"),
+)
 # What both old charts used when the values did not set it.
 DEFAULT_REPOSITORY = "horovod/horovod"
 DEFAULT_WORKERS = 3
@@ -59,7 +66,8 @@ def migrate_chart(ledger: Ledger) -> None:
 
 
 def _carry_over_images(ledger: Ledger, head: str) -> None:
-    worker, master = ("worker", "image"), (head, "image")
+    worker = ("worker", "image")
+    master = (head, "image")
     parts = ("repository", "tag")
     is_other = any(ledger.value_at(*master, p) != ledger.value_at(*worker, p) for p in parts)
     for part in parts:

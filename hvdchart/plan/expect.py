@@ -12,16 +12,22 @@ from dataclasses import dataclass
 
 # Trainable weights. The networks of examples/benchmark.py, and ResNet-101.
 PARAMETERS = {
-    "resnet50": 25.6e6, "resnet101": 44.7e6, "inception3": 23.9e6, "vgg16": 138.4e6,
-    "mobilenet2": 3.5e6, "bert": 109e6, "lstm": 49e6,
-}  # fmt: skip
+    "resnet50": 25.6e6,
+    "resnet101": 44.7e6,
+    "inception3": 23.9e6,
+    "vgg16": 138.4e6,
+    "mobilenet2": 3.5e6,
+    "bert": 109e6,
+    "lstm": 49e6,
+}
 _BYTES = 4
 # The ranks' gradients are sent in parts of this size at most: Horovod's fusion threshold.
 _FUSED = 64 * 2**20
 # The share of the communication that overlaps with the backward pass.
 HIDDEN = 0.5
 # Seconds for a message to the next rank, and what one stream of TCP reaches, in Gbit/s.
-TCP_LATENCY, RDMA_LATENCY = 30e-6, 10e-6
+TCP_LATENCY = 30e-6
+RDMA_LATENCY = 10e-6
 TCP_LIMIT = 15.0
 
 

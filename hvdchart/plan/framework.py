@@ -47,11 +47,13 @@ def plan_framework(spec: Spec) -> Framework:
     code = spec.values.get("code")
     sources = _sources(code) if isinstance(code, Mapping) else {}
     used = _find(sources, spec.train.command)
-    name, reason = spec.train.framework, override_reason("train.framework")
+    name = spec.train.framework
+    reason = override_reason("train.framework")
     if name is None:
         name, because = _choose(sources, used)
         reason = Reason(because, "hvdchart")
-    mode, reasons = spec.launch.mode, {"framework": reason, "preload": reason}
+    mode = spec.launch.mode
+    reasons = {"framework": reason, "preload": reason}
     if mode is None:
         # Options are for mpirun.
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
@@ -60,7 +62,8 @@ def plan_framework(spec: Spec) -> Framework:
         on_cpus = None if all(group.gpus for group in spec.nodes) else used.get(_MPI_ON_CPUS)
         with_mpi = used.get(_BACKEND) or on_cpus
         if mode == "direct" and with_mpi:
-            mode, reasons["mode"] = "mpirun", Reason(f"{with_mpi}, which may use MPI", "hvdchart")
+            mode = "mpirun"
+            reasons["mode"] = Reason(f"{with_mpi}, which may use MPI", "hvdchart")
     has_gpus = any(group.gpus for group in spec.nodes)
     preload = () if has_gpus or name is None else _PRELOAD.get(name, ())
     return Framework(name, mode, preload, reasons)

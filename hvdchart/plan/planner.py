@@ -102,7 +102,8 @@ def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
         if topology.override(spec, name) is not None:
             choose.reasons[name] = rules.override_reason(f"values.worker.{name}", planned)
     slots = topology.slots(group, spec)
-    count, spares = topology.workers(group, spec), topology.spares(group, spec)
+    count = topology.workers(group, spec)
+    spares = topology.spares(group, spec)
     group = dataclasses.replace(group, count=count, spares=spares)
     env = _environment(choose, group, slots, framework)
     cpu = choose.tuned("resources.requests.cpu", "cpu", *rules.cpu_request(group))
@@ -129,7 +130,8 @@ def _environment(
 
 def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str | None]:
     """The variables that the plan may set; None for a variable that it does not set."""
-    cores, gpus = rules.cores_per_rank(group, slots), bool(group.gpus)
+    cores = rules.cores_per_rank(group, slots)
+    gpus = bool(group.gpus)
     threads = {
         "OMP_NUM_THREADS": ("omp_threads", rules.omp_threads(group, cores)),
         "TF_NUM_INTRAOP_THREADS": ("intra_op_threads", rules.intra_op_threads(cores, gpus)),

@@ -159,7 +159,8 @@ def cpu_request(group: NodeGroup) -> Rule:
         why = f"half of {shown} CPUs: idle CPU can be borrowed"
         return total // 2, Reason(why, _OURS)
     if group.cpu_manager == "static":
-        kubelet, pods = cpu_text(kubelet_cpu(group)), cpu_text(PODS_CPU)
+        kubelet = cpu_text(kubelet_cpu(group))
+        pods = cpu_text(PODS_CPU)
         why = f"{shown} CPUs - {kubelet} of the kubelet - {pods} for master and DaemonSets"
         left = (cores(group) - reserved_cores(group)) * threads
         return left * 1000, Reason(f"{why}, in whole cores", _KUBERNETES)
@@ -192,7 +193,8 @@ def memory_request(group: NodeGroup) -> Rule:
     else:
         reserved = group.reserved.memory
         whole, rounded = _whole_memory(group.memory - reserved)
-        shown, source = memory_text(group.memory), _SPEC
+        shown = memory_text(group.memory)
+        source = _SPEC
     why = f"{shown} - {memory_text(-(-reserved // MI) * MI)} reserved{rounded}"
     return whole, Reason(why, source)
 
@@ -214,7 +216,8 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, state: int = 0) -> Rul
     wanted = max(GI, ranks * each)
     why = f"{pluralize(ranks, 'rank')} x {memory_text(each)}, at least 1Gi"
     if memory is not None and wanted > memory // 4:
-        wanted, why = memory // 4 // MI * MI or MI, "a quarter of the worker's memory"
+        wanted = memory // 4 // MI * MI or MI
+        why = "a quarter of the worker's memory"
     if state:
         wanted += -(-2 * state // MI) * MI
         why += f" + 2 x {memory_text(state)} of train.state"

@@ -94,7 +94,8 @@ def _has_indented_list(node: Node) -> bool:
         return any(map(_has_indented_list, node.value.values()))
     if not isinstance(node.value, list) or not node.value:
         return False
-    first, key = node.value[0].place, node.key_place
+    first = node.value[0].place
+    key = node.key_place
     is_block = key is not None and first.line > key.line
     if is_block and key is not None and first.column - key.column >= 4:
         return True
@@ -126,9 +127,11 @@ def _target(root: Any, path: str, *, creates: bool = False) -> tuple[Any, str | 
     # Aliases would get another value than the anchor that they name.
     if len(places) > 1 and places[0][0] is target and places[0][1] == key:
         raise SpecError(
-            "config", path, f"other keys use its value (*{anchor})",
+            "config",
+            path,
+            f"other keys use its value (*{anchor})",
             "a key whose value has no anchor; change this one in the file",
-        )  # fmt: skip
+        )
     return target, key
 
 
@@ -153,7 +156,8 @@ def _key(target: Any, step: str, path: str) -> str | int:
     if isinstance(target, list):
         if step.isdecimal() and int(step) < len(target):
             return int(step)
-        problem, expected = f"{step!r} is not an item", f"a number from 0 to {len(target) - 1}"
+        problem = f"{step!r} is not an item"
+        expected = f"a number from 0 to {len(target) - 1}"
         raise SpecError("config", path, problem, expected)
     raise SpecError(
         "config", path, f"{step!r} is below {target!r}", "a path through maps and lists"

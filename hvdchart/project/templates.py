@@ -36,30 +36,42 @@ class Template:
 
 _DIGITS = ("--data", "/examples/digits.csv.gz")
 # Of a script that brings its own data.
-_CPU_IMAGE, _GPU_IMAGE = "horovod-cpu", "horovod-cuda-next"
+_CPU_IMAGE = "horovod-cpu"
+_GPU_IMAGE = "horovod-cuda-next"
 TEMPLATES = {
     template.name: template
     for template in (
         Template(
-            "benchmark", "measures images per second with well-known networks and random data",
-            "benchmark.py", _CPU_IMAGE,
+            "benchmark",
+            "measures images per second with well-known networks and random data",
+            "benchmark.py",
+            _CPU_IMAGE,
             ("--model", "mobilenet2", "--batch-size", "8", "--rounds", "5"),
         ),
         Template(
-            "keras", "trains a small Keras network on handwritten digits, with checkpoints",
-            "digits.py", "horovod-examples", _DIGITS,
+            "keras",
+            "trains a small Keras network on handwritten digits, with checkpoints",
+            "digits.py",
+            "horovod-examples",
+            _DIGITS,
         ),
         Template(
-            "unet", "trains a U-Net that finds white matter in slices of a brain scan",
-            "unet.py", "horovod-examples",
-            ("--data", "/examples/mni152/white", "--filters", "8"), ("unet_data.py",),
+            "unet",
+            "trains a U-Net that finds white matter in slices of a brain scan",
+            "unet.py",
+            "horovod-examples",
+            ("--data", "/examples/mni152/white", "--filters", "8"),
+            ("unet_data.py",),
         ),
         Template(
-            "pytorch", "trains a small PyTorch network on handwritten digits, with checkpoints",
-            "digits_torch.py", "horovod-examples-pytorch", _DIGITS,
+            "pytorch",
+            "trains a small PyTorch network on handwritten digits, with checkpoints",
+            "digits_torch.py",
+            "horovod-examples-pytorch",
+            _DIGITS,
         ),
     )
-}  # fmt: skip
+}
 _SPEC = """\
 # What trains, and on which nodes. `hvdchart schema` prints all keys.
 apiVersion: hvdchart/v1
@@ -137,9 +149,10 @@ def make_project(
     }
     if has_dockerfile:
         files |= {
-            "Dockerfile": _DOCKERFILE.format(image=image), "requirements.txt": _REQUIREMENTS,
+            "Dockerfile": _DOCKERFILE.format(image=image),
+            "requirements.txt": _REQUIREMENTS,
             ".dockerignore": _NOT_IN_IMAGE,
-        }  # fmt: skip
+        }
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:

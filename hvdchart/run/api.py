@@ -104,7 +104,8 @@ class Api:
         for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
             with _wrap_errors(what):
                 event = json.loads(line)
-                kind, changed = event["type"], _object(event["object"])
+                kind = event["type"]
+                changed = _object(event["object"])
             if kind == "ERROR":
                 code = int(changed.get("code", 0))
                 raise RefusedError(f"cannot {what}: {_reason(code, changed.get('message'))}", code)
@@ -147,12 +148,18 @@ class Api:
 
         def ask() -> urllib3.BaseHTTPResponse:
             headers = self._headers.copy()
-            headers["Content-Type"], headers["Accept"] = form, "application/json"
+            headers["Content-Type"] = form
+            headers["Accept"] = "application/json"
             content = None if body is None else json.dumps(body)
             return self._pool.request(
-                *(method, url, content), headers=headers, timeout=timeout,
-                preload_content=False, redirect=False,
-            )  # fmt: skip
+                method,
+                url,
+                content,
+                headers=headers,
+                timeout=timeout,
+                preload_content=False,
+                redirect=False,
+            )
 
         with _wrap_errors(what):
             response = ask()

@@ -25,13 +25,18 @@ from hvdchart.run.release import (
 POD_SECONDS = 600
 # The part of the API that has each kind of object that the chart creates.
 _GROUPS = {
-    "jobs": "apis/batch/v1", "statefulsets": "apis/apps/v1", "deployments": "apis/apps/v1",
-    "configmaps": "api/v1", "secrets": "api/v1", "services": "api/v1", "serviceaccounts": "api/v1",
+    "jobs": "apis/batch/v1",
+    "statefulsets": "apis/apps/v1",
+    "deployments": "apis/apps/v1",
+    "configmaps": "api/v1",
+    "secrets": "api/v1",
+    "services": "api/v1",
+    "serviceaccounts": "api/v1",
     "roles": "apis/rbac.authorization.k8s.io/v1",
     "rolebindings": "apis/rbac.authorization.k8s.io/v1",
     "networkpolicies": "apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "apis/policy/v1",
-}  # fmt: skip
+}
 _CLUSTER_WIDE = {"nodes": "api/v1", "storageclasses": "apis/storage.k8s.io/v1"}
 
 
@@ -207,9 +212,12 @@ class Cluster:
         """Whether this user may do one thing in the namespace."""
         resource, _, subresource = resource.partition("/")
         attributes = {
-            "namespace": self.namespace, "verb": verb, "group": group, "resource": resource,
+            "namespace": self.namespace,
+            "verb": verb,
+            "group": group,
+            "resource": resource,
             "subresource": subresource,
-        }  # fmt: skip
+        }
         what = f"read your rights in namespace {self.namespace}"
         path = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})

@@ -19,9 +19,11 @@ from hvdchart.run.watch import watch_release
 # Values that name or belong to objects of the run itself.
 _OWN = ("extraObjects", "fullnameOverride", "nameOverride", "tensorboard")
 _MASTER = {
-    "args": ["sh", "-c", "exec sleep infinity"], "backoffLimit": 0, "suspend": False,
+    "args": ["sh", "-c", "exec sleep infinity"],
+    "backoffLimit": 0,
+    "suspend": False,
     "activeDeadlineSeconds": None,
-}  # fmt: skip
+}
 
 
 @contextmanager

@@ -63,9 +63,13 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
     async def apply(self, name: str, namespace: str, values: Object, create: bool = False) -> Any:
         # Helm merges values into those of the last revision unless --reset-values is given.
         return await self.install_or_upgrade(
-            name, chart_dir(), values, namespace=namespace, create_namespace=create,
+            name,
+            chart_dir(),
+            values,
+            namespace=namespace,
+            create_namespace=create,
             reset_values=True,
-        )  # fmt: skip
+        )
 
     async def get_metadata(self, name: str, namespace: str) -> Any:
         command = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
@@ -86,7 +90,8 @@ class Helm:
         try:
             return _result(command)
         except subprocess.CalledProcessError as error:
-            what, message = error.cmd[0], error.stderr
+            what = error.cmd[0]
+            message = error.stderr
         except (ValueError, RecursionError) as error:
             self.version()
             output = getattr(error, "doc", error)
@@ -246,19 +251,22 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
             command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
         ) as process,
     ):
-        taken, last = 0, 0.0
+        taken = 0
+        last = 0.0
         while True:
             with suppress(subprocess.TimeoutExpired):
                 output, errors = process.communicate(given, timeout=_PART)
                 break
-            given, now = None, time.monotonic()
+            given = None
+            now = time.monotonic()
             is_asked = taken < len(presses) and now - presses[0] > _TWICE_WITHIN
             if is_asked or (taken and now - last > _GRACE):
                 if taken == len(steps):
                     output = errors = b""
                     break
                 _end(process, steps[taken])
-                taken, last = taken + 1, now
+                taken = taken + 1
+                last = now
     message = errors.decode(errors="replace").strip() or f"exit code {process.returncode}"
     return process.returncode, output.decode(errors="replace"), message
 

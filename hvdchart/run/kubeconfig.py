@@ -202,7 +202,8 @@ def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple
         raise UnusableError(f"{kind}s in {file} is not a list")
     for item in items:
         entry = item if isinstance(item, dict) else {}
-        name, content = entry.get("name"), entry.get(kind) or {}
+        name = entry.get("name")
+        content = entry.get(kind) or {}
         if not isinstance(name, str) or not isinstance(content, dict):
             raise UnusableError(f"{kind}s in {file} has an entry that is not a name with a {kind}")
         yield name, content
@@ -218,7 +219,8 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
 
 def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
     """What `key`-data has in base64, or the file that `key` names has; empty without both."""
-    data, file = _text(entry, f"{key}-data"), _text(entry, key)
+    data = _text(entry, f"{key}-data")
+    file = _text(entry, key)
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True)

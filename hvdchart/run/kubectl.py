@@ -15,7 +15,8 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object, component_of
 
 # Bytes that a command in a pod may print, and kubectl processes at a time.
-_MOST, _AT_ONCE = 512 << 20, 16
+_MOST = 512 << 20
+_AT_ONCE = 16
 # A command, or the shell that the image has, in the directory of the user's code if there is any,
 # with its packages (hvd_pods/common/packages.py).
 _PACKAGES = "/horovod/code/.packages/current"
@@ -54,9 +55,12 @@ class Kubectl:
     def read(self, pod: str, container: str, command: Sequence[str]) -> bytes:
         """What a command in a container prints. Raises ClusterError when it fails."""
         arguments = self.command("exec", pod, "-c", container, "--", *command)
-        with TemporaryFile() as errors, subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
-        ) as process:  # fmt: skip
+        with (
+            TemporaryFile() as errors,
+            subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            ) as process,
+        ):
             assert process.stdout is not None  # noqa: S101
             content = process.stdout.read(_MOST + 1)
             if len(content) > _MOST:

@@ -110,7 +110,8 @@ def follow(
                 continue
             seen(item)
             for pod in item.pods:
-                uid, name = pod["metadata"]["uid"], str(pod["metadata"]["name"])
+                uid = pod["metadata"]["uid"]
+                name = str(pod["metadata"]["name"])
                 if uid in known or component not in ("", component_of(pod)) or not has_log(pod):
                     continue
                 known.add(uid)

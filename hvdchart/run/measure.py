@@ -30,7 +30,8 @@ def run_trials(
     Raises ClusterError where a release has the run's name, and RunFailedError if the run ends with
     fewer outcomes than `least`.
     """
-    taken, last = 0, ""
+    taken = 0
+    last = ""
     with installed(cluster, plan, helm):
         for line in follow(cluster, plan.spec.name, warnings=True):
             outcome = parse_outcome(line.text, trials)

@@ -63,8 +63,11 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
         )
     job = newest_job(release)
     first = pod_of(run_of(job), "0", release.record) if job else ""
-    names = [(str(pod["metadata"]["name"]), component_of(pod)) for pod in release.pods
-             if pod["status"].get("phase") == "Running"]  # fmt: skip
+    names = [
+        (str(pod["metadata"]["name"]), component_of(pod))
+        for pod in release.pods
+        if pod["status"].get("phase") == "Running"
+    ]
     found = [each for each in names if each[0] == first or each[1] == "tensorboard"]
     if found:
         return path, sorted(found, key=lambda each: each[0] != first)

@@ -10,8 +10,13 @@ from hvdchart.run.release import Object, Release
 from hvdchart.run.status import newest_job, run_status
 from hvdchart.text import join_names
 
-QUEUED, SCHEDULING, PULLING, STARTING = "queued", "scheduling", "pulling images", "starting"
-HOSTS_READY, TRAINING, DONE = "hosts ready", "training", "done"
+QUEUED = "queued"
+SCHEDULING = "scheduling"
+PULLING = "pulling images"
+STARTING = "starting"
+HOSTS_READY = "hosts ready"
+TRAINING = "training"
+DONE = "done"
 # The events with which the master reports its stage (hvd_pods/master).
 _STAGES = {"HostsReady": HOSTS_READY, "Training": TRAINING, "Started": STARTING, "Failed": STARTING}
 

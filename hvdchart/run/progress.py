@@ -14,10 +14,13 @@ from typing import Any
 from hvd_pods.common.hostile import one_line
 
 # Larger numbers are no steps, seconds or losses; and nan, a text, is the longest loss.
-_LARGEST, _LONGEST_LOSS = 10**15, 20
+_LARGEST = 10**15
+_LONGEST_LOSS = 20
 # Seconds without a step after which the time since the last step is shown.
 _LATE = 60
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MINUTE = 60
+_HOUR = 3600
+_DAY = 86400
 
 
 @dataclass(frozen=True)

@@ -288,7 +288,8 @@ def _count_workers(release: Release, pods: Sequence[Object]) -> _Workers:
         noted = str((metadata.get("annotations") or {}).get("horovod/spares", ""))
         spares = min(parse_count(noted, _MOST) or 0, replicas)
         own = [pod for pod in pods if _is_child(pod, metadata["name"])]
-        ready, wanted = sum(map(is_ready, own)), replicas - spares
+        ready = sum(map(is_ready, own))
+        wanted = replicas - spares
         workers.ready += min(ready, wanted) if spares else ready
         workers.wanted += wanted
         workers.spares_ready += min(max(ready - wanted, 0), spares)

@@ -81,7 +81,9 @@ def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:
     # By process of the trace: the operation that is negotiated, and when which rank was ready.
     open_spans: dict[Any, tuple[str, list[tuple[float, int]]]] = {}
     for event in events:
-        tensor, kind, name = event.get("pid"), event.get("ph"), str(event.get("name", ""))
+        tensor = event.get("pid")
+        kind = event.get("ph")
+        name = str(event.get("name", ""))
         if kind == "M" and name == "process_name":
             names[tensor] = str(event.get("args", {}).get("name", ""))
         elif kind == "B" and name.startswith(_NEGOTIATE):
@@ -91,5 +93,6 @@ def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:
         elif tensor in open_spans and kind == "E":
             operation, ready = open_spans.pop(tensor)
             if len(ready) > 1:
-                (first, _), (last, rank) = min(ready), max(ready)
+                (first, _) = min(ready)
+                (last, rank) = max(ready)
                 yield Wait(names.get(tensor, ""), operation, first, last - first, rank)

@@ -28,7 +28,8 @@ SETTLE = 0.2
 # Seconds after which the objects are read without a change: the record has no watch of its own.
 READ_EVERY = 5.0
 # For how many seconds an API server that does not answer is tried again, with a pause.
-RETRY_SECONDS, PAUSE = 120.0, 1.0
+RETRY_SECONDS = 120.0
+PAUSE = 1.0
 
 
 def watch_release(

@@ -190,7 +190,8 @@ class ListOf(Generic[T]):
             raise wrong_value(node, path, "a list")
         if not self.shortest <= len(node.value) <= self.longest:
             raise wrong_value(node, path, f"a list of {self.shortest} to {self.longest} items")
-        items, errors = [], ErrorCollector()
+        items = []
+        errors = ErrorCollector()
         for index, child in enumerate(node.value):
             with errors.step():
                 items.append(self.item.read(child, f"{path}[{index}]"))
@@ -215,7 +216,8 @@ class MapOf(Generic[T]):
             raise wrong_value(node, path, "a map")
         if len(node.value) > self.longest:
             raise wrong_value(node, path, f"a map with at most {self.longest} keys")
-        result, errors = {}, ErrorCollector()
+        result = {}
+        errors = ErrorCollector()
         for key, child in node.value.items():
             with errors.step():
                 self.name.read(Node(child.key_place or child.place, key), f"a key of {path}")
@@ -250,22 +252,29 @@ class ObjectOf(Generic[T]):
             raise wrong_value(node, path, f"a map with {_one_of(list(_keys(self.make)))}")
         keys = _keys(self.make)
         prefix = f"{path}." if path else ""
-        values, errors = {}, ErrorCollector()
+        values = {}
+        errors = ErrorCollector()
         for name, child in node.value.items():
             if name not in keys:
-                errors.add(SpecError(
-                    str(child.key_place or child.place), path, f"unknown key {shorten(name)!r}",
-                    f"{_one_of(list(keys))}{nearest(name, keys)}",
-                ))  # fmt: skip
+                errors.add(
+                    SpecError(
+                        str(child.key_place or child.place),
+                        path,
+                        f"unknown key {shorten(name)!r}",
+                        f"{_one_of(list(keys))}{nearest(name, keys)}",
+                    )
+                )
         for name, field in keys.items():
             if name in node.value:
                 reader: Reader[Any] = field.metadata[_READER]
                 with errors.step():
                     values[field.name] = reader.read(node.value[name], prefix + name)
             elif field.default is field.default_factory is dataclasses.MISSING:
-                errors.add(SpecError(
-                    str(node.place), path, f"key {name!r} is missing", str(field.metadata[_DOC])
-                ))  # fmt: skip
+                errors.add(
+                    SpecError(
+                        str(node.place), path, f"key {name!r} is missing", str(field.metadata[_DOC])
+                    )
+                )
         errors.raise_all()
         return self.make(**values)
 
@@ -346,8 +355,9 @@ GROUP_NAME = String(
 OBJECT_NAME = String("the name of a Kubernetes object", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", 253)
 LABEL_KEY = String(
     "a label key such as example.com/node-type",
-    r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?", 317,
-)  # fmt: skip
+    r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?",
+    317,
+)
 LABEL_VALUE = String(
     "a label value: up to 63 of A-Z a-z 0-9 - _ .",
     r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?",
@@ -356,8 +366,9 @@ LABEL_VALUE = String(
 )
 RESOURCE = String(
     "an extended resource such as nvidia.com/gpu",
-    r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?", 317,
-)  # fmt: skip
+    r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?",
+    317,
+)
 ENV_NAME = String(
     "the name of an environment variable: A-Z a-z 0-9 _", r"[A-Za-z_][A-Za-z0-9_]*", 256
 )
@@ -368,17 +379,20 @@ HOST = String("a host name or address", r"[A-Za-z0-9]([-.:A-Za-z0-9]*[A-Za-z0-9]
 INTERFACE = String("the name of a network interface", r"[-._a-zA-Z0-9]+", 15)
 IMAGE = String(
     "an image name without the tag",
-    r"[a-z0-9]([-a-z0-9._:]*[a-z0-9])?(/[a-z0-9]+([-._]+[a-z0-9]+)*)*", 255,
-)  # fmt: skip
+    r"[a-z0-9]([-a-z0-9._:]*[a-z0-9])?(/[a-z0-9]+([-._]+[a-z0-9]+)*)*",
+    255,
+)
 TAG = String("an image tag", r"[A-Za-z0-9_][-.A-Za-z0-9_]*", 128)
 DIGEST = String(
     "an image digest: sha256: and 64 of 0-9 a-f, or sha512: and 128",
-    r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", 135,
-)  # fmt: skip
+    r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}",
+    135,
+)
 IMAGE_REFERENCE = String(
     "an image with its tag or digest",
-    rf"{IMAGE.pattern}(:{TAG.pattern}(@({DIGEST.pattern}))?|@({DIGEST.pattern}))", 512,
-)  # fmt: skip
+    rf"{IMAGE.pattern}(:{TAG.pattern}(@({DIGEST.pattern}))?|@({DIGEST.pattern}))",
+    512,
+)
 NODE_SELECTOR = MapOf(LABEL_KEY, LABEL_VALUE)
 
 

@@ -45,7 +45,8 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
     interface = common_interface(spec)
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))
     binding = next((given for given in bindings if given not in (None, "none")), None)
-    mode, arguments = spec.launch.mode or "mpirun", spec.launch.options
+    mode = spec.launch.mode or "mpirun"
+    arguments = spec.launch.options
     modes: dict[str, list[str]] = LAUNCHER_OPTIONS["modes"]
     conflicts = find_conflicts(
         arguments, modes[mode], binding=bool(binding), interface=bool(interface)

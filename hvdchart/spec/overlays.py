@@ -75,7 +75,8 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
 
 def split_path(path: str) -> list[str]:
     """The keys of a dotted path; empty when it is not one."""
-    steps, end = [], 0
+    steps = []
+    end = 0
     for match in _STEP.finditer(path):
         if match.start() != end:
             return []
@@ -98,7 +99,8 @@ def _set(node: Node, above: tuple[str, ...], steps: Sequence[str], value: Node) 
     """`node`, which stands at `above`, with `value` at `steps` below it."""
     if not steps:
         return value
-    step, path = steps[0], (*above, steps[0])
+    step = steps[0]
+    path = (*above, steps[0])
     if isinstance(node.value, list):
         items = list(node.value)
         index = int(step) if re.fullmatch("[0-9]{1,6}", step) else len(items)

@@ -190,7 +190,8 @@ def _run(spec: Spec) -> Iterator[Finding]:
     yield from _elastic(spec)
     yield from _binding(spec)
     yield from check_options(spec)
-    is_custom, has_launch = spec.launch.mode == "custom", LAUNCH in spec.train.command
+    is_custom = spec.launch.mode == "custom"
+    has_launch = LAUNCH in spec.train.command
     if has_launch and not is_custom:
         expected = "launch.mode: custom, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without launch.mode custom", expected

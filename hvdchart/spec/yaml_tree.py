@@ -147,9 +147,14 @@ def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) ->
             problem += f", in what begins at {begins.line + 1}:{begins.column + 1}"
         raise _error(place, f"broken YAML: {problem}", "one YAML document") from error
     except (
-        YAMLError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError,
+        YAMLError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        AssertionError,
         LookupError,
-    ) as error:  # fmt: skip
+    ) as error:
         # The parser raises these on some malformed input, and no longer knows where it was.
         detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
         raise _error(Place(file), f"broken YAML: {detail}", "plain YAML") from error
@@ -177,7 +182,8 @@ class _Builder:
             raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels")
         if node.id == "scalar":
             return Node(place, _scalar(node, place, self.yaml_1_1), node.value, key_place)
-        is_map, inside = node.id == "mapping", (*above, id(node))
+        is_map = node.id == "mapping"
+        inside = (*above, id(node))
         if str(node.tag) != _TAG + ("map" if is_map else "seq"):
             raise _error(place, f"tag {node.tag}", "a value without a YAML tag")
         if is_map:

@@ -34,9 +34,11 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
     if spec.image:
         image = spec.image
         values["image"] = _omit_empty(
-            repository=image.repository, tag=image.tag, digest=image.digest,
+            repository=image.repository,
+            tag=image.tag,
+            digest=image.digest,
             pullPolicy=image.pull_policy,
-        )  # fmt: skip
+        )
         values["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
         values["ssh"] = {"image": split_image(image.ssh)} if image.ssh else {}
     common = _environment({**_paths(plan, None), **spec.train.env})
@@ -67,10 +69,12 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
 
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
     """The reason for each number by the path of its value, also of the spec's `values`."""
-    planned, merged = planned_values(plan), make_values(plan)
+    planned = planned_values(plan)
+    merged = make_values(plan)
     reasons = {}
     for path, reason in _planned_reasons(plan).items():
-        before, after = value_in(planned, path), value_in(merged, path)
+        before = value_in(planned, path)
+        after = value_in(merged, path)
         replaced = override_reason(f"values.{'.'.join(map(str, path))}", before)
         reasons[path] = reason if before == after else replaced
     return reasons
@@ -144,7 +148,9 @@ def _master(plan: Plan) -> dict[str, Plain]:
 
 
 def _launch(plan: Plan) -> dict[str, Plain]:
-    launch, binding, limits = plan.spec.launch, plan.launching.binding, plan.spec.launch.elastic
+    launch = plan.spec.launch
+    binding = plan.launching.binding
+    limits = plan.spec.launch.elastic
     mode = None if plan.framework.mode == "mpirun" else plan.framework.mode
     return _omit_empty(
         mode=mode,

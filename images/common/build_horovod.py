@@ -146,7 +146,8 @@ def finish_wheel(wheel: Path, series: Sequence[Path], out: Path, *, any_python: 
     wheel.unlink()
     (content,) = (wheel.parent / "unpacked").iterdir()
     (described,) = content.glob("*.dist-info")
-    licences, sboms = described / "licenses", described / "sboms"
+    licences = described / "licenses"
+    sboms = described / "sboms"
     shutil.copytree(PATCHES, licences / "patches", ignore=lambda *_: unused(series))
     shutil.copy(COMMON / "notices.txt", licences)
     sboms.mkdir()

@@ -29,7 +29,8 @@ from tests.bench.contestants import NAME, Chart, bench_namespace, choose
 from tests.bench.report import as_share, publish, verdict
 from tests.e2e.cluster import Namespace
 
-HOST, PODS = "host", "pods"
+HOST = "host"
+PODS = "pods"
 GOAL = 0.998
 # The batch size of a rank and the size of the images: a step takes about half a second.
 NETWORKS = {"resnet50": (4, 112), "inception3": (4, 160)}
@@ -83,7 +84,8 @@ def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
     variables: dict[str, str] = {**ENVIRONMENT, **layout.transport, "HOME": "/tmp"}
     pairs = [*inside.config["Env"], *(f"{name}={value}" for name, value in variables.items())]
     launch = [*launch_ranks(layout.ranks), *interleaved_training.command(HOST, NETWORKS)]
-    root, folder = str(inside.root), str(inside.folder)
+    root = str(inside.root)
+    folder = str(inside.folder)
     words = [root, folder, f"{OWN_UID}:{OWN_UID}", "env", "--ignore-environment", *pairs, *launch]
     return ["unshare", "--mount", "sh", "-c", ON_HOST, "sh", *words]
 
@@ -139,7 +141,8 @@ def speeds_table(measured: Mapping[str, Measured]) -> str:
     rows = []
     for name, networks in measured.items():
         for network, starts in networks.items():
-            images, shares = LAYOUTS[name].ranks * NETWORKS[network][0], ratios(starts)
+            images = LAYOUTS[name].ranks * NETWORKS[network][0]
+            shares = ratios(starts)
             steps = ([each for start in starts for each in start[party]] for party in (HOST, PODS))
             speeds = (f"{images / statistics.fmean(seconds):.2f}" for seconds in steps)
             shown = (as_share(shares), verdict(shares, GOAL))

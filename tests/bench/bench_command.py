@@ -27,7 +27,8 @@ from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, job
 
 ROOT = Path(__file__).parents[2]
-RUNS, LINES = 10, 100
+RUNS = 10
+LINES = 100
 HVDCHART = (sys.executable, "-m", "hvdchart")
 COMMANDS = (
     ("--help",),
@@ -42,13 +43,17 @@ COMMANDS = (
 def large_spec(groups: int = 50, nodes: int = 1000) -> str:
     described = [
         {
-            "name": f"group-{index}", "count": nodes // groups, "sockets": 2,
-            "coresPerSocket": 16 + index, "threadsPerCore": 2, "memory": f"{128 + index}Gi",
+            "name": f"group-{index}",
+            "count": nodes // groups,
+            "sockets": 2,
+            "coresPerSocket": 16 + index,
+            "threadsPerCore": 2,
+            "memory": f"{128 + index}Gi",
             "nodeSelector": {"pool": f"pool-{index}"},
             "tolerations": [{"key": "training", "operator": "Exists", "effect": "NoSchedule"}],
         }
         for index in range(groups)
-    ]  # fmt: skip
+    ]
     spec = {"apiVersion": "hvdchart/v1", "name": "large", "image": {"repository": "a"}}
     return json.dumps({**spec, "nodes": described, "train": {"command": ["python", "train.py"]}})
 
@@ -82,8 +87,11 @@ def time_lines(cluster: FakeCluster, environment: dict[str, str]) -> list[float]
     """The milliseconds until `hvdchart logs` has printed a line that the API server has got."""
     process = subprocess.Popen(
         [*HVDCHART, "logs", "hvd"],
-        env={**os.environ, **environment}, cwd=ROOT, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env={**os.environ, **environment},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout is not None
         milliseconds = []
@@ -102,7 +110,8 @@ def time_lines(cluster: FakeCluster, environment: dict[str, str]) -> list[float]
 
 
 def main() -> None:
-    seconds, cpu_seconds = {}, {}
+    seconds = {}
+    cpu_seconds = {}
     cluster = FakeCluster()
     with tempfile.TemporaryDirectory() as name, cluster.serve() as address:
         folder = Path(name)

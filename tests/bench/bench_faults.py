@@ -79,7 +79,8 @@ FAULTS: dict[str, storm.Fault] = {
 # Those of a storm, and of each contestant without --parts node.
 ORDINARY = [name for name in FAULTS if name != "node dead"]
 # Those that are over when what they took away is back, and the seconds until it is.
-LASTING, LASTS = ("network cut", "rank stopped"), 30.0
+LASTING = ("network cut", "rank stopped")
+LASTS = 30.0
 # The steps of a training without faults, and of one that is told its end.
 CALM_STEPS = 400
 ENDLESS = 1_000_000
@@ -149,7 +150,8 @@ def training(contestant: Contestant, *options: str) -> Iterator[Run]:
 
 def disturb(run: Run, name: str) -> figures.Outcome:
     """Make a fault, and wait until the run trains for a while with what the fault took away."""
-    before, at = run.starts(), time.time()
+    before = run.starts()
+    at = time.time()
     back = float("inf")
     with FAULTS[name](run):
         holds(lambda: run.starts() - before, LASTS)
@@ -194,7 +196,8 @@ def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
         run.wait_for_step(3 * storm.BETWEEN)
         if name == "node dead":
             move_to_second_node(run)
-        who, at = run.who(), time.time()
+        who = run.who()
+        at = time.time()
         if name == "master deleted":
             who = (re.escape(run.master()), r"\b(?:master|launcher)\b")
         outcome = disturb(run, name)
@@ -313,7 +316,8 @@ def main() -> None:
     options = parser.parse_args()
     # Whoever ends this leaves neither controllers nor webhooks behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
-    file, measured = figures_file("bench-faults"), {}
+    file = figures_file("bench-faults")
+    measured = {}
     if file.exists():
         measured = json.loads(file.read_text())["contestants"]
     with bench_namespace() as namespace, ExitStack() as stack:
@@ -327,13 +331,17 @@ def main() -> None:
         stack.enter_context(running(namespace, controllers))
         for _ in measure(chosen, options, measured):
             known = {short: measured[short] for short in contestants if short in measured}
-            in_storm, start = figures.storm_tables(known), figures.start_table(known)
+            in_storm = figures.storm_tables(known)
+            start = figures.start_table(known)
             text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
             turns = max(len(each.get("start", {}).get("turns", ())) for each in known.values())
             publish(
-                "bench-faults", "performance.md", turns, {"contestants": known},
+                "bench-faults",
+                "performance.md",
+                turns,
+                {"contestants": known},
                 "\n\n".join(filter(None, text)),
-            )  # fmt: skip
+            )
             write_section("bench-faults", "comparison.md", f"{in_storm}\n\n{start}")
             storms = [each for each in known.values() if "curve" in each.get("storm", {})]
             if storms:

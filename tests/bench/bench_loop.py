@@ -72,9 +72,11 @@ def main() -> None:
         words += ["--namespace", namespace.name, "--helm", str(tool("helm4"))]
         process = subprocess.Popen(
             [sys.executable, "-m", "hvdchart", "dev", *words],
-            env=namespace.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=namespace.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-        )  # fmt: skip
+        )
         try:
             # The first turn starts the workers.
             read_allreduce(process, 0)

@@ -23,7 +23,8 @@ from tests.bench.report import as_share, publish, verdict
 
 SCRIPT = Path(__file__).with_name("pipeline_ranks.py")
 STEPS = 8
-BASE, OURS = "synthetic", "pipeline.py"
+BASE = "synthetic"
+OURS = "pipeline.py"
 # Images/s by source, a figure for each turn.
 Speeds = dict[str, list[float]]
 # The part of the synthetic speed that OURS keeps.
@@ -54,7 +55,8 @@ def kept(speeds: Speeds, source: str) -> list[float]:
 
 
 def speeds_table(measured: Mapping[int, Speeds]) -> str:
-    head, rows = ["Source"], []
+    head = ["Source"]
+    rows = []
     for ranks in measured:
         head += [f"{ranks} rank{'s' * (ranks > 1)}, images/s", "gap"]
     for source in measured[1]:

@@ -23,11 +23,14 @@ from hvd_pods.common.threads import plan_cycle
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
 
-NETWORK, BATCH, SIZE = "resnet50", 4, 160
+NETWORK = "resnet50"
+BATCH = 4
+SIZE = 160
 APART = "without averaging"
 GOALS = {"MPI": 0.97, "Gloo": 0.93}
 # One large tensor, and a layer of a small BERT.
-LARGE, LAYER = 25_600_000, [768 * 768] * 4 + [768 * 3072] * 2 + [3072] + [768] * 9
+LARGE = 25_600_000
+LAYER = [768 * 768] * 4 + [768 * 3072] * 2 + [3072] + [768] * 9
 GRADIENTS: dict[str, Sequence[object]] = {
     "one of 102 MB": ("float32", LARGE),
     "as many numbers, bfloat16": ("bfloat16", LARGE),

@@ -50,7 +50,8 @@ TIMEOUT = 1200
 MOST_LAUNCHED = 512
 # What a controller manager sends with Kubernetes' own settings: requests a second, and at once.
 # That of the local cluster may send more.
-STOCK_RATE, STOCK_BURST = 20, 30
+STOCK_RATE = 20
+STOCK_BURST = 30
 MASTER_PROGRAM = "/run/horovod/bin/hvd_pods/master/main.py"
 MPIS = ("openmpi5", "intel", "mpich")
 PLAYED = {"hvd-bench": "played"}
@@ -60,14 +61,22 @@ ASKED = ("endpointslices", "events", "jobs", "pods", "secrets", "statefulsets")
 Figures = dict[str, float]
 # The figures of a size with the heads of their columns.
 PHASES = {
-    "made": "pods made, s", "placed": "with a node, s", "ready": "ready, s",
-    "listed": "in slices, s", "removed": "removed, s",
-}  # fmt: skip
+    "made": "pods made, s",
+    "placed": "with a node, s",
+    "ready": "ready, s",
+    "listed": "in slices, s",
+    "removed": "removed, s",
+}
 LAUNCH = {
-    "known": "known, s", "launch": "launch, s", "memory": "master, MiB",
-    "ssh_memory": "of that ssh", "ssh": "ssh", "files": "open files", "cpu": "CPU, s",
+    "known": "known, s",
+    "launch": "launch, s",
+    "memory": "master, MiB",
+    "ssh_memory": "of that ssh",
+    "ssh": "ssh",
+    "files": "open files",
+    "cpu": "CPU, s",
     "requests": "requests",
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -113,8 +122,9 @@ def launch_table(measured: Mapping[int, Figures], mpi: str) -> str:
     """What a launch takes, for the sizes that were launched or at least found."""
     rows = [
         (size, *(f"{x:.1f}".removesuffix(".0") if x else "" for x in map(figures.get, LAUNCH)))
-        for size, figures in measured.items() if "known" in figures
-    ]  # fmt: skip
+        for size, figures in measured.items()
+        if "known" in figures
+    ]
     return table((f"Hosts, {mpi}", *LAUNCH.values()), rows)
 
 
@@ -134,7 +144,8 @@ def model_table(measured: Mapping[int, Figures]) -> str:
             continue
         slope, start = statistics.linear_regression(sizes, [known[size] for size in sizes])
         error = (start + slope * last) / known[last] - 1 if known[last] else 0.0
-        line, says = f"{start:.2f} + {100 * slope:.2f} for each 100", start + slope * largest
+        line = f"{start:.2f} + {100 * slope:.2f} for each 100"
+        says = start + slope * largest
         if abs(error) <= 0.5:
             rows.append((column, line, f"{error:+.0%} at {last}", f"{says:.0f}"))
     return table(("Figure", "Straight line", "Its error", f"It says for {largest}"), rows)
@@ -143,9 +154,11 @@ def model_table(measured: Mapping[int, Figures]) -> str:
 def rendered(hosts: int) -> list[Manifest]:
     """The chart's objects for a run of `true` on this number of hosts."""
     values = {
-        "image": {"repository": "bench", "tag": "1"}, "worker": {"number": hosts},
-        "ssh": {"port": PORT}, "master": {"args": ["true"]},
-    }  # fmt: skip
+        "image": {"repository": "bench", "tag": "1"},
+        "worker": {"number": hosts},
+        "ssh": {"port": PORT},
+        "master": {"args": ["true"]},
+    }
     done = helm_template(values)
     assert done.returncode == 0, done.stderr
     return parse_manifests(done.stdout)
@@ -176,12 +189,14 @@ def played_nodes(namespace: Namespace, pods: int) -> Iterator[None]:
     room = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS_PER_NODE)}
     nodes = [
         {
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": PLAYED},
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": PLAYED},
             "spec": {"taints": [{"key": "hvd-bench", "effect": "NoSchedule"}]},
             "status": {"allocatable": room, "capacity": room},
         }
         for name in names
-    ]  # fmt: skip
+    ]
     stages = module_folder("kwok", KWOK) / "kustomize" / "stage"
     kinds = ("node/fast/node-*", "node/heartbeat-with-lease/node-*", "pod/fast/pod-*")
     files = [file for kind in kinds for file in stages.glob(f"{kind}.yaml")]
@@ -189,14 +204,17 @@ def played_nodes(namespace: Namespace, pods: int) -> Iterator[None]:
         process = subprocess.Popen(
             [
                 str(tool("kwok")),
-                f"--kubeconfig={namespace.kubeconfig}", "--manage-all-nodes=false",
-                "--manage-nodes-with-label-selector=hvd-bench=played", f"--cidr={NETWORK[1]}/20",
+                f"--kubeconfig={namespace.kubeconfig}",
+                "--manage-all-nodes=false",
+                "--manage-nodes-with-label-selector=hvd-bench=played",
+                f"--cidr={NETWORK[1]}/20",
                 # Nodes that renew no lease are taken for dead after 50 s, and their pods with them.
                 "--node-lease-duration-seconds=40",
                 *(f"--config={file}" for file in files),
             ],
-            stdout=log, stderr=log,
-        )  # fmt: skip
+            stdout=log,
+            stderr=log,
+        )
         try:
             namespace.apply({"apiVersion": "v1", "kind": "List", "items": nodes})
             namespace.kubectl("wait", "node", *names, "--for=condition=Ready", "--timeout=120s")
@@ -219,7 +237,8 @@ def make_pods(namespace: Namespace, manifests: list[Manifest], size: int) -> Mad
     """Let the control plane make the workers, and wait until all are in EndpointSlices."""
     workers = one(manifests, "StatefulSet")
     pod = workers["spec"]["template"]["spec"]
-    pod["nodeSelector"], pod["tolerations"] = PLAYED, [{"operator": "Exists"}]
+    pod["nodeSelector"] = PLAYED
+    pod["tolerations"] = [{"operator": "Exists"}]
     workers["spec"]["replicas"] = size
     began = time.monotonic()
     namespace.kubectl("create", "--filename", "-", input=json.dumps(workers))
@@ -236,7 +255,8 @@ def make_pods(namespace: Namespace, manifests: list[Manifest], size: int) -> Mad
 def count_pods(namespace: Namespace, workers: str) -> dict[str, int]:
     """How many pods have come how far. Each is read in its shortest form."""
     status = namespace.get("statefulset", workers).get("status", {})
-    made, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
+    made = status.get("replicas", 0)
+    ready = status.get("readyReplicas", 0)
     # Only ready pods need no look at their nodes.
     listed = len(endpoints(namespace)) if made else 0
     waiting = 0
@@ -288,12 +308,20 @@ def launch(
     before = requests(namespace)
     with log.open("wb") as output:
         process = master.start(
-            PYTHON, "-I", MASTER_PROGRAM, stdout=output, stderr=subprocess.STDOUT,
+            PYTHON,
+            "-I",
+            MASTER_PROGRAM,
+            stdout=output,
+            stderr=subprocess.STDOUT,
             env={
-                **variables, **server, "HVD_RUN": json.dumps(run), "HVD_POD_IP": "127.0.0.1",
-                "HVD_JOB": "bench", "HVD_JOB_UID": "bench",
+                **variables,
+                **server,
+                "HVD_RUN": json.dumps(run),
+                "HVD_POD_IP": "127.0.0.1",
+                "HVD_JOB": "bench",
+                "HVD_JOB_UID": "bench",
             },
-        )  # fmt: skip
+        )
         with watch(process.pid) as peak:
             code = process.wait(TIMEOUT)
     text = log.read_text(errors="replace")
@@ -301,9 +329,13 @@ def launch(
         raise SystemExit(f"{mpi}, {hosts} hosts: exit code {code}\n{text[-3000:]}")
     asked = requests(namespace) - before
     return seconds(text) | {
-        "memory": peak.memory, "ssh_memory": peak.ssh_memory, "ssh": peak.ssh,
-        "files": peak.open_files, "cpu": peak.cpu_seconds, "requests": asked,
-    }  # fmt: skip
+        "memory": peak.memory,
+        "ssh_memory": peak.ssh_memory,
+        "ssh": peak.ssh,
+        "files": peak.open_files,
+        "cpu": peak.cpu_seconds,
+        "requests": asked,
+    }
 
 
 def requests(namespace: Namespace) -> float:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT, LEFT, BELOW, LEGEND = 790, 380, 56, 40, 280
+WIDTH = 790
+HEIGHT = 380
+LEFT = 56
+BELOW = 40
+LEGEND = 280
 # These are told apart by people with any colour vision (Okabe and Ito), then by dashes.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
@@ -17,7 +21,8 @@ def draw(title: str, axis: str, curves: Mapping[str, Sequence[float]]) -> str:
     """
     seconds = max(1, *(len(curve) - 1 for curve in curves.values()))
     highest = max(1.0, *(max(curve) for curve in curves.values()))
-    across, up = WIDTH - LEFT - LEGEND, HEIGHT - BELOW - 24
+    across = WIDTH - LEFT - LEGEND
+    up = HEIGHT - BELOW - 24
 
     def x(second: float) -> float:
         return LEFT + across * second / seconds
@@ -31,7 +36,8 @@ def draw(title: str, axis: str, curves: Mapping[str, Sequence[float]]) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
     ]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        value, second = highest * share, seconds * share
+        value = highest * share
+        second = seconds * share
         parts.append(
             f'<path d="M{LEFT} {y(value):.0f}H{LEFT + across}" stroke="#ddd"/>'
             f'<text x="{LEFT - 6}" y="{y(value) + 4:.0f}" text-anchor="end">{value:.0f}</text>'

@@ -145,10 +145,13 @@ def start_farm(revision: str) -> Iterator[Farm]:
         for number in range(SERVERS):
             server = farm.add_worker(number)
             process = server.start(
-                pods.PYTHON, "-I", WORKER_PROGRAM,
+                pods.PYTHON,
+                "-I",
+                WORKER_PROGRAM,
                 env={**environment, "HVD_REVISION": revision},
-                stdout=(server.root / "log").open("wb"), stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                stdout=(server.root / "log").open("wb"),
+                stderr=subprocess.STDOUT,
+            )
             stack.callback(process.wait, 20)
             # It is unshare, which does not end by SIGTERM.
             stack.callback(process.kill)

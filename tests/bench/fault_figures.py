@@ -52,7 +52,8 @@ def pause(steps: Sequence[Step], at: float) -> Outcome:
 
 def named(told: str, who: Sequence[str], how: str) -> str:
     """The lines of a text that name somebody and, nearby, what has happened; or nothing."""
-    one, near = f"(?:{'|'.join(who)})", r"[^\0]{0,300}?"
+    one = f"(?:{'|'.join(who)})"
+    near = r"[^\0]{0,300}?"
     found = re.search(f".*{one}{near}(?:{how}).*|.*(?:{how}){near}{one}.*", told, re.IGNORECASE)
     return found[0] if found else ""
 
@@ -64,7 +65,8 @@ def progress(steps: Sequence[Step], began: float, seconds: float) -> dict[str, A
     """
     steps = [step for step in steps if step.at <= began + seconds]
     first = reached = steps[0].step
-    spent, curve = 0.0, [0] * (int(seconds) + 1)
+    spent = 0.0
+    curve = [0] * (int(seconds) + 1)
     for before, step in pairwise(steps):
         took = step.at - before.at
         if step.step > reached and step.start == before.start and took < PAUSE:
@@ -84,7 +86,8 @@ def seconds_cell(outcome: Mapping[str, Any]) -> str:
 
 def start_table(measured: Mapping[str, Any]) -> str:
     """The start of a run, and what a training without faults costs."""
-    rows, imports = [], 0.0
+    rows = []
+    imports = 0.0
     if alone := measured.get("bare", {}).get("start", {}).get("turns"):
         imports = statistics.median(turn["imported"] - turn["rank"] for turn in alone)
     for each in measured.values():
@@ -121,26 +124,39 @@ def fault_tables(measured: Mapping[str, Any]) -> str:
 
 def storm_tables(measured: Mapping[str, Any]) -> str:
     """What a storm cost: the share of the time that counts, and what the faults took."""
-    rows, by_fault = [], []
+    rows = []
+    by_fault = []
     for each in measured.values():
         storm = each.get("storm", {})
         if paused := [seconds for _, seconds, _ in storm.get("faults", [])]:
             known = [LIMIT if seconds is None else seconds for seconds in paused]
             longest = f"{max(known):.1f}" if None not in paused else f"not in {LIMIT:.0f}"
             median = f"{statistics.median(known):.1f}"
-            rows.append((
-                each["name"], f"{100 * storm['effective']:.1f}", len(paused), median, longest,
-                storm["again"], "yes" if storm["equal"] else "no",
-            ))  # fmt: skip
+            rows.append(
+                (
+                    each["name"],
+                    f"{100 * storm['effective']:.1f}",
+                    len(paused),
+                    median,
+                    longest,
+                    storm["again"],
+                    "yes" if storm["equal"] else "no",
+                )
+            )
             came = dict.fromkeys(NAMED_BY, "")
             for name, seconds, again in storm["faults"]:
                 cell = seconds_cell({"seconds": seconds, "again": again})
                 came[name] += f"{', ' if came[name] else ''}{cell}"
             by_fault.append((each["name"], *came.values()))
     head = (
-        "In a storm of faults", "effective training time, %", "faults that came",
-        "without a step, s: median", "longest", "steps made again", "weights right",
-    )  # fmt: skip
+        "In a storm of faults",
+        "effective training time, %",
+        "faults that came",
+        "without a step, s: median",
+        "longest",
+        "steps made again",
+        "weights right",
+    )
     second = table(("Seconds without a step, in the storm (steps made again)", *NAMED_BY), by_fault)
     return f"{table(head, rows)}\n\n{second}"
 
@@ -149,9 +165,11 @@ def sources(measured: Mapping[str, Any]) -> str:
     """Which versions were measured, when and at which commits."""
     versions = dict.fromkeys(each["version"] for each in measured.values())
     parts = [
-        each[part] for each in measured.values() for part in ("start", "each", "storm")
+        each[part]
+        for each in measured.values()
+        for part in ("start", "each", "storm")
         if part in each
-    ]  # fmt: skip
+    ]
     commits = sorted({part["commit"] for part in parts})
     storm = next((each["storm"] for each in measured.values() if "storm" in each), None)
     loads = sorted(part["load"] for part in parts)

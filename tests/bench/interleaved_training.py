@@ -38,14 +38,16 @@ ENVIRONMENT = {
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "600",
 }
 # Time limits in seconds: until all ranks are ready, and for one answer.
-START, ANSWER = 600.0, 120.0
+START = 600.0
+ANSWER = 120.0
 # Struct ucred of unix(7): pid, uid, gid.
 _CREDENTIALS = struct.Struct("3i")
 
 
 def command(party: str, networks: Mapping[str, object]) -> list[str]:
     """What each rank of a party runs: the networks and gradients that interleaved_ranks.py has."""
-    script, path = f"{FOLDER}/{SCRIPT.name}", f"{FOLDER}/{SOCKET}"
+    script = f"{FOLDER}/{SCRIPT.name}"
+    path = f"{FOLDER}/{SOCKET}"
     return ["python3", script, path, party, json.dumps(networks)]
 
 
@@ -59,9 +61,12 @@ class Rank:
         self.pid: int = _CREDENTIALS.unpack(peer)[0]
         connection.settimeout(ANSWER)
         self._lines = connection.makefile("r")
-        self.party, self.number = "a training", 0
+        self.party = "a training"
+        self.number = 0
         first = self.receive()
-        self.party, self.number, self.alike = first["party"], first["rank"], first["alike"]
+        self.party = first["party"]
+        self.number = first["rank"]
+        self.alike = first["alike"]
 
     def ask(self, network: str) -> None:
         self._connection.sendall(f"{network}\n".encode())

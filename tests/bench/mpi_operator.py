@@ -17,17 +17,42 @@ from tests.faults.storm import MOST_FAULTS
 FOLDER = "peer"
 CRD = "manifests/base/kubeflow.org_mpijobs.yaml"
 # The images' user, as in the operator's own images. Its sshd cannot use ports below 1024.
-UID, HOME, PORT = 1000, "/home/horovod", 2222
+UID = 1000
+HOME = "/home/horovod"
+PORT = 2222
 # What the operator's base image, which Trainer's runtimes use too, has in its configuration files.
 SSHD = [
-    *("/usr/sbin/sshd", "-De", "-p", str(PORT), "-f", "/dev/null", "-o", "PidFile=none"),
-    *("-o", f"HostKey={HOME}/.ssh/id_rsa", "-o", "StrictModes=no"),
+    "/usr/sbin/sshd",
+    "-De",
+    "-p",
+    str(PORT),
+    "-f",
+    "/dev/null",
+    "-o",
+    "PidFile=none",
+    "-o",
+    f"HostKey={HOME}/.ssh/id_rsa",
+    "-o",
+    "StrictModes=no",
 ]
 SSH = f"ssh -p {PORT} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 # Its examples also exclude openib, which replaces Debian's own exclusions and costs 0.15 s.
 MPIRUN = [
-    *("mpirun", "-np", "2", "--map-by", "slot", "--bind-to", "none"),
-    *("--mca", "plm_rsh_agent", SSH, "--mca", "pml", "ob1", "-x", f"{YIELD}=1"),
+    "mpirun",
+    "-np",
+    "2",
+    "--map-by",
+    "slot",
+    "--bind-to",
+    "none",
+    "--mca",
+    "plm_rsh_agent",
+    SSH,
+    "--mca",
+    "pml",
+    "ob1",
+    "-x",
+    f"{YIELD}=1",
 ]
 PROBE = {"tcpSocket": {"port": PORT}, "periodSeconds": 1}
 

@@ -22,8 +22,11 @@ import tensorflow as tf
 from benchmark import make_image_model, make_step
 from pipeline import Shards, read_images
 
-SHARDS, IMAGES, SIDE = 8, 512, 384
-SIZE, BATCH = 96, 8
+SHARDS = 8
+IMAGES = 512
+SIDE = 384
+SIZE = 96
+BATCH = 8
 AHEAD = 3
 KEYS = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
@@ -86,7 +89,9 @@ def sources(folder: Path) -> dict[str, Iterator[tuple[tf.Tensor, tf.Tensor]]]:
 
 
 def main() -> None:
-    folder, turns, steps = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    folder = Path(sys.argv[1])
+    turns = int(sys.argv[2])
+    steps = int(sys.argv[3])
     local = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
     # Before Horovod and the first operation of TensorFlow start threads.
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[local]})

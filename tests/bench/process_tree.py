@@ -33,18 +33,22 @@ class Peak:
             with suppress(psutil.NoSuchProcess):
                 # Also those of its children that have ended.
                 used += sum(process.cpu_times()[:4])
-                name, self.open_files = process.name(), max(self.open_files, process.num_fds())
+                name = process.name()
+                self.open_files = max(self.open_files, process.num_fds())
                 memory.setdefault(name, []).append(process.memory_full_info().pss / 2**20)
-        clients, total = memory.get("ssh", []), sum(map(sum, memory.values()))
+        clients = memory.get("ssh", [])
+        total = sum(map(sum, memory.values()))
         self.ssh = max(self.ssh, len(clients))
         self.cpu_seconds = max(self.cpu_seconds, used)
         if total > self.memory:
-            self.memory, self.ssh_memory = total, sum(clients)
+            self.memory = total
+            self.ssh_memory = sum(clients)
 
 
 @contextmanager
 def watch(pid: int) -> Iterator[Peak]:
-    peak, ended = Peak(), threading.Event()
+    peak = Peak()
+    ended = threading.Event()
 
     def sample_all() -> None:
         with suppress(psutil.NoSuchProcess):

@@ -22,7 +22,8 @@ RUNTIME = "manifests/base/runtimes/deepspeed_distributed.yaml"
 
 def trainer() -> list[Controller]:
     """The controllers of Trainer and of JobSet, which it needs."""
-    jobset, own = module_folder(FOLDER, JOBSET), module_folder(FOLDER, TRAINER)
+    jobset = module_folder(FOLDER, JOBSET)
+    own = module_folder(FOLDER, TRAINER)
     manager = own / "manifests/base/manager/controller_manager_config.yaml"
     config = {
         "apiVersion": "config.jobset.x-k8s.io/v1alpha1",

@@ -23,7 +23,8 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 VALUES = CHART.parents[1] / "values"
 IMAGE = "registry.example/team/app"
 # Renders of one state of the chart take some 50 MB.
-KEPT_STATES, UNUSED_SECONDS = 4, 3600
+KEPT_STATES = 4
+UNUSED_SECONDS = 3600
 Values = dict[str, Any]
 Manifest = dict[str, Any]
 

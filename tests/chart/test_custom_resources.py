@@ -61,7 +61,8 @@ def test_resources_of_the_page_about_gitops_are_valid(kind: str) -> None:
 
 
 def test_the_chart_accepts_the_values_of_the_page() -> None:
-    application, release = documented("Application")["spec"], documented("HelmRelease")["spec"]
+    application = documented("Application")["spec"]
+    release = documented("HelmRelease")["spec"]
     for values in (application["source"]["helm"]["valuesObject"], release["values"]):
         (group,) = of_kind(render(values, release="resnet50"), "StatefulSet")
         assert group["metadata"]["name"] == "resnet50-worker"

@@ -82,8 +82,13 @@ def test_group_clears_what_it_would_inherit(null: bool) -> None:
 @pytest.mark.parametrize(
     "resource",
     [
-        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu"),
-        *("amd.com/cpx_nps4", "gpu.intel.com/i915", "gpu.intel.com/xe"),
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-1g.5gb",
+        "amd.com/gpu",
+        "amd.com/cpx_nps4",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
     ],
 )
 def test_chart_and_hvdchart_want_as_many_slots_as_gpus(resource: str) -> None:

@@ -86,9 +86,11 @@ def helms_values(helm: str, chart: Path, defaults: Values, *files: Values) -> Va
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
 @settings(
-    max_examples=4, deadline=None, derandomize=True,
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
     suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+)
 @given(cases=st.lists(st.tuples(RIGHT, RIGHT, TREES), min_size=30, max_size=30))
 def test_values_merge_like_helm(
     helm: str, folder: Path, cases: list[tuple[Values, Values, Values]]

@@ -74,7 +74,8 @@ def render_newer(newer: Path, values: Values) -> list[Manifest]:
 
 
 def test_newer_chart_renders_the_same_run(newer: Path) -> None:
-    before, after = render(BASE), render_newer(newer, BASE)
+    before = render(BASE)
+    after = render_newer(newer, BASE)
     assert before != after
     assert hashes(before) == hashes(after)
     assert job_name(before) != job_name(after), "Kubernetes would refuse a change of the Job's pods"

@@ -39,8 +39,15 @@ def kubeconform(
 ) -> subprocess.CompletedProcess[str]:
     """Return kubeconform's findings on the manifests for one release's API."""
     command = [
-        *(str(tool("kubeconform")), "-strict", "-summary", "-schema-location", schemas),
-        *("-kubernetes-version", release.removeprefix("v"), "-output", "json"),
+        str(tool("kubeconform")),
+        "-strict",
+        "-summary",
+        "-schema-location",
+        schemas,
+        "-kubernetes-version",
+        release.removeprefix("v"),
+        "-output",
+        "json",
     ]
     return run_program(command, "\n---\n".join(json.dumps(manifest) for manifest in manifests))
 

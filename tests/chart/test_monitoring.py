@@ -109,7 +109,8 @@ def make_series(pages: str, changes: dict[str, str]) -> list[dict[str, str]]:
 
     `changes`: by a part of the name, other values than those of the pages, in promtool's notation.
     """
-    found, left = [], set(changes)
+    found = []
+    left = set(changes)
     for line in (line for line in pages.splitlines() if not line.startswith("#")):
         name, value = line.rsplit(" ", 1)
         for part in (part for part in changes if part in name):

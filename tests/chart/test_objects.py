@@ -39,7 +39,11 @@ DEFAULT_CENSUS = {
 }
 NAMESPACED = {
     *DEFAULT_CENSUS,
-    *("Deployment", "PodDisruptionBudget", "PodGroup", "PodMonitor", "PrometheusRule"),
+    "Deployment",
+    "PodDisruptionBudget",
+    "PodGroup",
+    "PodMonitor",
+    "PrometheusRule",
 }
 GROUPS: Values = {
     "worker": {"number": 3, "env": [{"name": "A", "value": "1"}]},
@@ -112,14 +116,16 @@ def test_master_knows_its_hosts_and_command() -> None:
 
 def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
     manifests = render()
-    pod, job = one(manifests, "Pod"), one(manifests, "Job")
+    pod = one(manifests, "Pod")
+    job = one(manifests, "Job")
     annotations = pod["metadata"]["annotations"]
     assert annotations["helm.sh/hook"] == "test"
     # `helm uninstall` would leave the pod of a test that failed.
     policies = annotations["helm.sh/hook-delete-policy"].split(",")
     assert set(policies) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
     assert pod["spec"]["activeDeadlineSeconds"] < 300, "Helm's default time-out"
-    (tester,), (master,) = pod["spec"]["containers"], pod_spec(job)["containers"]
+    (tester,) = pod["spec"]["containers"]
+    (master,) = pod_spec(job)["containers"]
     listed = {entry["name"]: entry.get("value") for entry in tester["env"]}
     assert listed["HVD_TESTED_JOB"] == job["metadata"]["name"]
     for key in ("image", "securityContext", "volumeMounts"):

@@ -103,12 +103,22 @@ def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
 @pytest.mark.parametrize(
     ("gang", "api", "scheduler", "field", "key"),
     [
-        ("Volcano", "scheduling.volcano.sh/v1beta1", "volcano",
-         "annotations", "scheduling.k8s.io/group-name"),
-        ("SchedulerPlugins", "scheduling.x-k8s.io/v1alpha1", "scheduler-plugins-scheduler",
-         "labels", "scheduling.x-k8s.io/pod-group"),
+        (
+            "Volcano",
+            "scheduling.volcano.sh/v1beta1",
+            "volcano",
+            "annotations",
+            "scheduling.k8s.io/group-name",
+        ),
+        (
+            "SchedulerPlugins",
+            "scheduling.x-k8s.io/v1alpha1",
+            "scheduler-plugins-scheduler",
+            "labels",
+            "scheduling.x-k8s.io/pod-group",
+        ),
     ],
-)  # fmt: skip
+)
 def test_gang_creates_a_pod_group_of_all_pods(
     gang: str, api: str, scheduler: str, field: str, key: str
 ) -> None:
@@ -158,8 +168,10 @@ def test_kubernetes_gang_is_a_pod_group_of_all_pods(apis: tuple[str, ...], newes
                 "limits": {"cpu": 4, "x/disk": 1, "x/gpu": 2},
             },
             {
-                **{"cpu": "4600m", "memory": str(3 * 3 * 2**29 + 256 * 2**20)},
-                **{"x/disk": "0", "x/gpu": "6"},
+                "cpu": "4600m",
+                "memory": str(3 * 3 * 2**29 + 256 * 2**20),
+                "x/disk": "0",
+                "x/gpu": "6",
             },
         ),
         (

@@ -67,14 +67,20 @@ CASES: dict[str, Values] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_api_server_accepts_every_object(case: str, kubeconfig: Path) -> None:
-    server, manifests = Namespace("default", kubeconfig, ""), render(CASES[case])
+    server = Namespace("default", kubeconfig, "")
+    manifests = render(CASES[case])
     for manifest in manifests:
         manifest["metadata"].pop("namespace", None)
         if manifest["kind"] == "Pod":
             # Its own service account does not exist, because a dry run creates nothing.
             manifest["spec"]["serviceAccountName"] = "default"
     answer = server.kubectl(
-        *("apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename", "-"),
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "--validate=strict",
+        "--filename",
+        "-",
         input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
     )
     assert answer.count("server dry run") == answer.count("\n") == len(manifests)

@@ -95,7 +95,9 @@ def seen(values: Values) -> dict[str, Any]:
     """
     manifests = render(values)
     first, *_ = of_kind(manifests, "StatefulSet")
-    job, settings, of_ranks = one(manifests, "Job"), run_settings(manifests), variables([first])
+    job = one(manifests, "Job")
+    settings = run_settings(manifests)
+    of_ranks = variables([first])
     known: set[str] = set()
     for name, value in of_ranks.items():
         assert known.issuperset(re.findall(r"\$\((\w+)\)", value)), "Kubernetes would not expand it"
@@ -105,9 +107,14 @@ def seen(values: Values) -> dict[str, Any]:
     return {
         **{f"master {name}": value for name, value in of_master.items()},
         "network policies": len(of_kind(manifests, "NetworkPolicy")),
-        **{"deletable": deletable[0]["resourceNames"], **pod_spec(first), **first["spec"]},
+        "deletable": deletable[0]["resourceNames"],
+        **pod_spec(first),
+        **first["spec"],
         **main_container([first], "StatefulSet"),
-        **{**job["spec"], **settings, **settings["groups"][0], **of_ranks},
+        **job["spec"],
+        **settings,
+        **settings["groups"][0],
+        **of_ranks,
     }
 
 

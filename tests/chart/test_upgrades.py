@@ -66,7 +66,8 @@ def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(
     place: Namespace, newer: Path, version: str
 ) -> None:
     upgrade(place, version, CHART, RUN)
-    before, mounted = written(place), programs(place)
+    before = written(place)
+    mounted = programs(place)
     notes = upgrade(place, version, newer, RUN, {"metrics": {"enabled": True}})
     assert written(place) == before
     assert "The next run uses this version of the chart." in notes

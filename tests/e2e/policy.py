@@ -17,7 +17,9 @@ def enforcing() -> Iterator[None]:
     instance = current()
     command = [
         *inside(instance),
-        *(str(tool("policy")), str(instance.kubeconfig), instance.node_name),
+        str(tool("policy")),
+        str(instance.kubeconfig),
+        instance.node_name,
     ]
     pipe = subprocess.PIPE
     # When the block ends, standard input is closed; the program then removes its rule and exits.

@@ -57,9 +57,13 @@ def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
     ],
 )
 def test_what_an_image_lacks_is_named_and_nothing_waits(
-    namespace: Namespace, wheels_image: dict[str, str], ssh_image: dict[str, str],
-    foreign_images: dict[str, str], lacks: str, told: str,
-) -> None:  # fmt: skip
+    namespace: Namespace,
+    wheels_image: dict[str, str],
+    ssh_image: dict[str, str],
+    foreign_images: dict[str, str],
+    lacks: str,
+    told: str,
+) -> None:
     """The image with OpenSSH has no Python."""
     image = ssh_image if lacks == "python" else wheels_image
     brought = {} if lacks == "ssh" else ssh_image

@@ -23,8 +23,9 @@ def test_one_and_two_workers_are_measured_in_turns(namespace: Namespace, tmp_pat
     done = hvdchart(namespace, "bench", spec, *options, *here(namespace))
     result = json.loads(done.stdout)
     assert [(row["workers"], row["ranks"], len(row["turns"])) for row in result["rows"]] == [
-        (1, 1, 2), (2, 2, 2),
-    ]  # fmt: skip
+        (1, 1, 2),
+        (2, 2, 2),
+    ]
     assert all(speed > 0 for row in result["rows"] for speed in row["turns"])
     assert len(result["nodes"]) == 2
     namespace.wait_until_gone("all")

@@ -12,7 +12,9 @@ from tests.e2e.cluster import Namespace, Values
 from tests.results import read_result
 
 # In all of them a step is over the same 64 images, and so is the learning rate.
-GLOBAL_BATCH, LEARNING_RATE, EPOCHS = 64, 0.002, 2
+GLOBAL_BATCH = 64
+LEARNING_RATE = 0.002
+EPOCHS = 2
 # One thread each: how many there are changes the order of sums, and with it the last bits.
 ENVIRONMENT = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", YIELD: "1"}
 # Two halves of a batch are summed in another order than the full batch: a relative difference of
@@ -62,7 +64,10 @@ def test_losses_are_equal_on_one_rank_two_slots_two_pods_and_the_machine(
         namespace.assert_completes(release)
         results[release] = read_result(namespace.log(release))
     assert {name: run["ranks"] for name, run in results.items()} == {
-        **{"bare": 2, "one": 1, "pod": 2, "pods": 2}
+        "bare": 2,
+        "one": 1,
+        "pod": 2,
+        "pods": 2,
     }
     for name, run in results.items():
         # Bit for bit: the script compares all ranks' weights with rank 0's.

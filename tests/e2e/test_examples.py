@@ -11,8 +11,18 @@ from tests.results import read_result
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = [
-    *("--model", "vgg16", "--image-size", "32", "--batch-size", "2"),
-    *("--warmup", "1", "--rounds", "3", "--steps", "1"),
+    "--model",
+    "vgg16",
+    "--image-size",
+    "32",
+    "--batch-size",
+    "2",
+    "--warmup",
+    "1",
+    "--rounds",
+    "3",
+    "--steps",
+    "1",
 ]
 TORCH = ["python", "/examples/digits_torch.py", "--epochs", "4", "--target-accuracy", "0.8"]
 

@@ -171,9 +171,14 @@ def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
     script.write_text(LOST)
     train = {"command": ["python3", "train.py"], "retries": 3}
     log = deploy(
-        namespace, tmp_path, script, image=pytorch_image, launch={"mode": mode}, train=train,
+        namespace,
+        tmp_path,
+        script,
+        image=pytorch_image,
+        launch={"mode": mode},
+        train=train,
         values={"launch": {"stallTimeoutSeconds": 10}},
-    )  # fmt: skip
+    )
     assert read_result(log)["attempt"] == 4
     causes = [line for line in log.splitlines() if "[hvd] error: rank " in line]
     assert "rank 1 on hvd-worker-1: ended by SIGKILL" in causes[0]
@@ -242,7 +247,8 @@ def test_allreduce_is_measured_in_pods(
 def test_jax_trains_in_an_image_of_pip_packages_alone(
     namespace: Namespace, tmp_path: Path, wheels_image: dict[str, str], ssh_image: dict[str, str]
 ) -> None:
-    script, ssh = EXAMPLES / "digits_jax.py", {"ssh": {"image": ssh_image}}
+    script = EXAMPLES / "digits_jax.py"
+    ssh = {"ssh": {"image": ssh_image}}
     words = ["--epochs", "5", "--target-accuracy", "0.8"]
     log = deploy(namespace, tmp_path, script, *words, image=wheels_image, values=ssh)
     run = read_result(log)
@@ -271,6 +277,7 @@ def test_mpi_program_reduces_over_all_ranks(
     namespace: Namespace, tmp_path: Path, foreign_images: dict[str, str], command: list[str]
 ) -> None:
     train = {"command": command, "framework": "mpi", "retries": 0}
-    image, script = image_values(foreign_images["plain"]), EXAMPLES / "allreduce.py"
+    image = image_values(foreign_images["plain"])
+    script = EXAMPLES / "allreduce.py"
     run = read_result(deploy(namespace, tmp_path, script, image=image, train=train))
     assert (run["framework"], run["ranks"], run.get("sum", 1)) == ("mpi", 2, 1)

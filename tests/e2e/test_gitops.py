@@ -80,11 +80,14 @@ class GitHandler(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         variables = {
             **os.environ,
-            "GIT_PROJECT_ROOT": str(self._root), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
-            "QUERY_STRING": query, "REQUEST_METHOD": self.command,
+            "GIT_PROJECT_ROOT": str(self._root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
             "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-        }  # fmt: skip
+        }
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         done = subprocess.run(
             ["git", "http-backend"], input=body, env=variables, capture_output=True, check=True
@@ -176,11 +179,12 @@ def running_flux(namespace: Namespace, folder: Path) -> Iterator[None]:
     artifacts = f"127.0.0.1:{find_port()}"
     own = {
         SOURCE_CONTROLLER: (
-            f"--storage-path={folder / 'artifacts'}", f"--storage-addr={artifacts}",
+            f"--storage-path={folder / 'artifacts'}",
+            f"--storage-addr={artifacts}",
             f"--storage-adv-addr={artifacts}",
         ),
         HELM_CONTROLLER: (),
-    }  # fmt: skip
+    }
     (folder / "artifacts").mkdir()
     controllers = [
         Controller(
@@ -188,13 +192,15 @@ def running_flux(namespace: Namespace, folder: Path) -> Iterator[None]:
             crds=sorted((module_folder("flux", module) / "config/crd/bases").glob("*.yaml")),
             ready=["Starting workers"],
             arguments=[
-                "--watch-all-namespaces=false", "--enable-leader-election=false", *options,
+                "--watch-all-namespaces=false",
+                "--enable-leader-election=false",
+                *options,
                 *(f"--{what}-addr=127.0.0.1:{find_port()}" for what in ("metrics", "health")),
             ],
             environment={"RUNTIME_NAMESPACE": namespace.name},
         )
         for module, options in own.items()
-    ]  # fmt: skip
+    ]
     with running(namespace, controllers, folder):
         yield
 
@@ -241,8 +247,10 @@ class ArgoCD(Team):
         self.namespace.kubectl("patch", "application", RELEASE, *patch)
         wait_until(
             lambda: "operation" not in self.namespace.get("application", RELEASE),
-            180, "the sync has ended", PROGRAM_PAUSE,
-        )  # fmt: skip
+            180,
+            "the sync has ended",
+            PROGRAM_PAUSE,
+        )
         state: dict[str, Any] = self.namespace.get("application", RELEASE)["status"]
         return dict(state["operationState"])
 
@@ -275,10 +283,14 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
     controllers = [
         Controller("argocd-redis", ready=["Ready to accept connections"], arguments=[redis]),
         Controller(
-            "argocd-repo-server", ready=["is listening on"],
+            "argocd-repo-server",
+            ready=["is listening on"],
             arguments=[
-                f"--redis={redis}", "--address=127.0.0.1", f"--port={port}",
-                "--metrics-address=127.0.0.1", f"--metrics-port={find_port()}",
+                f"--redis={redis}",
+                "--address=127.0.0.1",
+                f"--port={port}",
+                "--metrics-address=127.0.0.1",
+                f"--metrics-port={find_port()}",
             ],
             environment={
                 "PATH": f"{programs}:{os.environ['PATH']}",
@@ -287,26 +299,33 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
             },
         ),
         Controller(
-            "argocd-application-controller", ready=["Application Controller is starting"],
+            "argocd-application-controller",
+            ready=["Application Controller is starting"],
             crds=[crds / "application-crd.yaml", crds / "appproject-crd.yaml"],
             arguments=[
-                f"--namespace={namespace.name}", f"--redis={redis}",
-                f"--repo-server={repositories}", f"--metrics-port={find_port()}",
+                f"--namespace={namespace.name}",
+                f"--redis={redis}",
+                f"--repo-server={repositories}",
+                f"--metrics-port={find_port()}",
             ],
             # The cluster of KUBECONFIG is the one that it runs in.
             environment={"ARGOCD_FAKE_IN_CLUSTER": "true"},
         ),
-    ]  # fmt: skip
+    ]
     with running(namespace, controllers, folder):
         # As Argo CD's API server makes it.
-        namespace.apply({
-            "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
-            "metadata": {"name": "default"},
-            "spec": {
-                "sourceRepos": ["*"], "destinations": [{"namespace": "*", "server": "*"}],
-                "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
-            },
-        })  # fmt: skip
+        namespace.apply(
+            {
+                "apiVersion": "argoproj.io/v1alpha1",
+                "kind": "AppProject",
+                "metadata": {"name": "default"},
+                "spec": {
+                    "sourceRepos": ["*"],
+                    "destinations": [{"namespace": "*", "server": "*"}],
+                    "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+                },
+            }
+        )
         yield
 
 

@@ -112,10 +112,12 @@ def test_deploy_and_status_of_a_failed_run_exit_with_8_and_its_reason(
 
 def test_status_explains_refused_and_unpullable_pods(namespace: Namespace, tmp_path: Path) -> None:
     spec = write_spec(
-        tmp_path, namespace, ["python3", "-V"],
+        tmp_path,
+        namespace,
+        ["python3", "-V"],
         image={"repository": "no-such-image"},
         volumes={"data": {"hostPath": "/mnt/data", "readOnly": True}},
-    )  # fmt: skip
+    )
     where = ["--namespace", namespace.name]
     refused = [*here(namespace), "--detach"]
     hvdchart(namespace, "deploy", spec, *refused)

@@ -20,15 +20,17 @@ pytestmark = pytest.mark.rare
 API = "kueue.x-k8s.io/v1beta2"
 CONFIGURATION = {
     **ALONE,
-    "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+    "kind": "Configuration",
     "internalCertManagement": {"enable": False},
     "integrations": {"frameworks": ["batch/job", "pod", "statefulset"]},
-}  # fmt: skip
+}
 # The webhooks that it needs for these.
 KINDS = ("pods", "jobs", "statefulsets", "workloads", "clusterqueues", "resourceflavors", "cohorts")
 # A run of two workers has three pods of 100 thousandths of a CPU each: there is room for one run,
 # and not for two.
-EACH, QUOTA = "100m", "500m"
+EACH = "100m"
+QUOTA = "500m"
 # Kueue looks for certificates of its metrics in this folder of /etc, whatever its configuration
 # says; so /etc is that of this machine with one folder more, for Kueue alone.
 WITH_OWN_ETC = (
@@ -41,7 +43,8 @@ METRICS = "kueue/metrics/certs"
 def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
     """A namespace whose LocalQueue `team` has room for one run; Kueue admits runs there."""
     folder = module_folder("kueue", KUEUE) / "config" / "components"
-    upper, work = tmp_path / "upper", tmp_path / "work"
+    upper = tmp_path / "upper"
+    work = tmp_path / "work"
     (upper / METRICS).parent.mkdir(parents=True)
     (upper / METRICS).symlink_to(tmp_path / CERTIFICATES)
     work.mkdir()
@@ -72,8 +75,9 @@ def make_queue(namespace: Namespace) -> None:
     """A queue for one run, in which a run of higher priority preempts one of lower priority."""
     name = namespace.name
     resources = [
-        {"name": "cpu", "nominalQuota": QUOTA}, {"name": "memory", "nominalQuota": "100Gi"},
-    ]  # fmt: skip
+        {"name": "cpu", "nominalQuota": QUOTA},
+        {"name": "memory", "nominalQuota": "100Gi"},
+    ]
     group = {
         "coveredResources": ["cpu", "memory"],
         "flavors": [{"name": name, "resources": resources}],
@@ -81,11 +85,12 @@ def make_queue(namespace: Namespace) -> None:
     objects: dict[str, Any] = {
         "ResourceFlavor": {},
         "ClusterQueue": {
-            "namespaceSelector": {}, "resourceGroups": [group],
+            "namespaceSelector": {},
+            "resourceGroups": [group],
             "preemption": {"withinClusterQueue": "LowerPriority"},
         },
         "LocalQueue": {"clusterQueue": name},
-    }  # fmt: skip
+    }
     for kind, spec in objects.items():
         meta = {"name": "team" if kind == "LocalQueue" else name}
         namespace.apply({"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec})
@@ -96,10 +101,12 @@ def run_of(script: str, **values: Any) -> Values:
     resources = {"requests": {"cpu": EACH, "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
     master: Values = {"args": ["python3", "-uc", script], "resources": resources}
     return {
-        **values, "queueName": "team", "cleanup": "Always",
+        **values,
+        "queueName": "team",
+        "cleanup": "Always",
         "worker": {"number": 2, "resources": resources},
         "master": {**master, **values.get("master", {})},
-    }  # fmt: skip
+    }
 
 
 def workloads(namespace: Namespace) -> dict[str, dict[str, Any]]:
@@ -160,10 +167,15 @@ def test_preempted_run_comes_back_and_resumes(
     queue: Namespace, node_folder: Path, privileged: Namespace
 ) -> None:
     """A preemption is no failure of the run: it may have none here."""
-    queue.apply({
-        "apiVersion": API, "kind": "WorkloadPriorityClass", "value": 1000,
-        "metadata": {"name": queue.name}, "description": "of a test",
-    })  # fmt: skip
+    queue.apply(
+        {
+            "apiVersion": API,
+            "kind": "WorkloadPriorityClass",
+            "value": 1000,
+            "metadata": {"name": queue.name},
+            "description": "of a test",
+        }
+    )
     output = on_node(node_folder, "output")
     script = STEPS.format(last=300)
     low = run_of(script, **output, master={"backoffLimit": 0})

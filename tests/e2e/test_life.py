@@ -97,7 +97,12 @@ def sync(namespace: Namespace, run: Values) -> str:
             manifest["spec"]["replicas"] = live[manifest["metadata"]["name"]]["spec"]["replicas"]
     environment = {"KUBECONFIG": str(namespace.kubeconfig), "KUBECTL_APPLYSET": "true"}
     Kubectl(namespace.name, environment).run(
-        *("apply", "--server-side", "--prune", "--applyset=synced", "--filename", "-"),
+        "apply",
+        "--server-side",
+        "--prune",
+        "--applyset=synced",
+        "--filename",
+        "-",
         input="\n---\n".join(json.dumps(manifest) for manifest in manifests),
     )
     return done.stdout

@@ -72,7 +72,9 @@ def test_two_releases_train_side_by_side(namespace: Namespace) -> None:
     # What belongs to an object of the release goes after it.
     wait_until(
         lambda: not any(name.startswith(("one", "sh.helm.release.v1.one")) for name in names()),
-        *(180, "nothing of the release is left", PROGRAM_PAUSE),
+        180,
+        "nothing of the release is left",
+        PROGRAM_PAUSE,
     )
     assert "two-ssh" in names()
 

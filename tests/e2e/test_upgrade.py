@@ -100,7 +100,8 @@ def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     before = [*chart, earlier.stem.removeprefix("horovod-")]
     helm(namespace, version, "install", "hvd", *before, cleanup="Never", master=running)
     namespace.wait_for_event("Training", 240)
-    first, keys = namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"]
+    first = namespace.job("hvd")
+    keys = namespace.get("secret", "hvd-ssh")["data"]
 
     ending = json.dumps(["python3", "-c", SHOW])
     changed = ["--reset-then-reuse-values", "--set-json", f"master.args={ending}"]

@@ -92,7 +92,9 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     hvdchart(namespace, "scale", "hvd", "1", *here(namespace))
     wait_until(
         lambda: (progress() or {}).get("images_per_second") == 8.0,
-        *(180, "one rank trains alone", PROGRAM_PAUSE),
+        180,
+        "one rank trains alone",
+        PROGRAM_PAUSE,
     )
     call("exec", "hvd", "0", "--", "touch", "/tmp/go")
     assert call("wait", "hvd", "--timeout", "180s") == "run hvd finished\n"

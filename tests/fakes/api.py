@@ -50,7 +50,8 @@ class FakeApi(Api):
         self._failures: list[tuple[str, str, Failure]] = []
         self._watches: list[Watch] = []
         self._history: list[tuple[int, str, str, Object]] = []
-        self._version, self._oldest = 1, 0
+        self._version = 1
+        self._oldest = 0
         # Reentrant: `put` notifies within `answer`.
         self._changed = threading.Condition()
 

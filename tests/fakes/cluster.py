@@ -69,7 +69,8 @@ class FakeCluster(FakeApi):
         while has_more() or not is_over():
             with self._changed:
                 self._changed.wait_for(lambda: has_more() or is_over())
-                new, sent = log.lines[sent:], len(log.lines)
+                new = log.lines[sent:]
+                sent = len(log.lines)
             for line in new:
                 handler.send_chunk(f"{line}\n".encode())
         faults.end(handler)

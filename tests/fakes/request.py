@@ -61,6 +61,11 @@ def read_request(handler: Handler) -> Request:
     match = _URL.fullmatch(url.path)
     path = f"{match[1] or 'core'}/{match[3]}" if match else url.path.strip("/")
     return Request(
-        handler.command, url.path, match and match[2], path, dict(parse_qsl(url.query)), body,
+        handler.command,
+        url.path,
+        match and match[2],
+        path,
+        dict(parse_qsl(url.query)),
+        body,
         dict(handler.headers),
-    )  # fmt: skip
+    )

@@ -21,7 +21,8 @@ class Api(ABC):
     """What answers the requests of a server."""
 
     def __init__(self) -> None:
-        self.port, self.url = 0, ""
+        self.port = 0
+        self.url = ""
         self._server: _Server | None = None
         self.errors: list[BaseException] = []
         self.closed = threading.Event()
@@ -135,7 +136,8 @@ class Certificates:
     def __init__(self, folder: Path, *hosts: str) -> None:
         self.authority = Authority("cluster")
         pair = self.authority.issue("server", hosts=[*hosts])
-        key, certificate = folder / "key.pem", folder / "certificate.pem"
+        key = folder / "key.pem"
+        certificate = folder / "certificate.pem"
         key.write_bytes(pair.key)
         certificate.write_bytes(pair.certificate)
         # The server asks its clients for certificates of the same authority, if they have any.

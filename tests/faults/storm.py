@@ -117,8 +117,13 @@ def delete_master(training: Training) -> Iterator[None]:
 
 
 FAULTS: tuple[Fault, ...] = (
-    kill_rank, delete_worker, drain_worker, kill_warm_process, cut_network, delete_master,
-)  # fmt: skip
+    kill_rank,
+    delete_worker,
+    drain_worker,
+    kill_warm_process,
+    cut_network,
+    delete_master,
+)
 
 
 def finish(training: Training, since: float) -> dict[str, float]:

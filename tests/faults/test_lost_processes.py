@@ -84,7 +84,8 @@ def test_login_to_a_replaced_worker(training: Training) -> None:
     with cut_off(lost), training.disturbed():
         fault = time.time()
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
-    new, after = training.worker(1), find_logins(training)
+    new = training.worker(1)
+    after = find_logins(training)
     assert new["status"]["podIP"] != lost["status"]["podIP"]
     assert [len(pids) for pids in (before, after, before & after)] == [2, 2, 1]
     training.finish(fault)
@@ -139,7 +140,8 @@ def test_killed_in_a_checkpoint(training: Training) -> None:
 @pytest.mark.rare
 @pytest.mark.fault("rank killed, beside another release")
 def test_two_releases(trainings: Trainings) -> None:
-    one, two = trainings("one"), trainings("two")
+    one = trainings("one")
+    two = trainings("two")
     for training in (one, two):
         training.install(STEPS, workers=1)
     for training in (one, two):

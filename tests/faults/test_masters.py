@@ -14,14 +14,16 @@ FAULT_AT = 45
 MANY = 100_000
 # More than it does until the run of an upgrade has its workers: 20 seconds of steps.
 MEANWHILE = 400
-UPGRADES, EACH_THAT_CHANGES_THE_RUN = 50, 10
+UPGRADES = 50
+EACH_THAT_CHANGES_THE_RUN = 10
 
 
 @pytest.mark.fault("master deleted")
 def test_deleted_master(training: Training) -> None:
     with training.disturbed():
         training.run_to(FAULT_AT, STEPS)
-        first, fault = training.master(), time.time()
+        first = training.master()
+        fault = time.time()
         training.namespace.kubectl("delete", "pod", first, "--wait=false")
     training.finish(fault)
     assert training.master() != first

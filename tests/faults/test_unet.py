@@ -16,10 +16,21 @@ from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Training
 
 STEPS = 120
 # In the middle, and between two checkpoints.
-WORKER_AT, MASTER_AT = 35, 75
+WORKER_AT = 35
+MASTER_AT = 75
 SMALL = (
-    *("--filters", "4", "--batch-size", "4", "--learning-rate", "0.001", "--warmup-steps", "10"),
-    *("--check-every", str(CHECKPOINT_EVERY), "--target-dice", "0"),
+    "--filters",
+    "4",
+    "--batch-size",
+    "4",
+    "--learning-rate",
+    "0.001",
+    "--warmup-steps",
+    "10",
+    "--check-every",
+    str(CHECKPOINT_EVERY),
+    "--target-dice",
+    "0",
 )
 # The example's own target is for more filters and steps. At 0, nothing would have been learnt.
 LEAST_DICE = 0.5

@@ -21,7 +21,8 @@ LATE = 30.0
 @pytest.mark.fault("worker 30 s late")
 def test_late_worker(training: Training) -> None:
     namespace = training.namespace
-    node, label = current().node_name, f"{namespace.name[-8:]}/late"
+    node = current().node_name
+    label = f"{namespace.name[-8:]}/late"
     groups = [{"name": "a", "number": 1}, {"name": "b", "number": 1, "nodeSelector": {label: "no"}}]
     training.install(STEPS, workerGroups=groups)
     try:

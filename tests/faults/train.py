@@ -36,7 +36,8 @@ CHECKPOINT = OUTPUT / "checkpoint.npz"
 # 1440 images: 1, 2, 3, 4, 5 or 6 ranks have equal shares.
 TRAINING = 1440
 CLASSES = 10
-LEARNING_RATE, MOMENTUM = 0.3, 0.9
+LEARNING_RATE = 0.3
+MOMENTUM = 0.9
 CHECKPOINT_EVERY = 10
 
 
@@ -81,10 +82,12 @@ def save(step: int, state: np.ndarray) -> None:
 
 def restore() -> tuple[int, np.ndarray]:
     """Step and state of the checkpoint, on all ranks as rank 0 reads them."""
-    step, state = 0, np.zeros((2, 65, CLASSES))
+    step = 0
+    state = np.zeros((2, 65, CLASSES))
     if hvd.rank() == 0 and CHECKPOINT.exists():
         with np.load(CHECKPOINT) as file:
-            step, state = int(file["step"]), file["state"]
+            step = int(file["step"])
+            state = file["state"]
     step = int(hvd.broadcast(tf.constant(step), 0, name="step"))
     return step, hvd.broadcast(tf.constant(state), 0, name="state").numpy()
 
@@ -138,7 +141,8 @@ def main() -> int:
     leaving: list[int] = []
     if options.notice:
         signal.signal(signal.SIGTERM, lambda number, _: leaving.append(number))
-    rank, start = hvd.rank(), tell_rank()
+    rank = hvd.rank()
+    start = tell_rank()
 
     images, labels = load()
     mine = slice(rank, TRAINING, hvd.size())
@@ -147,7 +151,8 @@ def main() -> int:
         import keep
 
         kept = keep.State(weights=np.zeros((2, 65, CLASSES)))
-        done, state = kept.restore(), kept.weights
+        done = kept.restore()
+        state = kept.weights
     else:
         done, state = restore()
     if options.report:

@@ -38,5 +38,6 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    example, unet.train = unet.train, train
+    example = unet.train
+    unet.train = train
     sys.exit(unet.main())

@@ -25,9 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options that `python -m images prove` and `make try-tensorflow` use."""
     parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image only")
     parser.addoption(
-        "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE",
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
         help="test the image cpu with other versions, also with new ones",
-    )  # fmt: skip
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,7 +41,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
     if "image" not in metafunc.fixturenames:
         return
-    proving, images = metafunc.config.getoption("--prove", default=None), load_catalogue()
+    proving = metafunc.config.getoption("--prove", default=None)
+    images = load_catalogue()
     usual = {name: image for name, image in images.items() if image.tested is When.ALWAYS}
     names = [proving] if proving else [name for name, image in usual.items() if image.framework]
     for mark in metafunc.definition.iter_markers("patch"):
@@ -98,4 +103,5 @@ def in_image(name: str) -> Any:
     return pytest.fixture(scope="session")(lambda sandboxes: sandboxes(name))
 
 
-cpu, examples = in_image("cpu"), in_image("examples")
+cpu = in_image("cpu")
+examples = in_image("examples")

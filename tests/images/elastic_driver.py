@@ -34,8 +34,10 @@ class Driver:
     """A driver that needs all slots of its hosts."""
 
     def __init__(self, **slots: int) -> None:
-        self.slots, number = slots, sum(slots.values())
-        self.hosts, self.started = FixedHosts(dict(slots)), queue.Queue[Process]()
+        self.slots = slots
+        number = sum(slots.values())
+        self.hosts = FixedHosts(dict(slots))
+        self.started = queue.Queue[Process]()
         self.driver = ElasticDriver(
             Mock(), self.hosts, number, number, TIMEOUT, cooldown_range=(1, 1)
         )
@@ -84,7 +86,8 @@ def failed_host_gets_processes_again() -> object:
 
 
 def process_that_ends_while_the_driver_waits_for_its_host_is_replaced() -> object:
-    case, ended = Driver(a=1, b=1), threading.Event()
+    case = Driver(a=1, b=1)
+    ended = threading.Event()
     registry = case.driver._worker_registry
     wait = registry.wait_for_action
 

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest.mock import Mock
 
-STEPS, COMMIT_EVERY, LOST_AT = 60, 10, 33
+STEPS = 60
+COMMIT_EVERY = 10
+LOST_AT = 33
 
 
 class Training(NamedTuple):
@@ -80,7 +82,8 @@ def check_other_errors(training: Training) -> None:
 
 def main() -> None:
     training = {"tensorflow": tensorflow, "torch": torch}[sys.argv[1]]()
-    hvd, totals = training.hvd, training.totals
+    hvd = training.hvd
+    totals = training.totals
     check_other_errors(training)
     hvd.init()
 

@@ -53,7 +53,8 @@ def register(value: object) -> int:
 
 def answer_with_code(name: str) -> int:
     """Say that this rank listens where an attack answers, signed with the key that it has named."""
-    key, code = b"k" * 32, pickle.dumps(Attack(name))
+    key = b"k" * 32
+    code = pickle.dumps(Attack(name))
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 import keep
 import numpy as np
 
-FRAMEWORK, FOLDER = sys.argv[1], Path(sys.argv[2])
+FRAMEWORK = sys.argv[1]
+FOLDER = Path(sys.argv[2])
 if FRAMEWORK == "tensorflow":
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -26,7 +27,8 @@ if FRAMEWORK == "tensorflow":
 else:
     import horovod.torch as hvd
     import torch
-STEPS, ENDS_AT = 12, 7
+STEPS = 12
+ENDS_AT = 7
 
 hvd.init()
 rank = hvd.rank()

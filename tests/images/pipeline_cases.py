@@ -9,7 +9,8 @@ import tensorflow as tf
 from pipeline import Shards, read_images
 
 FOLDER = Path("/tmp/images")
-SIZE, BATCH = 16, 4
+SIZE = 16
+BATCH = 4
 
 
 def write(number, labels):
@@ -28,7 +29,8 @@ def write(number, labels):
 
 def epoch(shards, **options):
     batches = iter(read_images(shards, SIZE, BATCH, **options))
-    seen, right = [], True
+    seen = []
+    right = True
     for _ in range(shards.steps(BATCH)):
         images, labels = next(batches)
         colours = 255 * images.numpy().mean((1, 2, 3))

@@ -42,7 +42,8 @@ def test_other_parameters_have_locks_in_the_cache() -> None:
     assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
     places = {lock_file(cpu, requirements)}
     for key, value in [
-        *(("openmpi", "5.0.11"), ("tensorflow-package", "intel-tensorflow")),
+        ("openmpi", "5.0.11"),
+        ("tensorflow-package", "intel-tensorflow"),
         ("tensorflow", "2.14.1"),
     ]:
         other = load_catalogue({key: value}, target=name)[name]
@@ -77,8 +78,10 @@ def test_override_applies_to_the_target_and_its_ancestors(tmp_path: Path) -> Non
     file.write_text(two)
     images = load_catalogue({"python": "3.9"}, file, tmp_path, target="small")
     assert {name: image.versions["python"] for name, image in images.items()} == {
-        "one": "3.11", "two": "3.9", "small": "3.9",
-    }  # fmt: skip
+        "one": "3.11",
+        "two": "3.9",
+        "small": "3.9",
+    }
     with pytest.raises(DevtoolsError, match="is not among the combinations"):
         load_catalogue({"python": "3.12"}, file, tmp_path, target="two")
     new = load_catalogue({"python": "3.12"}, file, tmp_path, target="two", untested=True)

@@ -13,11 +13,26 @@ from devtools.trials.sandbox import OWN_UID, Sandbox
 HERE = Path(__file__).parent
 # Two hosts, as the driver sees it. The run needs both, and the one that fails comes back.
 ELASTIC = (
-    *("horovodrun", "-np", "2", "--min-np", "2", "--max-np", "2"),
-    *("--host-discovery-script", "/output/hosts", "--blacklist-cooldown-range", "1", "2"),
-    *("--network-interface", "lo"),
+    "horovodrun",
+    "-np",
+    "2",
+    "--min-np",
+    "2",
+    "--max-np",
+    "2",
+    "--host-discovery-script",
+    "/output/hosts",
+    "--blacklist-cooldown-range",
+    "1",
+    "2",
+    "--network-interface",
+    "lo",
     # Tuning begins after few steps, and is not over when the rank is lost.
-    *("--autotune", "--autotune-warmup-samples", "1", "--autotune-steps-per-sample", "1"),
+    "--autotune",
+    "--autotune-warmup-samples",
+    "1",
+    "--autotune-steps-per-sample",
+    "1",
 )
 pytestmark = pytest.mark.patch("elastic.patch")
 
@@ -38,10 +53,20 @@ def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
         "process_that_ends_while_the_driver_waits_for_its_host_is_replaced": [["b0"], 0],
         "a_rank_0_that_does_not_answer_keeps_no_other_waiting": True,
         "ranks_synchronize_after_hosts_were_removed": [
-            *("sync", "train", "save", "meet", "on_reset", "sync", "train")
+            "sync",
+            "train",
+            "save",
+            "meet",
+            "on_reset",
+            "sync",
+            "train",
         ],
         "hosts_that_change_while_ranks_meet_are_heard_of": [
-            *("train", "meet", "train", "meet", "train")
+            "train",
+            "meet",
+            "train",
+            "meet",
+            "train",
         ],
     }
 

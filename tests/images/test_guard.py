@@ -14,11 +14,23 @@ from tests.images.test_elastic import discover
 HERE = Path(__file__).parent
 FILES = HERE.parents[1] / "charts" / "horovod" / "files" / "hvd_pods"
 ELASTIC = (
-    *("-np", "1", "--min-np", "1", "--max-np", "1", "--host-discovery-script", "/output/hosts"),
-    *("--network-interface", "lo", "python3", "/output/hostile_rank.py"),
+    "-np",
+    "1",
+    "--min-np",
+    "1",
+    "--max-np",
+    "1",
+    "--host-discovery-script",
+    "/output/hosts",
+    "--network-interface",
+    "lo",
+    "python3",
+    "/output/hostile_rank.py",
 )
 GUARDED = (
-    *("sh", "-c", 'exec python3 "$0" elastic "$(command -v horovodrun)" "$@"'),
+    "sh",
+    "-c",
+    'exec python3 "$0" elastic "$(command -v horovodrun)" "$@"',
     "/output/hvd_pods/master/guard.py",
 )
 
@@ -45,9 +57,13 @@ def test_horovodrun_runs_code_of_nobody_and_answers_no_strangers(
     name = "left-guarded" if launcher == GUARDED else "left-bare"
     left = make_open_folder(inside.folder / name)
     done = inside.run(
-        *launcher, *ELASTIC, uid=OWN_UID, LEFT=f"/output/{left.name}", PROGRAMS="/output",
+        *launcher,
+        *ELASTIC,
+        uid=OWN_UID,
+        LEFT=f"/output/{left.name}",
+        PROGRAMS="/output",
         HVD_NOTICES="127.0.0.1,1,f00d",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, output_of(done)
     assert sorted(folder.name for folder in left.iterdir()) == ran, output_of(done)
     found = json.loads(done.stdout.partition("RESULT ")[2])

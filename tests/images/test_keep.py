@@ -71,21 +71,30 @@ except ValueError as problem:
 def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(
     sandboxes: Sandboxes, name: str
 ) -> None:
-    sandbox, framework = sandboxes(name), "torch" if "torch" in name else "tensorflow"
+    sandbox = sandboxes(name)
+    framework = "torch" if "torch" in name else "tensorflow"
     make_open_folder(sandbox.folder / "kept")
     shutil.copy(SCRIPT, sandbox.folder)
     done = sandbox.run(
-        *TWO_RANKS, "python3", f"/output/{SCRIPT.name}", framework, "/output/kept",
+        *TWO_RANKS,
+        "python3",
+        f"/output/{SCRIPT.name}",
+        framework,
+        "/output/kept",
         PYTHONPATH="/examples",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, output_of(done)
     ranks = result(done)["ranks"]
     for number, found in enumerate(ranks):
         went_on = {name: step for name, (step, _) in found.items()}
         assert went_on == {
-            "undisturbed": 0, "all are there": 7, "rank 1 is new": 7, "rank 0 is new": 7,
-            "all are new": 5, "interrupted": 6,
-        }  # fmt: skip
+            "undisturbed": 0,
+            "all are there": 7,
+            "rank 1 is new": 7,
+            "rank 0 is new": 7,
+            "all are new": 5,
+            "interrupted": 6,
+        }
         # Without seeds of Keras' own, the dropout of TensorFlow 2.15 is not part of the state.
         if name != "examples-2.15":
             for case in ("all are there", "interrupted"):

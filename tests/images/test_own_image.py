@@ -40,7 +40,8 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_an_image_is_built_and_pushed(address: str, project: Path) -> None:
-    engine, remarks = choose_engine(None), list[str]()
+    engine = choose_engine(None)
+    remarks = list[str]()
     source = Source(project, f"{address}/team/{NAME}")
     reference = provide(source, Target(pushes=True), lambda _: False, remarks.append)
     try:

@@ -71,9 +71,13 @@ def test_script_of_the_elastic_page_trains_and_loses_no_batch(sandboxes: Sandbox
     # Without autotuning, whose options come last.
     launcher = ELASTIC[: ELASTIC.index("lo") + 1]
     printed = inside.succeed(
-        *launcher, "python3", "/output/train.py", uid=OWN_UID, OMP_NUM_THREADS="1",
+        *launcher,
+        "python3",
+        "/output/train.py",
+        uid=OWN_UID,
+        OMP_NUM_THREADS="1",
         PYTHONPATH="/examples",
-    )  # fmt: skip
+    )
     assert set(re.findall(r"begins with batch (\d+)", printed)) == {"0", "41"}, printed
     match = re.search(r"ranks: 2, accuracy: (\d\.\d+)", printed)
     assert match, printed

@@ -36,7 +36,8 @@ def images(tmp_path: Path) -> dict[str, Image]:
 
 def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image]) -> None:
     image = images["pytorch"]
-    content, versions = content_of(image, images), {"python": "3.11", "horovod": "0.28.1"}
+    content = content_of(image, images)
+    versions = {"python": "3.11", "horovod": "0.28.1"}
     proof = Proof(content, "2026-01-31", "repo:1", versions, 4_500_000_000, 27, "none", 2)
     file = write(image, proof)
     assert file == image.folder / FILE
@@ -53,7 +54,8 @@ def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image])
 
 
 def test_tests_of_separate_images_run_only_in_a_proof() -> None:
-    tests, images = ROOT / "tests" / "images", load_catalogue()
+    tests = ROOT / "tests" / "images"
+    images = load_catalogue()
     common = [tests / "test_runtimes.py", tests / "nvidia"]
     assert proving.tests_of(images["cuda"]) == common
     # Its Horovod has the same patch as that of images that are tested in every run.

@@ -84,8 +84,18 @@ def test_compiler_is_not_in_the_image(inside: Sandbox) -> None:
 def test_image_has_no_secrets_keys_or_caches_of_the_build(inside: Sandbox) -> None:
     """No secret of the build, key, cache, package list or pip setting."""
     places = [
-        *("/run", "/tmp", "/mnt", "/media", "/srv", "/build", "/root", "/home/horovod"),
-        *("/etc/pip.conf", "/etc/ssh", "/var/lib/apt/lists", "/var/cache/apt/archives"),
+        "/run",
+        "/tmp",
+        "/mnt",
+        "/media",
+        "/srv",
+        "/build",
+        "/root",
+        "/home/horovod",
+        "/etc/pip.conf",
+        "/etc/ssh",
+        "/var/lib/apt/lists",
+        "/var/cache/apt/archives",
     ]
     leftovers = inside.run("find", *places, "-type", "f", uid=0).stdout
     allowed = {"moduli", "ssh_config", "sshd_config", ".bashrc", ".profile", ".bash_logout", "lock"}

@@ -52,7 +52,8 @@ def test_compute_capability_unknown_to_nvcc_is_refused(
 def test_package_with_another_hash_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deb, listed = tmp_path / "a.deb", tmp_path / "toolkit.debs"
+    deb = tmp_path / "a.deb"
+    listed = tmp_path / "toolkit.debs"
     deb.write_text("other")
     listed.write_text(f"# what\ntrixie non-free a=1 {'0' * 64}\n")
     monkeypatch.setattr(toolchain, "download", lambda *_: deb)

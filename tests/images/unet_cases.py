@@ -122,7 +122,8 @@ def slices_are_cropped_and_scaled(source: Path, data: Path) -> str:
     error = run(source, data, "--shards", 1)
     assert not error, error
     (shard,), test = unet_data.read_shards(data, 0, 1)
-    whole, truth = scan(), labels() > 0
+    whole = scan()
+    truth = labels() > 0
     expected = (whole - whole.mean()) / whole.std()
     held = range(8, 11)
     for got, indices in ((test, held), (shard, [i for i in range(SLICES) if i not in held])):

@@ -18,7 +18,8 @@ from urllib.request import urlopen
 import elastic_ranks
 
 HOSTS = Path(__file__).with_name("hosts")
-LOST_AT, STEPS = 3, 6
+LOST_AT = 3
+STEPS = 6
 
 
 def die() -> NoReturn:
@@ -141,7 +142,8 @@ def ranks_without_work() -> Any:
         subprocess.run(["sh", "-c", "kill -STOP $PPID; sleep 0.1; kill -CONT $PPID"], check=True)
     shares = []
     for _ in range(5):
-        began, taken = time.monotonic(), time.process_time()
+        began = time.monotonic()
+        taken = time.process_time()
         time.sleep(0.5)
         shares.append((time.process_time() - taken) / (time.monotonic() - began))
     # One that does not run for a while makes the other one wait, too.

@@ -171,7 +171,8 @@ def built_probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def probe(cluster: Cluster, built_probe: Path, tmp_path: Path) -> Cluster:
     """The cluster with the probe's image and a pod `server` of it that answers on port 8080."""
-    program, archive = tmp_path / "probe", tmp_path / "probe.tar"
+    program = tmp_path / "probe"
+    archive = tmp_path / "probe.tar"
     # A copy, which a test may change.
     shutil.copy(built_probe, program)
     pack_program(PROBE_IMAGE, program, archive)

@@ -6,8 +6,12 @@ from hypothesis import HealthCheck, settings
 
 # Not at random: a red test is red for everyone.
 settings.register_profile(
-    "few", max_examples=40, deadline=None, derandomize=True, database=None,
+    "few",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)  # fmt: skip
+)
 settings.register_profile("many", settings.get_profile("few"), max_examples=4000)
 settings.load_profile("few")

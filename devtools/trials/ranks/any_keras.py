@@ -43,7 +43,8 @@ def horovod_keras_is_the_same() -> None:
 
 
 def a_tape_averages_gradients_of_keras_variables() -> None:
-    mine, one = model(), model()
+    mine = model()
+    one = model()
     grads = []
     for net, (x, y) in ((mine, data(hvd.rank())), (one, whole())):
         with tf.GradientTape() as tape:
@@ -61,7 +62,8 @@ def collectives_take_variables_of_keras() -> None:
     horovod = hvd_of_tensorflow
     kernels = [model(seed=rank).layers[0].kernel for rank in range(hvd.size())]
     values = [np.asarray(kernel) for kernel in kernels]
-    mine, mean = kernels[hvd.rank()], np.mean(values, axis=0)
+    mine = kernels[hvd.rank()]
+    mean = np.mean(values, axis=0)
     for options, tolerance in (({}, 1e-5), ({"compression": horovod.Compression.fp16}, 1e-2)):
         assert_close([horovod.allreduce(mine, **options)], [mean], tolerance)
         assert_close(horovod.grouped_allreduce([mine], **options), [mean], tolerance)
@@ -75,9 +77,13 @@ def collectives_take_variables_of_keras() -> None:
 
 def gradients_of_several_passes_are_sent_at_once() -> None:
     for average, rate in ((True, 0.1), (False, 0.2)):
-        mine = model(optimizer=hvd.DistributedOptimizer(
-            keras.optimizers.SGD(0.1), backward_passes_per_step=2,
-            average_aggregated_gradients=average))  # fmt: skip
+        mine = model(
+            optimizer=hvd.DistributedOptimizer(
+                keras.optimizers.SGD(0.1),
+                backward_passes_per_step=2,
+                average_aggregated_gradients=average,
+            )
+        )
         before = mine.get_weights()
         train(mine)
         assert_close(mine.get_weights(), before, 0)
@@ -122,13 +128,17 @@ def the_callbacks_broadcast_and_average() -> None:
     mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(adam()))
     seen: list[dict[str, float]] = []
     history = mine.fit(
-        *data(hvd.rank()), batch_size=BATCH // 2, epochs=2, verbose=0, shuffle=False,
+        *data(hvd.rank()),
+        batch_size=BATCH // 2,
+        epochs=2,
+        verbose=0,
+        shuffle=False,
         callbacks=[
             hvd.callbacks.BroadcastGlobalVariablesCallback(0),
             hvd.callbacks.MetricAverageCallback(),
             keras.callbacks.LambdaCallback(on_epoch_end=lambda _, logs: seen.append(dict(logs))),
         ],
-    )  # fmt: skip
+    )
     assert_same_on_all_ranks(mine.get_weights())
     assert_same_on_all_ranks(variables_of(mine.optimizer))
     assert_same_on_all_ranks([np.asarray(history.history["loss"])])
@@ -165,13 +175,16 @@ def the_learning_rate_warms_up_and_follows_a_schedule() -> None:
     )
     mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.1)))
     history = mine.fit(
-        *data(hvd.rank()), batch_size=BATCH // 2, epochs=4, verbose=0,
+        *data(hvd.rank()),
+        batch_size=BATCH // 2,
+        epochs=4,
+        verbose=0,
         callbacks=[
             hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.1, warmup_epochs=2),
             hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 0.5, start_epoch=3),
             watch,
         ],
-    )  # fmt: skip
+    )
     size = hvd.size()
     warm = [0.1 / size * (step / 2 * (size - 1) / 2 + 1) for step in (1, 2, 3, 4)]
     assert_close([rates], [[*warm, 0.1, 0.1, 0.05, 0.05]])
@@ -214,9 +227,17 @@ def elastic_state_is_saved_restored_and_synchronized() -> None:
     commits: list[int] = []
     state.commit = lambda: commits.append(int(state.batch))
     state.batch = 0
-    mine.fit(*data(hvd.rank()), batch_size=2, epochs=2, verbose=0, callbacks=[
-        hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state),
-        hvd.elastic.CommitStateCallback(state, batches_per_commit=2)])  # fmt: skip
+    mine.fit(
+        *data(hvd.rank()),
+        batch_size=2,
+        epochs=2,
+        verbose=0,
+        callbacks=[
+            hvd.elastic.UpdateBatchStateCallback(state),
+            hvd.elastic.UpdateEpochStateCallback(state),
+            hvd.elastic.CommitStateCallback(state, batches_per_commit=2),
+        ],
+    )
     assert (state.epoch, commits) == (2, [1, 3, 0, 1, 3, 0]), (state.epoch, commits)
 
 
@@ -273,7 +294,19 @@ def momenta_follow_the_learning_rate() -> None:
     mine.fit(*data(hvd.rank()), batch_size=BATCH, verbose=0)
     momenta = [np.asarray(m) for m in mine.optimizer.momentums]
     seen: list[np.ndarray] = []
-    mine.fit(*data(hvd.rank()), batch_size=BATCH, verbose=0, initial_epoch=1, epochs=2, callbacks=[
-        halve, keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: seen.extend(
-            np.asarray(m) for m in mine.optimizer.momentums))])  # fmt: skip
+    mine.fit(
+        *data(hvd.rank()),
+        batch_size=BATCH,
+        verbose=0,
+        initial_epoch=1,
+        epochs=2,
+        callbacks=[
+            halve,
+            keras.callbacks.LambdaCallback(
+                on_train_batch_begin=lambda batch, logs: seen.extend(
+                    np.asarray(m) for m in mine.optimizer.momentums
+                )
+            ),
+        ],
+    )
     assert_close(seen, [m * 0.5 for m in momenta])

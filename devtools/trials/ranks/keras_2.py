@@ -28,16 +28,22 @@ def the_learning_rate_is_called_lr() -> None:
 
 
 def loss_scaling_skips_a_step_on_all_ranks_or_none() -> None:
-    mine = model(optimizer=keras.mixed_precision.LossScaleOptimizer(
-        hvd.DistributedOptimizer(sgd()), initial_scale=4.0))  # fmt: skip
+    mine = model(
+        optimizer=keras.mixed_precision.LossScaleOptimizer(
+            hvd.DistributedOptimizer(sgd()), initial_scale=4.0
+        )
+    )
     assert_no_rank_steps_alone(mine, "loss_scale")
 
 
 def what_is_not_supported_is_named() -> None:
     other = importlib.import_module("keras").optimizers.SGD(RATE)
     for horovod in (hvd, hvd_of_keras):
-        raises(TypeError, "use tf.keras, or `import tf_keras as keras`",
-               lambda module=horovod: module.DistributedOptimizer(other))  # fmt: skip
+        raises(
+            TypeError,
+            "use tf.keras, or `import tf_keras as keras`",
+            lambda module=horovod: module.DistributedOptimizer(other),
+        )
     scaled = keras.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()))
     mine = model(optimizer=scaled)
     train(mine)

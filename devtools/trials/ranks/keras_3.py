@@ -88,22 +88,34 @@ class Halving(keras.optimizers.schedules.LearningRateSchedule):
 def what_is_not_supported_is_named() -> None:
     optimizer = hvd.DistributedOptimizer(sgd())
     for name in ("minimize", "compute_gradients", "get_gradients", "_aggregate_gradients"):
-        raises(NotImplementedError, f"SGD.{name}() is an optimizer method of Keras 2",
-               getattr(optimizer, name))  # fmt: skip
+        raises(
+            NotImplementedError,
+            f"SGD.{name}() is an optimizer method of Keras 2",
+            getattr(optimizer, name),
+        )
     raises(ValueError, "wrap it once", lambda: hvd.DistributedOptimizer(optimizer))
     raises(TypeError, "expected an optimizer of Keras 3", lambda: hvd.DistributedOptimizer("sgd"))
     twice = keras.optimizers.SGD(gradient_accumulation_steps=2)
-    raises(ValueError, "set one of them",
-           lambda: hvd.DistributedOptimizer(twice, backward_passes_per_step=2))  # fmt: skip
+    raises(
+        ValueError,
+        "set one of them",
+        lambda: hvd.DistributedOptimizer(twice, backward_passes_per_step=2),
+    )
     raises(ValueError, "sparse_as_dense=True", sparse_passes)
     raises(ValueError, "no legacy optimizers", lambda: hvd.load_model("x.keras", legacy_opts=True))
     raises(TypeError, "set TF_USE_LEGACY_KERAS=1", lambda: hvd.DistributedOptimizer(of_tf_keras()))
     v1 = tf.compat.v1.train.GradientDescentOptimizer(RATE)
-    raises(TypeError, "use horovod.tensorflow.DistributedOptimizer",
-           lambda: hvd.DistributedOptimizer(v1))  # fmt: skip
+    raises(
+        TypeError,
+        "use horovod.tensorflow.DistributedOptimizer",
+        lambda: hvd.DistributedOptimizer(v1),
+    )
     raises(ValueError, "no optimizer: compile it first", lambda: hvd.elastic.KerasState(model()))
-    raises(NotImplementedError, "use those of horovod.tensorflow",
-           tf.function(lambda: hvd.allreduce(np.ones(2)), autograph=False))  # fmt: skip
+    raises(
+        NotImplementedError,
+        "use those of horovod.tensorflow",
+        tf.function(lambda: hvd.allreduce(np.ones(2)), autograph=False),
+    )
     mine = model(optimizer=optimizer, jit_compile=True)
     raises(NotImplementedError, "jit_compile=False", lambda: mine.train_on_batch(*data(0)))
 

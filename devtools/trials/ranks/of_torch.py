@@ -123,7 +123,8 @@ def parameters_and_optimizer_state_are_broadcast() -> None:
 
 
 def operations_work_on_every_type_they_take() -> None:
-    rank, size = hvd.rank(), hvd.size()
+    rank = hvd.rank()
+    size = hvd.size()
     total = sum(range(size))
     added = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
     # images/patches/bfloat16.patch, which only the images without NCCL have.
@@ -158,8 +159,11 @@ def gradients_of_several_passes_are_sent_at_once() -> None:
     assert_close(weights(mine), expected_after(2, sgd))
     for _ in range(2):
         loss_of(mine, tensors(hvd.rank())).backward()
-    raises(AssertionError, "more than backward_passes_per_step times",
-           loss_of(mine, tensors(hvd.rank())).backward)  # fmt: skip
+    raises(
+        AssertionError,
+        "more than backward_passes_per_step times",
+        loss_of(mine, tensors(hvd.rank())).backward,
+    )
     optimizer.step()
 
 
@@ -178,7 +182,8 @@ def groups_and_compression_lose_no_gradient() -> None:
 
 def sparse_gradients_are_averaged() -> None:
     for as_dense in (False, True):
-        mine, one = embedding(), embedding()
+        mine = embedding()
+        one = embedding()
         own = distributed(mine, torch.optim.SGD(mine.parameters(), RATE), sparse_as_dense=as_dense)
         mine(torch.tensor([hvd.rank(), hvd.size()])).sum().backward()
         own.step()

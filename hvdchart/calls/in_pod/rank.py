@@ -67,7 +67,8 @@ def describe(
     """A failure: the host, the traceback, the problem if it is not the function's own, and the
     exception, empty unless the caller is to raise it.
     """
-    text, pickled = "", b""
+    text = ""
+    pickled = b""
     if error is not None:
         # Without the frame of make_call.
         inner = error.__traceback__.tb_next if error.__traceback__ else None

@@ -31,9 +31,11 @@ from hvdchart.calls.in_pod import wire
 
 SOCKET = os.environ.get("HVD_CALLS", f"{fast_start.GENERATED}/calls.sock")
 # Seconds in which the server of an attempt listens, and a rank says who it is.
-LISTEN_WITHIN, SPEAK_WITHIN = 10.0, 10.0
+LISTEN_WITHIN = 10.0
+SPEAK_WITHIN = 10.0
 # Seconds after a failure until the launcher gets SIGTERM, and from SIGTERM until SIGKILL.
-FAIL_WITHIN, END_WITHIN = 0.5, 3.0
+FAIL_WITHIN = 0.5
+END_WITHIN = 3.0
 LOOK_EVERY = 0.1
 MOST_RANKS = 1_000_000
 TYPE_CHECKING = False
@@ -46,10 +48,13 @@ class Call:
     """A call that is being made: what its ranks answer goes to the caller."""
 
     def __init__(self, number: int, content: bytes, caller: socket.socket) -> None:
-        self.number, self._content = number, content
+        self.number = number
+        self._content = content
         # When a rank failed or the caller went.
         self.failed_at = 0.0
-        self._caller, self._lock, self._is_over = caller, threading.Lock(), False
+        self._caller = caller
+        self._lock = threading.Lock()
+        self._is_over = False
         self._spoke_at = time.monotonic()
         self._threads: list[threading.Thread] = []
 
@@ -58,7 +63,8 @@ class Call:
         with self._lock:
             if self._is_over:
                 return
-            self._is_over, self._spoke_at = kind == wire.END, time.monotonic()
+            self._is_over = kind == wire.END
+            self._spoke_at = time.monotonic()
             rest = memoryview(wire.Frame(kind, number, data).encode())
             try:
                 while rest:
@@ -93,7 +99,8 @@ class Call:
 
     def _serve(self, rank: int, connection: socket.socket) -> None:
         """Give a rank the call, and pass on its answer."""
-        kind, is_complete = b"", False
+        kind = b""
+        is_complete = False
         with connection, suppress(OSError, ValueError), connection.makefile("rb") as stream:
             for encoded in wire.frames(wire.CALL, self._content):
                 connection.sendall(encoded)
@@ -101,7 +108,8 @@ class Call:
                 frame = wire.read_frame(stream)
                 if frame is None or frame.kind not in (wire.RESULT, wire.FAILURE):
                     break
-                kind, is_complete = frame.kind, frame.is_last
+                kind = frame.kind
+                is_complete = frame.is_last
                 self.send(kind, frame.data, rank)
             if kind == wire.FAILURE:
                 self.fail()
@@ -117,7 +125,8 @@ class CallServer:
     """Starts the ranks with `line`; they connect to a port at `address`, and show the secret."""
 
     def __init__(self, line: list[str], address: str, secret: str) -> None:
-        self._line, self._secret = line, secret.encode()
+        self._line = line
+        self._secret = secret.encode()
         self._call: Call | None = None
         self._number = 0
         limits = Limits(SPEAK_WITHIN, 256, 4096)
@@ -128,7 +137,8 @@ class CallServer:
         """Take a rank that knows the secret and belongs to the present call."""
         secret, _, rest = line.partition(b" ")
         number, _, rank = rest.decode("ascii", "replace").partition(" ")
-        call, place = self._call, parse_count(rank, MOST_RANKS)
+        call = self._call
+        place = parse_count(rank, MOST_RANKS)
         if not hmac.compare_digest(secret, self._secret) or call is None or place is None:
             return b""
         if number != str(call.number):
@@ -173,9 +183,7 @@ class CallServer:
         line = [*self._line, str(self._ranks.port), str(call.number)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-        ends = [
-            (FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)
-        ]  # fmt: skip
+        ends = [(FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)]
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
                 assert stream is not None  # noqa: S101

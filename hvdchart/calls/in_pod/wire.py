@@ -12,19 +12,25 @@ from typing import IO, Callable, Iterator, NamedTuple
 
 # The server's first message (JSON), a pickled call, and the end of a call (JSON). An END from the
 # caller means that workers are lost: the server fails, so that the next attempt waits for them.
-HELLO, CALL, END = b"H", b"C", b"E"
+HELLO = b"H"
+CALL = b"C"
+END = b"E"
 # A heartbeat, which both ends send; seconds between two heartbeats, and seconds of silence after
 # which an end counts the other one as lost.
 BEAT = b"B"
-BEAT_EVERY, SILENT_FOR = 20.0, 120.0
+BEAT_EVERY = 20.0
+SILENT_FOR = 120.0
 # What the ranks print; the number is that of the stream, 1 or 2.
 OUTPUT = b"O"
 # A rank's pickled result, its pickled failure (see rank.py), and the end of a rank without either;
 # the number of the frame is the rank.
-RESULT, FAILURE, GONE = b"R", b"F", b"G"
+RESULT = b"R"
+FAILURE = b"F"
+GONE = b"G"
 CHUNK = 1 << 20
 # Bytes of a pickled call, which the master keeps in memory, and of a pickled result.
-LARGEST_CALL, LARGEST_RESULT = 64 << 20, 1 << 30
+LARGEST_CALL = 64 << 20
+LARGEST_RESULT = 1 << 30
 _HEADER = struct.Struct("!cIQ")
 
 
@@ -66,7 +72,8 @@ def read_message(next_frame: Callable[[], Frame | None], most: int) -> Frame | N
 
     Raises ValueError for one of more than `most` bytes.
     """
-    parts, size = [], 0
+    parts = []
+    size = 0
     while True:
         frame = next_frame()
         if frame is None:

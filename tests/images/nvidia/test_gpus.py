@@ -61,9 +61,16 @@ print("RIGHT")
 def test_allreduce_over_nccl_works_on_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
     assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
     done = on_gpu.run(
-        *launch_ranks(gpus), "-x", "NCCL_DEBUG", "python3", "-c",
-        ALLREDUCE[image.framework or ""] + SAY, uid=OWN_UID, NCCL_DEBUG="INFO", **STALLS,
-    )  # fmt: skip
+        *launch_ranks(gpus),
+        "-x",
+        "NCCL_DEBUG",
+        "python3",
+        "-c",
+        ALLREDUCE[image.framework or ""] + SAY,
+        uid=OWN_UID,
+        NCCL_DEBUG="INFO",
+        **STALLS,
+    )
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("rank")]
     assert len(lines) == gpus

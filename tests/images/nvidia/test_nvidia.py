@@ -26,8 +26,18 @@ COMPILER = f"{PACKAGES}/nvidia/cuda_nvcc"
 XLA_OPERATIONS = f"grep -q CallbackHVDAllreduce {PACKAGES}/horovod/tensorflow/mpi_lib*.so"
 # What TensorFlow opens by name once it finds a driver, and what those open in turn.
 OF_TENSORFLOW = (
-    *("cublas", "cublasLt", "cudart", "cudnn", "cufft", "cupti", "curand", "cusolver", "cusparse"),
-    *("nccl", "nvJitLink", "nvrtc"),
+    "cublas",
+    "cublasLt",
+    "cudart",
+    "cudnn",
+    "cufft",
+    "cupti",
+    "curand",
+    "cusolver",
+    "cusparse",
+    "nccl",
+    "nvJitLink",
+    "nvrtc",
 )
 # What XLA compiles with.
 HAS_COMPILER = (
@@ -55,7 +65,10 @@ CASES = {
     "cuda": Case(
         (
             *OF_TENSORFLOW,
-            *("cudnn_cnn_infer", "cudnn_cnn_train", "cudnn_ops_infer", "cudnn_ops_train"),
+            "cudnn_cnn_infer",
+            "cudnn_cnn_train",
+            "cudnn_ops_infer",
+            "cudnn_ops_train",
         ),
         KERAS_2,
         (Training(COMMON[0], COMMON),),
@@ -64,8 +77,14 @@ CASES = {
     "cuda-next": Case(
         # Not cudnn_engines_runtime_compiled: it asks for the driver itself, which the node brings.
         (
-            *(*OF_TENSORFLOW, "cudnn_adv", "cudnn_cnn", "cudnn_engines_precompiled"),
-            *("cudnn_engines_tensor_ir", "cudnn_ext", "cudnn_graph", "cudnn_heuristic"),
+            *OF_TENSORFLOW,
+            "cudnn_adv",
+            "cudnn_cnn",
+            "cudnn_engines_precompiled",
+            "cudnn_engines_tensor_ir",
+            "cudnn_ext",
+            "cudnn_graph",
+            "cudnn_heuristic",
             "cudnn_ops",
         ),
         KERAS_3,
@@ -74,9 +93,19 @@ CASES = {
     ),
     "pytorch-cuda": Case(
         (
-            *("cublasLt", "cudnn_adv", "cudnn_cnn", "cudnn_engines_precompiled", "cudnn_graph"),
-            *("cudnn_engines_runtime_compiled", "cudnn_heuristic", "cudnn_ops"),
-            *("cupti", "cusolver", "nvJitLink", "nvrtc", "nvrtc-builtins"),
+            "cublasLt",
+            "cudnn_adv",
+            "cudnn_cnn",
+            "cudnn_engines_precompiled",
+            "cudnn_graph",
+            "cudnn_engines_runtime_compiled",
+            "cudnn_heuristic",
+            "cudnn_ops",
+            "cupti",
+            "cusolver",
+            "nvJitLink",
+            "nvrtc",
+            "nvrtc-builtins",
         ),
         TORCH,
         (Training(COMMON[0]), Training(COMMON[0], launcher=TWO_RANKS_OVER_GLOO)),
@@ -144,7 +173,11 @@ def test_horovod_loads_the_only_nccl(framework: str, inside: Sandbox) -> None:
     assert libraries.stdout.split() == [NCCL]
     # With no setting of the system: as an SSH session starts a rank.
     loaded = inside.succeed(
-        *("env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "python3", "-c"),
+        "env",
+        "-i",
+        "PATH=/usr/local/bin:/usr/bin:/bin",
+        "python3",
+        "-c",
         f"import horovod.{framework}\n"
         "lines = [line.split() for line in open('/proc/self/maps')]\n"
         "print(*sorted({line[5] for line in lines if len(line) > 5 and 'libnccl' in line[5]}))",

@@ -22,7 +22,8 @@ from tests.images.conftest import in_image
 from tests.results import result
 
 DIGITS = ("python", "digits_torch.py")
-pytorch, examples_pytorch = in_image("pytorch"), in_image("examples-pytorch")
+pytorch = in_image("pytorch")
+examples_pytorch = in_image("examples-pytorch")
 
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])

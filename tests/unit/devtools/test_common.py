@@ -46,7 +46,8 @@ def test_failed_command_raises_its_status_its_errors_and_a_remedy() -> None:
 def test_packages_are_installed_without_starting_services(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy, program = tmp_path / "policy-rc.d", tmp_path / "apt-get"
+    policy = tmp_path / "policy-rc.d"
+    program = tmp_path / "apt-get"
     # Prints whether services may start.
     program.write_text(
         f'#!/bin/sh\n{policy}; echo "policy $?"\n'

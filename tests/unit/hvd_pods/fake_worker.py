@@ -30,7 +30,8 @@ class FakeWorker:
     def __init__(self, banner: bytes | None, address: str = "127.0.0.1", port: int = 0) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.create_server((address, port), family=family)
-        self.address, self.port = address, int(self._listener.getsockname()[1])
+        self.address = address
+        self.port = int(self._listener.getsockname()[1])
         self.banner = banner
         self.connections: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -103,7 +104,8 @@ class Workers:
     def start(self, *ordinals: int) -> None:
         """Give pods addresses and let them listen."""
         for ordinal in ordinals:
-            name, address = f"hvd-worker-{ordinal}", self.address(ordinal)
+            name = f"hvd-worker-{ordinal}"
+            address = self.address(ordinal)
             self._listening[ordinal] = FakeWorker(ssh_banner("r1"), address, self.port)
             endpoint = {
                 "addresses": [address],

@@ -33,8 +33,11 @@ class MasterPod:
     def __init__(
         self, workers: Workers, keys: Path, folder: Path, patch: pytest.MonkeyPatch
     ) -> None:
-        self.workers, self.api, self._patch = workers, workers.api, patch
-        self.generated, self.programs = folder / "generated", folder / "programs"
+        self.workers = workers
+        self.api = workers.api
+        self._patch = patch
+        self.generated = folder / "generated"
+        self.programs = folder / "programs"
         self.termination_log = folder / "termination-log"
         for made in (self.generated, self.programs):
             made.mkdir()
@@ -90,8 +93,16 @@ def read_log(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
     modules = (
-        *(paths, ssh, release_keys, launch, mpi, main, remote, results),
-        *(effects, user_code),
+        paths,
+        ssh,
+        release_keys,
+        launch,
+        mpi,
+        main,
+        remote,
+        results,
+        effects,
+        user_code,
     )
     for module in modules:
         for name, value in list(vars(module).items()):

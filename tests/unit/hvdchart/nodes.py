@@ -22,7 +22,9 @@ def node(
         "metadata": {
             "name": name,
             "labels": {
-                "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", **(labels or {})
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/arch": "amd64",
+                **(labels or {}),
             },
         },
         "spec": {"taints": more.get("taints", []), "unschedulable": more.get("cordoned", False)},
@@ -31,11 +33,14 @@ def node(
             "allocatable": {"cpu": kept_cpu, "memory": allocatable, "pods": "110", **devices},
             "conditions": [
                 {"type": "MemoryPressure", "status": "False"},
-                {"type": "Ready", "status": more.get("ready", "True"),
-                 "message": "runtime is down"},
+                {
+                    "type": "Ready",
+                    "status": more.get("ready", "True"),
+                    "message": "runtime is down",
+                },
             ],
         },
-    }  # fmt: skip
+    }
 
 
 def pod(where: str, requests: dict[str, str], owner: str = "", **more: Any) -> dict[str, Any]:
@@ -44,36 +49,50 @@ def pod(where: str, requests: dict[str, str], owner: str = "", **more: Any) -> d
     return {
         "metadata": {"name": f"p-{where}", "ownerReferences": owners},
         "spec": {
-            "nodeName": where, "containers": [{"resources": {"requests": requests}}],
+            "nodeName": where,
+            "containers": [{"resources": {"requests": requests}}],
             "initContainers": more.get("init", []),
         },
         "status": {"phase": more.get("phase", "Running")},
-    }  # fmt: skip
+    }
 
 
 def dgx(name: str, **more: Any) -> dict[str, Any]:
     """A DGX A100 under NVIDIA's GPU operator: 2 x 64 cores, 8 GPUs, RDMA."""
     labels = {
-        f"{NFD}cpu-hardware_multithreading": "true", f"{NFD}memory-numa": "true",
-        "nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "8",
-        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920",
-        "nvidia.com/gpu.machine": "DGXA100-920-23687-2530-000", "nvidia.com/mig.strategy": "single",
-        "nvidia.com/gfd.timestamp": "1691444179", "nvidia.com/gpu.replicas": "1",
-    }  # fmt: skip
+        f"{NFD}cpu-hardware_multithreading": "true",
+        f"{NFD}memory-numa": "true",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.count": "8",
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+        "nvidia.com/gpu.memory": "81920",
+        "nvidia.com/gpu.machine": "DGXA100-920-23687-2530-000",
+        "nvidia.com/mig.strategy": "single",
+        "nvidia.com/gfd.timestamp": "1691444179",
+        "nvidia.com/gpu.replicas": "1",
+    }
     devices = {"nvidia.com/gpu": "8", "rdma/hca_shared_devices_a": "63"}
     taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
     return node(
-        name, "256", "2113513212Ki", labels, devices=devices, taints=[taint],
-        allocatable=("255500m", "2110367484Ki"), **more,
-    )  # fmt: skip
+        name,
+        "256",
+        "2113513212Ki",
+        labels,
+        devices=devices,
+        taints=[taint],
+        allocatable=("255500m", "2110367484Ki"),
+        **more,
+    )
 
 
 def xeon(name: str, memory: str = "394836Mi", **more: Any) -> dict[str, Any]:
     """Two Xeon 8180 under node-feature-discovery, with a NodeFeatureRule for the sockets."""
     labels = {
-        f"{NFD}cpu-hardware_multithreading": "true", f"{NFD}cpu-topology.socket_count": "2",
-        f"{NFD}cpu-cpuid.AVX512F": "true", "node-type": "highmem",
-    }  # fmt: skip
+        f"{NFD}cpu-hardware_multithreading": "true",
+        f"{NFD}cpu-topology.socket_count": "2",
+        f"{NFD}cpu-cpuid.AVX512F": "true",
+        "node-type": "highmem",
+    }
     return node(name, "112", memory, labels, **more)
 
 
@@ -90,7 +109,7 @@ def amd(name: str) -> dict[str, Any]:
         "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM",
         f"{NFD}cpu-topology.socket_count": "1",
         f"{NFD}cpu-hardware_multithreading": "false",
-    }  # fmt: skip
+    }
     return node(name, "96", "1Ti", labels, devices={"amd.com/gpu": "8"})
 
 

@@ -50,14 +50,30 @@ def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
         {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
     ]
     run = {
-        "api": True, "mode": more.get("mode", "mpirun"), "options": more.get("options", []),
-        "args": ["python", "$$HOME/train.py"], "groups": groups[: more.get("groups", 1)],
-        "id": "1", "settings": "2", "service": "hvd", "workerSelector": "", "interface": "",
-        "hostsTimeoutSeconds": 600, "sshPort": 2222, "cleanup": "Never", "record": "hvd-run",
-        "minRanks": 1, "maxRanks": 9, "transport": "tcp", "code": "", "requirements": False,
+        "api": True,
+        "mode": more.get("mode", "mpirun"),
+        "options": more.get("options", []),
+        "args": ["python", "$$HOME/train.py"],
+        "groups": groups[: more.get("groups", 1)],
+        "id": "1",
+        "settings": "2",
+        "service": "hvd",
+        "workerSelector": "",
+        "interface": "",
+        "hostsTimeoutSeconds": 600,
+        "sshPort": 2222,
+        "cleanup": "Never",
+        "record": "hvd-run",
+        "minRanks": 1,
+        "maxRanks": 9,
+        "transport": "tcp",
+        "code": "",
+        "requirements": False,
         "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
-        "stallTimeoutSeconds": 0, "failOnNaN": True, "gracePeriodSeconds": 30,
-    }  # fmt: skip
+        "stallTimeoutSeconds": 0,
+        "failOnNaN": True,
+        "gracePeriodSeconds": 30,
+    }
     return [{"name": "HVD_RUN", "value": json.dumps(run)}]
 
 
@@ -71,20 +87,34 @@ def pod(name: str, component: str, state: dict[str, Any] | None = None, **more: 
         conditions = [{"type": "Ready", "status": "True"}]
     owner = more.get("job", JOB) if component == "master" else "hvd-worker"
     return {
-        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels,
-                     "ownerReferences": [{"kind": "X", "name": owner}]},
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": labels,
+            "ownerReferences": [{"kind": "X", "name": owner}],
+        },
         "spec": {"nodeName": more.get("node", "n1")},
         "status": {
             "phase": more.get("phase", "Running" if state and "running" in state else "Pending"),
             "conditions": conditions,
-            **({"reason": more["reason"], "message": "node was low on memory"}
-               if "reason" in more else {}),
+            **(
+                {"reason": more["reason"], "message": "node was low on memory"}
+                if "reason" in more
+                else {}
+            ),
             "containerStatuses": [
-                {"name": component, "image": "team/train:1", "state": state,
-                 "lastState": more.get("last", {}), "restartCount": more.get("restarts", 0)}
-            ] if state else [],
+                {
+                    "name": component,
+                    "image": "team/train:1",
+                    "state": state,
+                    "lastState": more.get("last", {}),
+                    "restartCount": more.get("restarts", 0),
+                }
+            ]
+            if state
+            else [],
         },
-    }  # fmt: skip
+    }
 
 
 def event(about: str, kind: str, reason: str, message: str, **more: Any) -> dict[str, Any]:
@@ -94,9 +124,11 @@ def event(about: str, kind: str, reason: str, message: str, **more: Any) -> dict
             "creationTimestamp": "2026-01-01T10:00:00Z",
         },
         "involvedObject": {"kind": kind, "name": about, "uid": more.get("uid", "")},
-        "type": more.get("type", "Warning"), "reason": reason, "message": message,
+        "type": more.get("type", "Warning"),
+        "reason": reason,
+        "message": message,
         "lastTimestamp": more.get("at", "2026-01-01T10:00:01Z"),
-    }  # fmt: skip
+    }
 
 
 def terminated(
@@ -105,10 +137,12 @@ def terminated(
     """The state of a container that has ended."""
     return {
         "terminated": {
-            "exitCode": code, "reason": reason, "message": message,
+            "exitCode": code,
+            "reason": reason,
+            "message": message,
             "finishedAt": f"2026-01-01T{at}Z",
         }
-    }  # fmt: skip
+    }
 
 
 def of_release(name: str, item: dict[str, Any]) -> dict[str, Any]:

@@ -24,14 +24,45 @@ TEXT = st.text(
 # Texts that a test finds again.
 MARKS = st.integers(1000, 9999).map(lambda number: f"zq{number}")
 SCALARS = st.one_of(
-    MARKS, st.none(), st.booleans(), st.integers(-1, 70000), st.integers(10**30, 10**60),
-    st.floats(), TEXT,
-    st.sampled_from([
-        "../../etc", "/", "", "yes", "no", "010", "1e3", "~", "null", "=", "<<", "0x1F", "1_000",
-        "16Gi", "500m", "-1", "a" * 300, "x\ty", "\U0001f600", "10:30", "2026-01-01", "#", "a: b",
-        "None", "$(A)", "$HOME", "{{ .Values.x }}",
-    ]),
-)  # fmt: skip
+    MARKS,
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 70000),
+    st.integers(10**30, 10**60),
+    st.floats(),
+    TEXT,
+    st.sampled_from(
+        [
+            "../../etc",
+            "/",
+            "",
+            "yes",
+            "no",
+            "010",
+            "1e3",
+            "~",
+            "null",
+            "=",
+            "<<",
+            "0x1F",
+            "1_000",
+            "16Gi",
+            "500m",
+            "-1",
+            "a" * 300,
+            "x\ty",
+            "\U0001f600",
+            "10:30",
+            "2026-01-01",
+            "#",
+            "a: b",
+            "None",
+            "$(A)",
+            "$HOME",
+            "{{ .Values.x }}",
+        ]
+    ),
+)
 KEYS = st.sampled_from(
     ["name", "image", "env", "args", "limits", "own", "count", "slots", "values"]
 )
@@ -59,10 +90,15 @@ TUNINGS = some_of(
     memory=QUANTITIES,
     shm=QUANTITIES,
 )
-SOURCES: st.SearchStrategy[dict[str, Any]] = st.sampled_from([
-    {"hostPath": "/mnt/x"}, {"pvc": "claim"}, {"nfs": {"server": "nfs.example", "path": "/x"}},
-    {"emptyDir": {"sizeLimit": "1Gi"}}, {"configMap": "settings"},
-])  # fmt: skip
+SOURCES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {"hostPath": "/mnt/x"},
+        {"pvc": "claim"},
+        {"nfs": {"server": "nfs.example", "path": "/x"}},
+        {"emptyDir": {"sizeLimit": "1Gi"}},
+        {"configMap": "settings"},
+    ]
+)
 RIGHT_VALUES = some_of(
     worker=some_of(
         podLabels=st.dictionaries(NAMES, NAMES, max_size=2),

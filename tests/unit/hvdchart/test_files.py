@@ -26,7 +26,8 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_target_of_a_link_is_replaced(tmp_path: Path) -> None:
-    target, link = tmp_path / "of-the-team.yaml", tmp_path / "values.yaml"
+    target = tmp_path / "of-the-team.yaml"
+    link = tmp_path / "values.yaml"
     target.write_text("old\n")
     link.symlink_to(target)
     write_atomically(link, "new\n")

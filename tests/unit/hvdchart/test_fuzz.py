@@ -81,8 +81,30 @@ def test_damaged_text_is_rendered_or_refused(text: bytes, data: st.DataObject) -
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 20)))
         noise = st.binary(max_size=4) | st.sampled_from(
-            [b"{", b"[", b"]", b"\n", b"\t", b"&a ", b"*a", b"!x ", b"---\n", b"%YAML 9.9\n", b"? ",
-             b"|\n", b">-\n", b"<<: ", b"\\ud800", b"\xff", b"\x00", b"'", b'"', b"#", b"- ", b": "]
-        )  # fmt: skip
+            [
+                b"{",
+                b"[",
+                b"]",
+                b"\n",
+                b"\t",
+                b"&a ",
+                b"*a",
+                b"!x ",
+                b"---\n",
+                b"%YAML 9.9\n",
+                b"? ",
+                b"|\n",
+                b">-\n",
+                b"<<: ",
+                b"\\ud800",
+                b"\xff",
+                b"\x00",
+                b"'",
+                b'"',
+                b"#",
+                b"- ",
+                b": ",
+            ]
+        )
         text = text[:start] + data.draw(noise) + text[end:]
     event(outcome(text))

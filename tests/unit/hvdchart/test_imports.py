@@ -13,7 +13,13 @@ from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 
 # What a person should not wait for: each takes 0.03 s or more.
 SLOW = {
-    *("asyncio", "jsonschema_rs", "pathspec", "pydantic", "pyhelm3", "rich", "ruamel"),
+    "asyncio",
+    "jsonschema_rs",
+    "pathspec",
+    "pydantic",
+    "pyhelm3",
+    "rich",
+    "ruamel",
     "watchfiles",
 }
 # What only commands on a cluster need.

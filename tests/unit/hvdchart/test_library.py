@@ -59,7 +59,7 @@ def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
         ({"tuning": wrong(Tuning, cpu=0.5)}, "tuning.cpu", "got '0.5m'"),
         ({"volumes": {"tmp": Volume(pvc="a", mount_path="/x")}}, "volumes.tmp", "the chart has"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_spec_built_in_python_is_refused(
     changes: dict[str, Any], path: str, says: str
 ) -> None:

@@ -43,7 +43,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_has_the_chart_the_examples_the_types_and_the_version(installed: Path) -> None:
-    chart, package = ROOT / "charts" / "horovod", installed / "hvdchart"
+    chart = ROOT / "charts" / "horovod"
+    package = installed / "hvdchart"
     ours = {path.relative_to(chart) for path in chart.rglob("*") if path.is_file()}
     ours = {path for path in ours if "__pycache__" not in path.parts}
     carried = (path for path in (package / "chart").rglob("*") if path.is_file())
@@ -60,7 +61,10 @@ def test_wheel_renders_without_a_checkout(installed: Path, tmp_path: Path) -> No
     done = subprocess.run(
         [sys.executable, "-m", "hvdchart", "render", str(spec)],
         env={**os.environ, "PYTHONPATH": str(installed)},
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == (ROOT / "values" / "local.yaml").read_text()

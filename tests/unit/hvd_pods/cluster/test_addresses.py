@@ -22,7 +22,8 @@ from tests.unit.hvd_pods.runs import make_run
 from tests.waiting import wait_until
 
 HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
-IPV4, IPV6 = "10.0.0.7", "fd00::7"
+IPV4 = "10.0.0.7"
+IPV6 = "fd00::7"
 GROUP = {"statefulSet": "w", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}
 RUN = make_run(groups=[GROUP])
 Names = dict[str, list[str]]

@@ -33,7 +33,10 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventR
     about = {"apiVersion": "batch/v1", "kind": "Job", "name": "hvd-master-1"}
     expected = {
         "involvedObject": {**about, "namespace": "team", "uid": "uid-1"},
-        **{"reason": "HostsReady", "action": "HostsReady", "type": "Normal", "count": 1},
+        "reason": "HostsReady",
+        "action": "HostsReady",
+        "type": "Normal",
+        "count": 1,
         "message": r"2 hosts \x1b[31m\ud800",
         "source": {"component": "horovod-master"},
         "reportingComponent": "horovod-master",

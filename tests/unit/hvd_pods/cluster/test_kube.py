@@ -196,7 +196,8 @@ def test_what_will_not_pass_is_not_repeated(api: kube.Api, api_server: FakeApi, 
 def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
     api_server: FakeApi, clock: Clock
 ) -> None:
-    api, began = kube.Api(), clock.now
+    api = kube.Api()
+    began = clock.now
     fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
     assert count_requests(api, api_server) > 1
     assert api.is_away
@@ -225,7 +226,8 @@ def test_a_server_is_not_asked_before_it_wants_to_be(api_server: FakeApi, clock:
 def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
     api_server: FakeApi, clock: Clock, stopped_after: float
 ) -> None:
-    api, began = kube.Api(), clock.now
+    api = kube.Api()
+    began = clock.now
     api.is_stopped = lambda: clock.now >= began + stopped_after
     fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
     for _ in range(2):

@@ -35,7 +35,8 @@ def recorded(api_server: FakeApi) -> list[str]:
 def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
     api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, api = staging_run(), kube.Api()
+    run = staging_run()
+    api = kube.Api()
     # Without data on nodes, and without the nodes' names, which DNS does not tell.
     staged.record_nodes(staging_run(""), api, on_nodes(run, "a", "b", "b"))
     staged.record_nodes(run, api, on_nodes(run, "", "", ""))

@@ -91,7 +91,8 @@ def test_request_that_is_too_long_is_not_answered() -> None:
 
 def test_oldest_connection_makes_room_for_a_new_one() -> None:
     """Silent connections, of which anybody can make many, keep no client away."""
-    port, before = start(limits=Limits(TIMEOUT, 4096, 3)), {*threading.enumerate()}
+    port = start(limits=Limits(TIMEOUT, 4096, 3))
+    before = {*threading.enumerate()}
     silent = [connect(port) for _ in range(4)]
     assert silent[0].recv(1) == b""
     assert ask(port, b"hello") == b"hello"

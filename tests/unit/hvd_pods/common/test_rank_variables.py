@@ -47,8 +47,14 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
         ({"HVD_MEETING": "10.0.0.7"}, {}),
     ],
     ids=[
-        *("all", "later ordinal", "other pod", "own port", "IPv6", "JAX"),
-        *("older master", "cut"),
+        "all",
+        "later ordinal",
+        "other pod",
+        "own port",
+        "IPv6",
+        "JAX",
+        "older master",
+        "cut",
     ],
 )
 def test_rank_gets_the_variables_of_torchrun_and_jax(

@@ -192,15 +192,17 @@ def answer(steps: list[int], own: list[int] | None = None) -> dict[str, Any]:
             [answer([0, 4, 5], [4, 5]), answer([4], [3, 4])], (4, 0), id="own part is missing"
         ),
         pytest.param(
-            [answer([0, 499, 500], [499, 500]), answer([99, 100], [99, 100])], (500, 0),
+            [answer([0, 499, 500], [499, 500]), answer([99, 100], [99, 100])],
+            (500, 0),
             id="a worker that was away",
         ),
         pytest.param(
-            [answer([500, 501], [499, 500]), answer([90, 91], [90, 91])], (500, 0),
+            [answer([500, 501], [499, 500]), answer([90, 91], [90, 91])],
+            (500, 0),
             id="a worker that was away, and an own part is missing",
         ),
     ],
-)  # fmt: skip
+)
 def test_ranks_agree_on_the_newest_step(
     answers: list[dict[str, Any]], chosen: tuple[int, int]
 ) -> None:

@@ -32,7 +32,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Start a shell's script as four ranks on two hosts."""
-    ssh, hosts = tmp_path / "ssh", tmp_path / "hostfile"
+    ssh = tmp_path / "ssh"
+    hosts = tmp_path / "hostfile"
     ssh.write_text(SSH)
     ssh.chmod(0o755)
     hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
@@ -157,8 +158,12 @@ def test_places_of_hosts_of_different_size_are_horovods() -> None:
     names = ("RANK", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
     numbers = [[int(own[f"HOROVOD_{name}"]) for name in names] for ranks in placed for own in ranks]
     assert numbers == [
-        *([0, 0, 1, 0, 3], [1, 0, 3, 1, 3], [2, 1, 3, 0, 2]),
-        *([3, 2, 3, 0, 1], [4, 0, 2, 2, 3], [5, 1, 2, 1, 2]),
+        [0, 0, 1, 0, 3],
+        [1, 0, 3, 1, 3],
+        [2, 1, 3, 0, 2],
+        [3, 2, 3, 0, 1],
+        [4, 0, 2, 2, 3],
+        [5, 1, 2, 1, 2],
     ]
     assert [ranks[0]["HOROVOD_HOSTNAME"] for ranks in placed] == ["a", "b", "c"]
     assert {own["HOROVOD_SIZE"] for ranks in placed for own in ranks} == {"6"}

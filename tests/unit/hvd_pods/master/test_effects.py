@@ -108,7 +108,8 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:
     """A call that fails without need is a defect, and one without news tells nothing."""
-    lanes, may_end = Lanes(told), threading.Event()
+    lanes = Lanes(told)
+    may_end = threading.Event()
 
     def wait_for_end() -> None:
         may_end.wait(TIMEOUT)

@@ -121,28 +121,53 @@ LIST_ERROR = f"{ERROR}, train.py:94"
         (PEER + TYPE_ERROR, f"a rank: {LIST_ERROR}", True),
         (TYPE_ERROR + PEER + OPEN_MPI_4.format(code=1), f"a rank: {LIST_ERROR}", True),
         (TAGGED + PEER, f"rank 1 on hvd-cpu-0: {LIST_ERROR}", True),
-        (TYPE_ERROR.replace("TypeError", "FloatingPointError"),
-         f"a rank: {LIST_ERROR.replace('TypeError', 'FloatingPointError')}", True),
-        (TYPE_ERROR.replace("TypeError", "ConnectionError"),
-         f"a rank: {LIST_ERROR.replace('TypeError', 'ConnectionError')}", False),
-        (SYNTAX + OPEN_MPI_4.format(code=1),
-         "rank 3 on hvd-cpu-1: SyntaxError: invalid syntax, train.py:3", True),
+        (
+            TYPE_ERROR.replace("TypeError", "FloatingPointError"),
+            f"a rank: {LIST_ERROR.replace('TypeError', 'FloatingPointError')}",
+            True,
+        ),
+        (
+            TYPE_ERROR.replace("TypeError", "ConnectionError"),
+            f"a rank: {LIST_ERROR.replace('TypeError', 'ConnectionError')}",
+            False,
+        ),
+        (
+            SYNTAX + OPEN_MPI_4.format(code=1),
+            "rank 3 on hvd-cpu-1: SyntaxError: invalid syntax, train.py:3",
+            True,
+        ),
         (OPEN_MPI_4.format(code=2), "rank 3 on hvd-cpu-1: exit code 2", True),
-        (GLOO + ZERO + OPEN_MPI_4.format(code=1),
-         "a rank: ZeroDivisionError: division by zero, train.py:7", False),
+        (
+            GLOO + ZERO + OPEN_MPI_4.format(code=1),
+            "a rank: ZeroDivisionError: division by zero, train.py:7",
+            False,
+        ),
         (PEER + OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3", False),
-        (PEER, "a rank: horovod.common.exceptions.HorovodInternalError: Horovod has been shut "
-         "down., mpi_ops.py:20", False),
+        (
+            PEER,
+            "a rank: horovod.common.exceptions.HorovodInternalError: Horovod has been shut "
+            "down., mpi_ops.py:20",
+            False,
+        ),
         ("Process 5 exit with status code 3.\n", "rank 5 on hvd-gpu-0: exit code 3", False),
-        ("Sorry\n[hvd] rank 5 on hvd-gpu-0 ended with exit code 3\n",
-         'rank 5 on hvd-gpu-0: exit code 3, after "Sorry"', False),
-        ("[hvd] rank 5 on hvd-gpu-0 ended by signal 11\n",
-         "rank 5 on hvd-gpu-0: ended by SIGSEGV (segmentation fault)", False),
-        (OPEN_MPI_4_SIGNAL.format(signal=11),
-         "rank 1 on hvd-cpu-0: ended by SIGSEGV (segmentation fault)", False),
+        (
+            "Sorry\n[hvd] rank 5 on hvd-gpu-0 ended with exit code 3\n",
+            'rank 5 on hvd-gpu-0: exit code 3, after "Sorry"',
+            False,
+        ),
+        (
+            "[hvd] rank 5 on hvd-gpu-0 ended by signal 11\n",
+            "rank 5 on hvd-gpu-0: ended by SIGSEGV (segmentation fault)",
+            False,
+        ),
+        (
+            OPEN_MPI_4_SIGNAL.format(signal=11),
+            "rank 1 on hvd-cpu-0: ended by SIGSEGV (segmentation fault)",
+            False,
+        ),
         (OPEN_MPI_4_SIGNAL.format(signal=999), "rank 1 on hvd-cpu-0: ended by signal 999", False),
     ],
-)  # fmt: skip
+)
 def test_the_first_rank_that_failed_is_named_with_its_exception(
     text: str, expected: str, sure: bool
 ) -> None:
@@ -172,13 +197,12 @@ NO_KERAS_2 = " (install tf-keras of TensorFlow's version into the image: docs/ru
 
 # What a script for Keras 2 calls, what it gets, and what to do.
 OF_KERAS_2 = [
-    ("hvd.broadcast_variables(opt.variables(), 0)",
-     ERROR, KERAS_2),
+    ("hvd.broadcast_variables(opt.variables(), 0)", ERROR, KERAS_2),
     ("losses(1)", ERROR, ""),
     ("SGD(lr=0.1)", "ValueError: Argument(s) not recognized: {'lr': 0.1}", KERAS_2),
     ("opt.lr", "AttributeError: 'SGD' object has no attribute 'lr'", KERAS_2),
     ("tf.keras.losses", "ModuleNotFoundError: No module named 'tf_keras'", NO_KERAS_2),
-]  # fmt: skip
+]
 KERAS_MESSAGE = """\
 ValueError: Exception encountered when calling Dense.call().
 
@@ -212,21 +236,30 @@ NO_FILE = "python3: can't open file '/app/tarin.py': [Errno 2] No such file or d
     ("text", "expected"),
     [
         (IN_USER_CODE, f"TypeError: 'list' object is not callable, train.py:21{KERAS_2}"),
-        (IN_USER_CODE.replace("    TypeError: 'list' object is not callable", "    no type"),
-         "TypeError: no type, train.py:21"),
+        (
+            IN_USER_CODE.replace("    TypeError: 'list' object is not callable", "    no type"),
+            "TypeError: no type, train.py:21",
+        ),
         # In a package, called by the user's own line.
-        (TYPE_ERROR.replace("losses(1)", "fit()").replace("Type", '  File "/usr/lib/python3.11/x.'
-         'py", line 3, in fit\n    raise y\nType'), "TypeError: 'list' object is not callable, "
-         "train.py:94"),
-        (TYPE_ERROR.replace("TypeError: 'list' object is not callable\n", KERAS_MESSAGE),
-         "ValueError: Matrix size-incompatible: In[0]: [2,3], train.py:94"),
+        (
+            TYPE_ERROR.replace("losses(1)", "fit()").replace(
+                "Type", '  File "/usr/lib/python3.11/x.py", line 3, in fit\n    raise y\nType'
+            ),
+            "TypeError: 'list' object is not callable, train.py:94",
+        ),
+        (
+            TYPE_ERROR.replace("TypeError: 'list' object is not callable\n", KERAS_MESSAGE),
+            "ValueError: Matrix size-incompatible: In[0]: [2,3], train.py:94",
+        ),
         *(
-            (TYPE_ERROR.replace("losses(1)", f"{source}\n    ~~~^^^").replace(ERROR, error),
-             f"{error}, train.py:94{hint}")
+            (
+                TYPE_ERROR.replace("losses(1)", f"{source}\n    ~~~^^^").replace(ERROR, error),
+                f"{error}, train.py:94{hint}",
+            )
             for source, error, hint in OF_KERAS_2
         ),
     ],
-)  # fmt: skip
+)
 def test_message_and_line_of_the_users_own_code_are_told(text: str, expected: str) -> None:
     assert told(text)[0] == f"a rank: {expected}"
 
@@ -235,12 +268,14 @@ def test_message_and_line_of_the_users_own_code_are_told(text: str, expected: st
     ("text", "expected"),
     [
         ("please give --data\n", "please give --data"),
-        ("usage: train.py --data DATA\ntrain.py: error: these are required: --data\n\n",
-         "train.py: error: these are required: --data"),
+        (
+            "usage: train.py --data DATA\ntrain.py: error: these are required: --data\n\n",
+            "train.py: error: these are required: --data",
+        ),
         (f"{NO_FILE}\n", NO_FILE),
         ("x" * 400, f"{'x' * 296} ..."),
     ],
-)  # fmt: skip
+)
 def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: str) -> None:
     """Such as that of `sys.exit`, of argparse, or of Python where the script is missing."""
     after = f'exit code 1, after "{expected}"'
@@ -260,8 +295,11 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
 @pytest.mark.parametrize(
     ("output", "raised", "expected"),
     [
-        (TYPE_ERROR + PEER + ENDED_FIRST, [LOST_PEER, (1, "KeyError: 'x', train.py:8", 0.0)],
-         "rank 1 on host-of-1: KeyError: 'x', train.py:8"),
+        (
+            TYPE_ERROR + PEER + ENDED_FIRST,
+            [LOST_PEER, (1, "KeyError: 'x', train.py:8", 0.0)],
+            "rank 1 on host-of-1: KeyError: 'x', train.py:8",
+        ),
         (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
         # An elastic run has gone on without that rank.
         (ENDED_FIRST, [(1, "KeyError: 'x'", 60.0)], "rank 3 on hvd-cpu-1: exit code 1"),
@@ -269,10 +307,13 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
         (KILLED, [(1, "KeyError: 'x'", 0.0)], "rank 1 on host-of-1: KeyError: 'x'"),
         (KILLED, [(0, "KeyError: 'x'", 0.0)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
         # The end of a rank that lost its peer may be known before that of the peer.
-        ("[hvd] rank 3 on b ended with exit code 1\n[hvd] rank 1 on a ended by signal 9\n",
-         [LOST_PEER], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
+        (
+            "[hvd] rank 3 on b ended with exit code 1\n[hvd] rank 1 on a ended by signal 9\n",
+            [LOST_PEER],
+            f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}",
+        ),
     ],
-)  # fmt: skip
+)
 def test_ranks_tell_which_of_them_raised_what(
     output: str, raised: list[Words], expected: str
 ) -> None:
@@ -305,18 +346,26 @@ OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
         ("", [(3, 3)], "rank 3 on hvd-cpu-1: exit code 3", False),
         ("", [(0, -15), (3, 3)], "rank 3 on hvd-cpu-1: exit code 3", False),
         ("", [(3, 2)], "rank 3 on hvd-cpu-1: exit code 2", True),
-        (TYPE_ERROR, [(3, 1)],
-         "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94", True),
+        (
+            TYPE_ERROR,
+            [(3, 1)],
+            "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94",
+            True,
+        ),
         (HOROVODRUN, [(0, 1), (1, -9)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
         (HOROVODRUN, [(0, -9)], "rank 1 on hvd-cpu-0: exit code 1", False),
         (KILLED, [(1, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
         # Rank 0 has lost its peer, and is the first to end.
-        (TAGGED + PEER, [(0, 1), (1, 1)],
-         "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94", True),
+        (
+            TAGGED + PEER,
+            [(0, 1), (1, 1)],
+            "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94",
+            True,
+        ),
         (GLOO, [(1, 3)], "rank 1 on hvd-cpu-0: exit code 3", False),
         (OVER_MPI, [(1, 2)], "rank 1 on hvd-cpu-0: exit code 2", True),
     ],
-)  # fmt: skip
+)
 def test_rank_that_no_launcher_names_has_told_how_it_ended(
     output: str, failed: list[tuple[int, int]], expected: str, sure: bool
 ) -> None:
@@ -385,15 +434,27 @@ def test_keys_of_workers_that_were_changed_are_told_in_one_line_with_the_remedy(
 
 
 PARTS = [
-    *(TYPE_ERROR, PEER, SYNTAX, NOTES, OPEN_MPI_4, KILLED, "\n", "[", "[1]<stderr>:", "9" * 5000),
-    *("Process 1 exit with status code ", "Traceback (most recent call last):\n", "E: ", "\x1b[1m"),
-    *("x are waiting for remainder of ranks for more than 60 seconds.\n", "3: [x]", "\udcff"),
-    *(
-        f"[{'9' * 5000}]<stderr>:x\n",
-        "TypeError: in user code:\n",
-        '    File "<string>", line 1, in f  *\n',
-        "  | A: b\n",
-    ),
+    TYPE_ERROR,
+    PEER,
+    SYNTAX,
+    NOTES,
+    OPEN_MPI_4,
+    KILLED,
+    "\n",
+    "[",
+    "[1]<stderr>:",
+    "9" * 5000,
+    "Process 1 exit with status code ",
+    "Traceback (most recent call last):\n",
+    "E: ",
+    "\x1b[1m",
+    "x are waiting for remainder of ranks for more than 60 seconds.\n",
+    "3: [x]",
+    "\udcff",
+    f"[{'9' * 5000}]<stderr>:x\n",
+    "TypeError: in user code:\n",
+    '    File "<string>", line 1, in f  *\n',
+    "  | A: b\n",
 ]
 OUTPUT = st.lists(st.sampled_from(PARTS) | st.text(), max_size=20).map("".join)
 

@@ -52,7 +52,10 @@ def test_data_and_messages_are_read() -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        *(("os", "system"), ("builtins", "eval"), ("subprocess", "Popen"), ("x", "PingRequest")),
+        ("os", "system"),
+        ("builtins", "eval"),
+        ("subprocess", "Popen"),
+        ("x", "PingRequest"),
         *((MODULE, name) for name in ("OwnRequest", "Service", "os.system", "NoRequest")),
         ("horovod.runner.not_loaded", "PingRequest"),
     ],
@@ -105,8 +108,11 @@ def become(folder: Path, script: str, mode: str = "horovodrun") -> subprocess.Co
     guard_of_pod = copy_files(folder / f"pod-{mode}", sys.executable) / "hvd_pods/master/guard.py"
     return subprocess.run(
         [sys.executable, str(guard_of_pod), mode, str(program), "-np", "1"],
-        env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.slow

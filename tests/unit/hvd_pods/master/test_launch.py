@@ -20,11 +20,17 @@ SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
 BINDINGS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ({**CORES, "to": "none"}, ["slot", "--bind-to", "none"], []),
     (CORES, ["slot:PE=14", "--bind-to", "core"], ["--bind-to", "core", "--cores-per-rank", "14"]),
-    (CORES_BY_SOCKET, ["ppr:2:socket:PE=3", "--bind-to", "core"],
-     ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"]),
-    (SOCKETS, ["ppr:2:socket", "--bind-to", "socket"],
-     ["--bind-to", "socket", "--ranks-per-socket", "2"]),
-]  # fmt: skip
+    (
+        CORES_BY_SOCKET,
+        ["ppr:2:socket:PE=3", "--bind-to", "core"],
+        ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"],
+    ),
+    (
+        SOCKETS,
+        ["ppr:2:socket", "--bind-to", "socket"],
+        ["--bind-to", "socket", "--ranks-per-socket", "2"],
+    ),
+]
 HOSTS = {
     mpi.OPEN_MPI_4: ["--hostfile", str(mpi.HOSTFILE)],
     mpi.OPEN_MPI_5: ["--hostfile", str(mpi.HOSTFILE)],
@@ -56,18 +62,42 @@ def test_open_mpi_binds_ranks_and_under_hydra_they_bind_themselves(
     reports = ["--report-bindings"] if own else []
     bound = [] if implementation.hydra else ["--map-by", *open_mpi, *reports]
     assert launch.build_command(run, implementation) == [
-        *("mpirun", "-np", "8", *HOSTS[implementation], *bound, option, *RANK),
-        *(own if implementation.hydra else []), "8", "python", "train.py",
-    ]  # fmt: skip
+        "mpirun",
+        "-np",
+        "8",
+        *HOSTS[implementation],
+        *bound,
+        option,
+        *RANK,
+        *(own if implementation.hydra else []),
+        "8",
+        "python",
+        "train.py",
+    ]
 
 
 def test_horovodrun_command_has_hosts_interface_and_options() -> None:
     run = make_run(interface="eth1", mode="horovodrun", binding=CORES, options=["--verbose"])
     assert launch.build_command(run, mpi.OPEN_MPI_4) == [
-        "horovodrun", "-np", "8", "--hostfile", "/horovod/generated/hostfile",
-        "--network-interfaces", "eth1", "--ssh-port", "2222", "--verbose",
-        *RANK, "--bind-to", "core", "--cores-per-rank", "14", "8", "python", "train.py",
-    ]  # fmt: skip
+        "horovodrun",
+        "-np",
+        "8",
+        "--hostfile",
+        "/horovod/generated/hostfile",
+        "--network-interfaces",
+        "eth1",
+        "--ssh-port",
+        "2222",
+        "--verbose",
+        *RANK,
+        "--bind-to",
+        "core",
+        "--cores-per-rank",
+        "14",
+        "8",
+        "python",
+        "train.py",
+    ]
     without = launch.build_command(make_run(mode="horovodrun"), mpi.OPEN_MPI_4)
     assert "--network-interfaces" not in without
 
@@ -75,10 +105,19 @@ def test_horovodrun_command_has_hosts_interface_and_options() -> None:
 def test_master_starts_the_ranks_itself_without_options() -> None:
     run = make_run(mode="direct", binding=CORES)
     assert launch.build_command(run, mpi.OPEN_MPI_4) == [
-        "python3", "-I", "-S", "/horovod/bin/hvd_pods/master/direct.py",
+        "python3",
+        "-I",
+        "-S",
+        "/horovod/bin/hvd_pods/master/direct.py",
         "/horovod/generated/hostfile",
-        "--bind-to", "core", "--cores-per-rank", "14", "8", "python", "train.py",
-    ]  # fmt: skip
+        "--bind-to",
+        "core",
+        "--cores-per-rank",
+        "14",
+        "8",
+        "python",
+        "train.py",
+    ]
     with pytest.raises(ConfigurationError, match="takes none"):
         launch.build_command(make_run(mode="direct", options=["--other"]), mpi.OPEN_MPI_4)
 
@@ -92,11 +131,27 @@ def test_elastic_command_follows_the_discovery_script(
     monkeypatch.setattr(launch, "default_interface", lambda: "eth0")
     run = make_run(mode="elastic", interface=interface, minRanks=2, maxRanks=limit)
     assert launch.build_command(run, mpi.OPEN_MPI_4) == [
-        "horovodrun", "-np", "8", "--min-np", "2", "--max-np", most,
-        "--host-discovery-script", "/horovod/generated/bin/hosts",
-        "--blacklist-cooldown-range", "1", "10", "--network-interfaces", *named,
-        "--ssh-port", "2222", *RANK, "0", "python", "train.py",
-    ]  # fmt: skip
+        "horovodrun",
+        "-np",
+        "8",
+        "--min-np",
+        "2",
+        "--max-np",
+        most,
+        "--host-discovery-script",
+        "/horovod/generated/bin/hosts",
+        "--blacklist-cooldown-range",
+        "1",
+        "10",
+        "--network-interfaces",
+        *named,
+        "--ssh-port",
+        "2222",
+        *RANK,
+        "0",
+        "python",
+        "train.py",
+    ]
 
 
 def test_custom_command_may_include_the_launchers_line() -> None:
@@ -153,7 +208,8 @@ def test_discovery_script_prints_the_live_hosts(
 def test_horovodrun_is_guarded_in_its_own_python_or_elastic_is_refused(
     first: bytes, mode: str, line: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guarded, program = tmp_path / "guarded", tmp_path / "horovodrun"
+    guarded = tmp_path / "guarded"
+    program = tmp_path / "horovodrun"
     program.write_bytes(first + b"\n")
     program.chmod(0o755)
     monkeypatch.setattr(launch, "GUARDED", guarded)

@@ -156,9 +156,11 @@ def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:
 
 
 BOOKKEEPING = (
-    ("POST", "core/events"), ("PATCH", "core/configmaps"), ("GET", "batch/jobs"),
+    ("POST", "core/events"),
+    ("PATCH", "core/configmaps"),
+    ("GET", "batch/jobs"),
     ("PATCH", "apps/statefulsets"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

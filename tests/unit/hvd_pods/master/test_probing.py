@@ -260,8 +260,10 @@ def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
     """Three seconds may have passed since the last answer when the network is cut."""
     with socket.socket() as connection:
         for lost_after, times in (
-            *((12.0, (3, 2, 4)), (60.0, (3, 2, 28))),
-            *((3.0, (1, 1, 2)), (1.0, (1, 1, 1))),
+            (12.0, (3, 2, 4)),
+            (60.0, (3, 2, 28)),
+            (3.0, (1, 1, 2)),
+            (1.0, (1, 1, 1)),
         ):
             probing.keep_alive(connection, lost_after)
             assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

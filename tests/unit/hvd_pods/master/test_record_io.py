@@ -29,7 +29,8 @@ from tests.unit.hvd_pods.master_pod import JOB
 from tests.unit.hvd_pods.runs import make_run
 
 PATH = "core/configmaps/hvd-run"
-COMPONENT, INSTANCE = "app.kubernetes.io/component=worker", "app.kubernetes.io/instance=hvd"
+COMPONENT = "app.kubernetes.io/component=worker"
+INSTANCE = "app.kubernetes.io/instance=hvd"
 RUN = make_run(workerSelector=f"{COMPONENT},{INSTANCE}")
 OWN = {"holder": "own", "holderJob": "hvd-master-1", "holderUid": "uid-1"}
 OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "epoch": "9"}

@@ -33,7 +33,8 @@ def start(path: Path) -> recording.Recorder:
 @pytest.mark.parametrize("seed", range(5))
 def test_recorded_run_is_decided_alike(path: Path, seed: int) -> None:
     """Whatever happens in it."""
-    world, chance = World(parse_run(DESCRIBED)), random.Random(seed)  # noqa: S311
+    world = World(parse_run(DESCRIBED))
+    chance = random.Random(seed)  # noqa: S311
     world.tell(m.Started())
     for _ in range(200):
         happen(world, chance.randrange(14 * 200))

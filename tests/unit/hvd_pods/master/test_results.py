@@ -50,8 +50,10 @@ def sidecar(exchange: Path, store: Path, tmp_path: Path) -> Iterator[Sidecar]:
     output.mkdir()
     (output / "model").write_text("weights")
     environment = {
-        **{"PATH": os.environ["PATH"], "STORE": str(store), "RESULTS_PATH": str(output)},
-        **{"RESULTS_EXCHANGE": str(exchange)},
+        "PATH": os.environ["PATH"],
+        "STORE": str(store),
+        "RESULTS_PATH": str(output),
+        "RESULTS_EXCHANGE": str(exchange),
     }
     started: list[subprocess.Popen[str]] = []
 

@@ -55,9 +55,13 @@ def test_a_run_is_waited_for_until_it_ends_is_suspended_or_deleted(
 
 @pytest.mark.parametrize(
     ("mode", "launcher"),
-    [("mpirun", "mpirun"), ("horovodrun", "horovodrun"), ("elastic", "horovodrun"),
-     ("custom", "mpirun")],
-)  # fmt: skip
+    [
+        ("mpirun", "mpirun"),
+        ("horovodrun", "horovodrun"),
+        ("elastic", "horovodrun"),
+        ("custom", "mpirun"),
+    ],
+)
 def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launcher: str) -> None:
     group = {"statefulSet": "w", "number": 1, "maximum": 3, "slots": 2, "revision": "r"}
     run = selftest.bandwidth_run(make_run(mode=mode, groups=[group]))

@@ -35,14 +35,18 @@ def make_member(
     name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, mode: int = 0o600, target: str = ""
 ) -> Member:
     member = tarfile.TarInfo(name)
-    member.type, member.mode, member.linkname, member.size = kind, mode, target, len(data)
+    member.type = kind
+    member.mode = mode
+    member.linkname = target
+    member.size = len(data)
     return member, data
 
 
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The mounted ConfigMap, as the kubelet writes it: links into a hidden directory."""
-    source, code = tmp_path / "source", tmp_path / "code"
+    source = tmp_path / "source"
+    code = tmp_path / "code"
     (source / "..2026_11_22").mkdir(parents=True)
     (source / "..data").symlink_to("..2026_11_22")
     code.mkdir()

@@ -95,8 +95,10 @@ def run_under_hydra(*script: str) -> tuple[int, bytes]:
     reader, writer = os.pipe()
     rank = subprocess.Popen(
         [sys.executable, "-I", "-c", RANK, str(FILES), "hydra", *script],
-        env={**os.environ, "PMI_FD": str(writer)}, pass_fds=[writer], stdout=PIPE,
-    )  # fmt: skip
+        env={**os.environ, "PMI_FD": str(writer)},
+        pass_fds=[writer],
+        stdout=PIPE,
+    )
     os.close(writer)
     with rank, os.fdopen(reader, "rb") as pmi:
         assert rank.stdout is not None

@@ -70,8 +70,11 @@ def launch_rank(
     """Run start.py as a launcher does; `before` is a program that becomes it."""
     return subprocess.run(
         [*before, sys.executable, "-I", str(PROGRAM), *words],
-        env=worker, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=worker,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("number", ["0", "3"])
@@ -93,9 +96,11 @@ def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) 
     reader, writer = os.pipe()
     done = subprocess.run(
         [sys.executable, "-I", str(PROGRAM), "9", "true"],
-        env={**worker, **HYDRA, "PMI_FD": str(writer)}, pass_fds=[writer],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        env={**worker, **HYDRA, "PMI_FD": str(writer)},
+        pass_fds=[writer],
+        capture_output=True,
+        check=False,
+    )
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         assert (done.returncode, pipe.read()) == (78, b"cmd=abort exitcode=78\n")

@@ -125,10 +125,17 @@ def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["import slow", "def f():\n    from slow.x import y", "import utilities", "from . import x",
-     "import os, slow as s", "from importlib import import_module", "__import__('sl' + 'ow')",
-     "exec('import slow')"],
-)  # fmt: skip
+    [
+        "import slow",
+        "def f():\n    from slow.x import y",
+        "import utilities",
+        "from . import x",
+        "import os, slow as s",
+        "from importlib import import_module",
+        "__import__('sl' + 'ow')",
+        "exec('import slow')",
+    ],
+)
 def test_program_that_may_need_it_waits(text: str) -> None:
     check_use(Program("code", text, [], unbuffered=False))
 

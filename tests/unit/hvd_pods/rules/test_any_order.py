@@ -36,8 +36,10 @@ NOTICES: list[dict[str, Any]] = [
 
 def happen(world: World, choice: int) -> None:
     """Let something happen that may happen now."""
-    attempt, hosts = world.state.attempt.number, world.run.hosts
-    kind, rest = choice % 14, choice // 14
+    attempt = world.state.attempt.number
+    hosts = world.run.hosts
+    kind = choice % 14
+    rest = choice // 14
     host = hosts[rest % len(hosts)].name
     if (kind < 4 or kind > 9) and world.answers:
         world.answer(rest % len(world.answers))

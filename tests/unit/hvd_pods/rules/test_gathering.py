@@ -185,7 +185,9 @@ def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
 
 def test_master_that_ends_or_trains_replaces_no_pods() -> None:
     """Pods that are read after that may be those of the next run."""
-    trains, over, stopped = World(one_group()), World(one_group()), waiting(World(one_group()))
+    trains = World(one_group())
+    over = World(one_group())
+    stopped = waiting(World(one_group()))
     trains.train()
     over.train()
     over.end_launcher(0)

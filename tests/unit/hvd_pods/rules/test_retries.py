@@ -19,10 +19,13 @@ MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
 
 def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
     """The pauses after attempts: what failed, after how many seconds, at which step."""
-    retries, failures, found = Retries(99), 0, []
+    retries = Retries(99)
+    failures = 0
+    found = []
     for problem, seconds, step in attempts:
         verdict = retries.judge(problem, seconds, failures, step)
-        retries, failures = verdict.retries, verdict.failures
+        retries = verdict.retries
+        failures = verdict.failures
         found.append(verdict.pause)
     return found
 
@@ -68,8 +71,10 @@ def test_pauses_follow_from_how_far_attempts_came(
 def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
     attempts: list[tuple[float, int]], failures: int
 ) -> None:
-    retries, counted = Retries(999), 0
+    retries = Retries(999)
+    counted = 0
     for seconds, step in attempts:
         verdict = retries.judge(WorkerLeftError("w-1 left", 143), seconds, counted, step)
-        retries, counted = verdict.retries, verdict.failures
+        retries = verdict.retries
+        counted = verdict.failures
     assert counted == failures

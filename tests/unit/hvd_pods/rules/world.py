@@ -128,7 +128,8 @@ class World:
 
     def answers_to(self, effect: m.Effect) -> list[m.Event]:
         """What may follow an effect, the usual answer first."""
-        kind, problem = type(effect), RunError("no luck")
+        kind = type(effect)
+        problem = RunError("no luck")
         attempt: int = getattr(effect, "attempt", 0)
         if isinstance(effect, m.WriteRecord):
             is_other = self.record.get("holder") == OTHER["holder"]
@@ -162,7 +163,8 @@ class World:
             m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
             m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],
             m.AskRanks: [
-                *(m.RanksAsked(attempt, 4), m.RanksAsked(attempt, 0)),
+                m.RanksAsked(attempt, 4),
+                m.RanksAsked(attempt, 0),
                 *([m.RanksAsked(attempt, 0, True)] if getattr(effect, "may_stay", False) else []),
             ],
             m.ShowStacks: [m.StacksShown(attempt)],
@@ -170,7 +172,7 @@ class World:
             m.ScaleDown: [m.WorkersScaled()],
             m.StoreResults: [m.ResultsStored(""), m.ResultsStored("exit code 1")],
             m.ReleaseRecord: [m.RecordReleased()],
-        }  # fmt: skip
+        }
         return several.get(kind, [])
 
     def _take(self, effect: m.Effect) -> None:

@@ -40,9 +40,12 @@ def look(worker: Worker, *python: str, **variables: str) -> tuple[Any, Any]:
     assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
     environment = {**worker.environment(), **ONLY_RANK, **variables}
     alone = subprocess.run(
-        [*python, "-c", LOOK, "a"], env=environment, stdin=subprocess.PIPE, capture_output=True,
+        [*python, "-c", LOOK, "a"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        capture_output=True,
         check=True,
-    )  # fmt: skip
+    )
     seen = json.loads(done.stdout.splitlines()[-1])
     for name in rank_variables.choose((0, 1, 0, 1), {}, is_elastic=False):
         del seen["variables"][name]

@@ -71,7 +71,8 @@ TOLD_BY_FORKS = {
 def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
     either_worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    worker, master = either_worker, Master(monkeypatch)
+    worker = either_worker
+    master = Master(monkeypatch)
     script, told = SCRIPTS[name]
     if worker.socket.exists():
         told = TOLD_BY_FORKS.get(name, told)
@@ -79,14 +80,19 @@ def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
     done = worker.run("python3", "train.py", cwd=tmp_path, variables=master.variables)
     environment = {**worker.environment(), **ONLY_RANK, **master.variables}
     alone = subprocess.run(
-        [sys.executable, "train.py"], check=False, env=environment, cwd=tmp_path,
+        [sys.executable, "train.py"],
+        check=False,
+        env=environment,
+        cwd=tmp_path,
         capture_output=True,
-    )  # fmt: skip
+    )
     own_line, _, output = done.stdout.partition(b"\n")
     assert own_line.startswith(b"[hvd] rank 0 of 1 on ")
     assert (done.returncode, output, done.stderr) == (
-        alone.returncode, alone.stdout, alone.stderr,
-    )  # fmt: skip
+        alone.returncode,
+        alone.stdout,
+        alone.stderr,
+    )
     of = {"host": socket.gethostname(), "rank": 0}
     expected = [{**of, "kind": "raised", "text": told}] if told else []
     if done.returncode:

@@ -126,8 +126,11 @@ def warm(
     with (worker.root / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", START, str(worker.root / "bin")],
-            env=environment, stdin=PIPE, stdout=log, stderr=log,
-        )  # fmt: skip
+            env=environment,
+            stdin=PIPE,
+            stdout=log,
+            stderr=log,
+        )
     try:
         wait_until(lambda: "[hvd] " in worker.log or process.poll() is not None, 60, "it imports")
         assert process.poll() is None, worker.log

@@ -56,7 +56,8 @@ def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
     stop(script)
     watch.look()
     watch.look()
-    first, second = master.taken.get(timeout=20), master.taken.get(timeout=20)
+    first = master.taken.get(timeout=20)
+    second = master.taken.get(timeout=20)
     for notice in (first, second):
         known = {"kind": "stopped", "rank": 3, "host": HOST, "period": 0}
         assert {name: notice[name] for name in known} == known

@@ -35,8 +35,12 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
     hvd_progress.report(120, steps=500, loss=0.41, images_per_second=16.0)
     assert [file.name for file in folder.iterdir()] == ["3"]
     assert told((folder / "3").read_text()) == {
-        "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 8,
-    }  # fmt: skip
+        "step": 120,
+        "steps": 500,
+        "loss": 0.41,
+        "imagesPerSecond": 16.0,
+        "size": 8,
+    }
     lines = main.make_page("1", folder).splitlines()
     assert 'horovod_step{rank="3"} 120.0' in lines
     assert 'horovod_script_lines_refused{rank="3"} 0' in lines
@@ -128,7 +132,8 @@ def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_worker_tells_each_change_once_and_the_last_step(tmp_path: Path) -> None:
     """It ends with its standard input, which the master closes."""
-    rank, before = tmp_path / "0", tmp_path / "1"
+    rank = tmp_path / "0"
+    before = tmp_path / "1"
     # Of the attempt before, whose last loss may be NaN.
     before.write_text("horovod_step 3\nhorovod_loss nan\n")
     os.utime(before, (time.time() - 61,) * 2)

@@ -29,8 +29,12 @@ class Volume:
         self, command: str, key: str = "k1", verify: str = "Size", owner: str = "team/hvd"
     ) -> subprocess.Popen[str]:
         environment = {
-            **{"PATH": os.environ["PATH"], "COUNT": str(self.count), "STAGING_OWNER": owner},
-            **{"STAGING_PATH": str(self.path), "STAGING_KEY": key, "STAGING_VERIFY": verify},
+            "PATH": os.environ["PATH"],
+            "COUNT": str(self.count),
+            "STAGING_OWNER": owner,
+            "STAGING_PATH": str(self.path),
+            "STAGING_KEY": key,
+            "STAGING_VERIFY": verify,
         }
         return subprocess.Popen(
             ["sh", str(SCRIPT), "sh", "-c", command],
@@ -113,7 +117,8 @@ def test_failed_command_resumes_and_publishes_nothing(volume: Volume) -> None:
 def test_releases_that_start_together_fetch_once_or_are_told_of_each_other(
     volume: Volume, tmp_path: Path
 ) -> None:
-    gate, started = tmp_path / "gate", tmp_path / "started"
+    gate = tmp_path / "gate"
+    started = tmp_path / "started"
     for pipe in (gate, started):
         os.mkfifo(pipe)
     first = volume.start(f"echo >{started}; cat {gate}; {FETCH}", owner="team/first")

@@ -139,7 +139,14 @@ def test_sizes_are_measured_in_one_run_and_shown(
     values = installed_values(helm)
     driven = json.loads(values["master"]["args"][3])
     assert driven["command"] == [
-        *("python", "benchmark.py", "--model", "vgg16", "--batch-size", "32", "--steps", "3")
+        "python",
+        "benchmark.py",
+        "--model",
+        "vgg16",
+        "--batch-size",
+        "32",
+        "--steps",
+        "3",
     ]
     assert result["session"] == worker(0)["metadata"]["uid"]
     assert result["nodes"][f"{NAME}-worker-1"] == "n1"
@@ -151,16 +158,26 @@ def test_sizes_are_measured_in_one_run_and_shown(
     [
         (measured_line(1, 2, None), "cannot measure 2 workers: out of luck"),
         # The measured script shares its output with the driver.
-        *((f"MEASURED {text}", "a measurement cannot be read: MEASURED") for text in (
-            "[", "[" * 100_000, '{"trial": 1}', '{"trial": "x", "ranks": 1, "speed": 1}',
-            '{"trial": 9, "ranks": 1, "speed": 1, "error": ""}',
-        )),
+        *(
+            (f"MEASURED {text}", "a measurement cannot be read: MEASURED")
+            for text in (
+                "[",
+                "[" * 100_000,
+                '{"trial": 1}',
+                '{"trial": "x", "ranks": 1, "speed": 1}',
+                '{"trial": 9, "ranks": 1, "speed": 1, "error": ""}',
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_failed_measurement_uninstalls_and_says_why(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, line: str,
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    spec: Path,
+    helm: StubProgram,
+    line: str,
     says: str,
-) -> None:  # fmt: skip
+) -> None:
     with meanwhile(play(fake_cluster, helm, measured_line(0, 1, 10.0), line)):
         done = hvdchart("bench", spec, "--turns", "2")
     assert (done.code, done.output) == (8, "")

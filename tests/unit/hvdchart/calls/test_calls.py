@@ -63,7 +63,8 @@ class Pod:
             "HVD_CALLS": str(folder / "calls.sock"),
             "HVD_NOTICES": f"127.0.0.1,1,{SECRET}",
         }
-        self.folder, self.log = folder, folder / "log"
+        self.folder = folder
+        self.log = folder / "log"
         (folder / "mpirun.py").write_text(MPIRUN)
 
     def start(self, idle: float = 60.0, silent: float = 120.0) -> subprocess.Popen[bytes]:
@@ -73,9 +74,12 @@ class Pod:
         with self.log.open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-c", SERVER, str(silent), str(idle), *line],
-                env=self._environment, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+                env=self._environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def command(self) -> list[str]:
         """What `kubectl exec` does."""
@@ -314,11 +318,14 @@ PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
             "exit code 137, without the result of rank 0, 1",
         ),
     ],
-)  # fmt: skip
+)
 def test_server_that_says_too_little_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, frames: list[wire.Frame],
-    error: type[HvdchartError], says: str,
-) -> None:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    frames: list[wire.Frame],
+    error: type[HvdchartError],
+    says: str,
+) -> None:
     monkeypatch.setattr(wire, "BEAT_EVERY", 0.1)
     monkeypatch.setattr(wire, "SILENT_FOR", 0.5 if error is ClusterError else 60.0)
     (tmp_path / "said").write_bytes(b"".join(frame.encode() for frame in frames))

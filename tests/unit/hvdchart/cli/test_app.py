@@ -43,7 +43,8 @@ def test_render_writes_values_to_stdout_or_a_file_and_the_rest_to_stderr(
     hvdchart: Command, tmp_path: Path
 ) -> None:
     target = tmp_path / "values.yaml"
-    shown, written = hvdchart("render", SPEC, "--explain"), hvdchart("render", SPEC, "-w", target)
+    shown = hvdchart("render", SPEC, "--explain")
+    written = hvdchart("render", SPEC, "-w", target)
     assert (shown.code, written.code) == (0, 0)
     assert target.read_text() == shown.output == GOLDEN.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["values.yaml"]
@@ -56,7 +57,8 @@ def test_render_writes_values_to_stdout_or_a_file_and_the_rest_to_stderr(
 
 
 def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) -> None:
-    target, missing = tmp_path / "values.yaml", tmp_path / "none.yaml"
+    target = tmp_path / "values.yaml"
+    missing = tmp_path / "none.yaml"
     assert hvdchart("render", SPEC, "-w", target).code == 0
     assert hvdchart("render", SPEC, "-w", target, "--check").code == 0
     changed = hvdchart("render", SPEC, "-w", target, "--check", "--set", "nodes.0.count=5")
@@ -142,9 +144,12 @@ def test_shell_completes_commands() -> None:
     asks = {"_HVDCHART_COMPLETE": "complete_bash", "COMP_WORDS": "hvdchart sta", "COMP_CWORD": "1"}
     program = "import sys; sys.argv[0] = 'hvdchart'; from hvdchart.cli.app import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **asks},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        env={**os.environ, **asks},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert {"stack", "status"} <= set(done.stdout.split()), done.stderr
 
 

@@ -58,25 +58,49 @@ def test_wait_tells_how_the_run_ended(hvdchart: Command, running: FakeCluster) -
 @pytest.mark.parametrize(
     ("words", "values", "changed", "says"),
     [
-        (["stop"], VALUES, {"master": {"args": ["a"], "suspend": True}},
-         "run hvd stopped; start it again: hvdchart restart hvd -n team\n"),
+        (
+            ["stop"],
+            VALUES,
+            {"master": {"args": ["a"], "suspend": True}},
+            "run hvd stopped; start it again: hvdchart restart hvd -n team\n",
+        ),
         # Restarting ends a stop, too; Helm prints null for a release without values.
-        (["restart"], {"master": {"suspend": True}},
-         {"master": {"suspend": False, "generation": 2}},
-         "run hvd starts again (master.generation 2)\n"),
-        (["restart"], {"master": {"generation": 7}},
-         {"master": {"suspend": False, "generation": 8}}, "(master.generation 8)\n"),
+        (
+            ["restart"],
+            {"master": {"suspend": True}},
+            {"master": {"suspend": False, "generation": 2}},
+            "run hvd starts again (master.generation 2)\n",
+        ),
+        (
+            ["restart"],
+            {"master": {"generation": 7}},
+            {"master": {"suspend": False, "generation": 8}},
+            "(master.generation 8)\n",
+        ),
         (["restart"], None, {"master": {"suspend": False, "generation": 2}}, "generation 2)\n"),
-        (["scale", "3"], VALUES, {"worker": {"number": 3, "slots": 4}},
-         "run hvd has 3 workers and starts again; the next deploy"),
-        (["scale", "3", "--group", "gpu"], {"workerGroups": GROUPS},
-         {"workerGroups": [GROUPS[0], {"name": "gpu", "number": 3}]}, "starts again"),
+        (
+            ["scale", "3"],
+            VALUES,
+            {"worker": {"number": 3, "slots": 4}},
+            "run hvd has 3 workers and starts again; the next deploy",
+        ),
+        (
+            ["scale", "3", "--group", "gpu"],
+            {"workerGroups": GROUPS},
+            {"workerGroups": [GROUPS[0], {"name": "gpu", "number": 3}]},
+            "starts again",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str], values: Any,
-    changed: dict[str, Any], says: str,
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    running: FakeCluster,
+    helm: StubProgram,
+    words: list[str],
+    values: Any,
+    changed: dict[str, Any],
+    says: str,
+) -> None:
     helm.answer("get", json.dumps(values))
     done = hvdchart(words[0], "hvd", *words[1:], "--context", "main")
     assert (done.code, says in done.output) == (0, True)

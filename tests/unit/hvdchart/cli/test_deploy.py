@@ -85,9 +85,13 @@ def test_deploy_follows_phases_and_logs_or_the_progress_alone(
     ],
 )
 def test_deploy_says_which_run_it_replaces_and_fails_when_its_own_is_replaced(
-    hvdchart: Command, running: FakeCluster, spec: Path, request_kind: tuple[str, str],
-    code: int, says: str,
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    running: FakeCluster,
+    spec: Path,
+    request_kind: tuple[str, str],
+    code: int,
+    says: str,
+) -> None:
     tell(running, {"step": 120, "steps": 500, "secondsLeft": 9})
 
     def replace() -> None:
@@ -103,16 +107,26 @@ def test_deploy_says_which_run_it_replaces_and_fails_when_its_own_is_replaced(
 @pytest.mark.parametrize(
     ("run", "master", "code", "says"),
     [
-        (DONE, ENDED_MASTER, 0, "nothing has changed since the run ended; to run it again: "
-         "hvdchart restart hvd --namespace team\n"),
+        (
+            DONE,
+            ENDED_MASTER,
+            0,
+            "nothing has changed since the run ended; to run it again: "
+            "hvdchart restart hvd --namespace team\n",
+        ),
         (FAILED, FAILED_MASTER, 8, "hvdchart: run hvd failed: boom\n"),
         (job(suspend=True), MASTER, 0, "hvd: suspended"),
     ],
-)  # fmt: skip
+)
 def test_deploy_of_a_run_that_helm_leaves_as_it_is_reports_its_state(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, run: object, master: object,
-    code: int, says: str,
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    spec: Path,
+    run: object,
+    master: object,
+    code: int,
+    says: str,
+) -> None:
     play(fake_cluster, run, master)
     done = hvdchart("deploy", spec)
     assert done.code == code

@@ -75,9 +75,12 @@ def test_the_image_is_built_pushed_and_deployed_by_its_content(
 
 @pytest.mark.slow
 def test_no_image_is_built_where_the_spec_names_another_or_has_no_folder(
-    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram,
+    hvdchart: Command,
+    project: Path,
+    docker: StubProgram,
+    helm: StubProgram,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     names = (["--set", "image.tag=v1"], ["--set", f"image.digest={DIGEST}"], ["--no-build"])
     for options in names:
         assert hvdchart("deploy", project, "--detach", *options).code == 0
@@ -155,9 +158,12 @@ def test_build_watch_builds_at_each_change_also_after_a_failure(
     command = [sys.executable, "-m", "hvdchart", "build", str(project.parent), "--image", "r"]
     docker.answer("build", errors="no space left", code=1)
     with subprocess.Popen(
-        [*command, "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, "--watch"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         cwd=Path(__file__).parents[4],
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         for line in process.stderr:

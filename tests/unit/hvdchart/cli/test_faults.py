@@ -24,10 +24,21 @@ pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[4]
 SPEC = str(ROOT / "values" / "local.spec.yaml")
 COMMANDS = {
-    **{name: (name, "hvd") for name in (
-        *("status", "logs", "events", "wait", "top", "stop", "restart", "tensorboard", "timeline"),
-        "debug",
-    )},
+    **{
+        name: (name, "hvd")
+        for name in (
+            "status",
+            "logs",
+            "events",
+            "wait",
+            "top",
+            "stop",
+            "restart",
+            "tensorboard",
+            "timeline",
+            "debug",
+        )
+    },
     "list": ("list",),
     "exec": ("exec", "hvd", "0"),
     "stack": ("stack", "hvd", "0"),
@@ -36,7 +47,7 @@ COMMANDS = {
     "deploy": ("deploy", SPEC),
     "run": ("run", str(ROOT / "tests" / "faults" / "train.py")),
     "bench": ("bench", SPEC),
-}  # fmt: skip
+}
 # The commands that call Helm for an existing run.
 CHANGING = ("stop", "restart", "scale", "debug", "deploy", "run", "bench")
 HELM_COMMANDS = {
@@ -67,9 +78,13 @@ def said(done: Outcome) -> str:
     ids=["expired credentials", "no rights"],
 )
 def test_refused_request_names_the_remedy(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
-    status: int, remedy: str,
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    words: tuple[str, ...],
+    status: int,
+    remedy: str,
+) -> None:
     for resource in READ:
         fake_cluster.refusals[f"{resource} list"] = (status, "as the server says")
     done = hvdchart(*words)
@@ -99,9 +114,13 @@ def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
     ],
 )
 def test_helm_that_cannot_be_used_is_named_with_the_remedy(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: tuple[str, ...],
-    fault: str, says: str,
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    running: FakeCluster,
+    helm: StubProgram,
+    words: tuple[str, ...],
+    fault: str,
+    says: str,
+) -> None:
     unreachable = fault == "no cluster"
     for command in ("upgrade", "uninstall", "get", "template"):
         why = "Kubernetes cluster unreachable" if unreachable else "unknown flag"
@@ -154,9 +173,13 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     ],
 )
 def test_incomplete_release_of_a_measurement_is_removed_unless_it_is_another_commands(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, error: str, says: str,
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    error: str,
+    says: str,
     is_removed: bool,
-) -> None:  # fmt: skip
+) -> None:
     helm.answer("upgrade", errors=f"Error: UPGRADE FAILED: {error}", code=1)
     helm.answer("uninstall", errors="Error: timed out", code=1)
     done = hvdchart("bench", SPEC)

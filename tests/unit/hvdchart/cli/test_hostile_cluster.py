@@ -38,7 +38,16 @@ pytestmark = pytest.mark.timeout(120)
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\nteam  other  finished"
 # Texts of a record.
 NUMBERS = [
-    *("x", "", "-1", "9" * 5000, "1e999", "\u0661", "0-99999999999", "5-", "0x10", "1" * 400_000),
+    "x",
+    "",
+    "-1",
+    "9" * 5000,
+    "1e999",
+    "\u0661",
+    "0-99999999999",
+    "5-",
+    "0x10",
+    "1" * 400_000,
     EVIL,
 ]
 HOSTS = ["[", "[" * 100_000, "3", '"0"', "[1]", '{"hvd-worker": 3}', '{"hvd-worker": "x"}']
@@ -83,27 +92,33 @@ def test_a_run_with_more_workers_than_can_be_listed_is_refused() -> None:
 
 
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
     | st.sampled_from([10**400, "9" * 5000, EVIL]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
-)  # fmt: skip
+)
 STEPS = ["step", "steps", "loss", "imagesPerSecond", "secondsLeft", "time"]
 RECORDS = st.fixed_dictionaries(
     {"progress": (anything | st.dictionaries(st.sampled_from(STEPS), anything)).map(json.dumps)},
     optional={
         **dict.fromkeys(["attempts", "renewed", "state", "reason"], st.sampled_from(NUMBERS)),
-        "hosts": st.sampled_from(HOSTS) | st.sampled_from(NUMBERS).map(as_hosts)
+        "hosts": st.sampled_from(HOSTS)
+        | st.sampled_from(NUMBERS).map(as_hosts)
         | anything.map(json.dumps),
     },
-)  # fmt: skip
+)
 
 
 @pytest.mark.fuzz
 @given(record=RECORDS, is_current=st.booleans(), groups=st.sampled_from([1, 2]))
 def test_any_record_is_read(record: dict[str, str], is_current: bool, groups: int) -> None:
     """Anybody may write it who may edit ConfigMaps."""
-    run, record = job(groups=groups), {**record, "job": JOB if is_current else "other"}
+    run = job(groups=groups)
+    record = {**record, "job": JOB if is_current else "other"}
     current = run_status(Release("hvd", [run], [STATEFUL_SET], [MASTER], [], record))
     shown = [*status_report(current, "team"), *list_report([("team", current)])]
     assert max(map(len, shown)) < 5000

@@ -36,8 +36,19 @@ def test_exec_runs_the_command_or_a_shell_in_the_pod_of_the_rank(
     done = hvdchart("exec", "hvd", "1", "--context", "main", "--", "nvidia-smi", "-L")
     assert done.code == 3
     assert kubectl.calls[0].arguments == [
-        *("--context", "main", "--namespace", "team", "exec", "-i", "hvd-worker-1"),
-        *("-c", "worker", "--", *IN_CODE, "nvidia-smi", "-L"),
+        "--context",
+        "main",
+        "--namespace",
+        "team",
+        "exec",
+        "-i",
+        "hvd-worker-1",
+        "-c",
+        "worker",
+        "--",
+        *IN_CODE,
+        "nvidia-smi",
+        "-L",
     ]
     # Where a rank is, the record of the same Job says.
     for of, pod_name in ((JOB, "hvd-worker-1"), ("older", "hvd-worker-0")):
@@ -146,7 +157,12 @@ def test_timeline_is_fetched_and_explained(
     assert file.read_text() == OPEN
     assert done.output.startswith("2 operations; ranks waited 2.50 s")
     assert kubectl.calls[-1].arguments[-6:] == [
-        *("hvd-worker-0", "-c", "worker", "--", "cat", "/output/horovod-timeline.json")
+        "hvd-worker-0",
+        "-c",
+        "worker",
+        "--",
+        "cat",
+        "/output/horovod-timeline.json",
     ]
 
 
@@ -154,9 +170,12 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
     hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:
     values = {
-        **VALUES, "fullnameOverride": "x", "extraObjects": [{}], "tensorboard": {"enabled": True},
+        **VALUES,
+        "fullnameOverride": "x",
+        "extraObjects": [{}],
+        "tensorboard": {"enabled": True},
         "launch": {"mode": "elastic", "hostsTimeoutSeconds": 9, "elastic": {"minRanks": 1}},
-    }  # fmt: skip
+    }
     helm.answer("get", json.dumps(values))
     helm.answer("upgrade", errors="Error: it was installed in part", code=1)
     assert hvdchart("debug", "hvd").code == 6

@@ -51,7 +51,8 @@ def test_a_script_runs_on_two_workers_or_as_its_options_say(
     options = ["--workers", "3", "--gpus", "4", "--image", "team/a:1", "--detach", "-n", "mine"]
     done = hvdchart("run", script, *options, "--", "--epochs", 'a "b" {c}: 😀')
     assert done.code == 0, done.errors
-    arguments, sent = upgrades(helm)[-1].arguments, installed_values(helm)
+    arguments = upgrades(helm)[-1].arguments
+    sent = installed_values(helm)
     assert (arguments[1], "mine" in arguments) == ("my-train", True)
     assert sent["master"]["args"] == ["python", "My_Train.py", "--epochs", 'a "b" {c}: 😀']
     assert (sent["worker"]["number"], sent["worker"]["slots"]) == (3, 4)
@@ -112,9 +113,14 @@ def test_an_active_run_is_replaced_by_its_name_only(
     ],
 )
 def test_what_cannot_run_is_refused_before_helm_is_called(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path,
-    arguments: list[str], code: int, says: str,
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    script: Path,
+    arguments: list[str],
+    code: int,
+    says: str,
+) -> None:
     ddp = script.with_name("ddp.py")
     ddp.write_text("import torch.distributed\n")
     words = [word.format(script=script, folder=script.parent, ddp=ddp) for word in arguments]

@@ -56,13 +56,15 @@ def test_list_shows_each_run_on_a_line_or_as_json(
     head, *lines = hvdchart("list").output.splitlines()
     assert head.split() == ["NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON"]
     assert [line.split()[:5] for line in lines] == [
-        ["team", "hvd", "failed", "2/2", "4/4"], ["team", "old", "failed", "0/0", "-"],
-    ]  # fmt: skip
+        ["team", "hvd", "failed", "2/2", "4/4"],
+        ["team", "old", "failed", "0/0", "-"],
+    ]
     assert lines[1].endswith(long.strip())
     documents = json.loads(hvdchart("list", "-A", "-o", "json").output)
     assert [(each["namespace"], each["name"]) for each in documents] == [
-        ("team", "hvd"), ("team", "old"),
-    ]  # fmt: skip
+        ("team", "hvd"),
+        ("team", "old"),
+    ]
 
 
 def test_status_of_a_finished_run_is_text_or_data(hvdchart: Command, finished: FakeCluster) -> None:
@@ -118,8 +120,10 @@ def test_logs_are_of_all_pods_of_the_master_or_of_a_rank(
     running.log("hvd-worker-0", "\x1b[32mworker\x1b[0m")
     done = hvdchart("logs", "hvd", "--no-follow")
     assert sorted(done.output.splitlines()) == [
-        f"[{JOB}-x] first", f"[{JOB}-x] last", "[hvd-worker-0] \x1b[32mworker\x1b[0m",
-    ]  # fmt: skip
+        f"[{JOB}-x] first",
+        f"[{JOB}-x] last",
+        "[hvd-worker-0] \x1b[32mworker\x1b[0m",
+    ]
     master = hvdchart("logs", "hvd", "--no-follow", "--master")
     assert master.output == f"[{JOB}-x] first\n[{JOB}-x] last\n"
     running.log(f"{JOB}-x", "[0]<stdout>:zero", "[1]<stdout>:one", "[1]<stderr>:two", end=True)
@@ -158,8 +162,9 @@ def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCl
     done = hvdchart("events", "hvd")
     assert done.output.splitlines() == [
         "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)",
-        "2026-01-01T10:00:01Z Warning Job/hvd X: 0", "2026-01-01T10:00:01Z Warning Job/hvd X: 1",
-    ]  # fmt: skip
+        "2026-01-01T10:00:01Z Warning Job/hvd X: 0",
+        "2026-01-01T10:00:01Z Warning Job/hvd X: 1",
+    ]
     assert (done.code, done.errors) == (0, "")
     none = hvdchart("events", "other", "--namespace", "mine")
     assert (none.code, none.output) == (0, "")

@@ -49,13 +49,25 @@ def config_map(path: Path, name: str = "hvd-code-1", time: str = "2026-01-01") -
 
 def test_folder_comes_back_without_ignored_files(tmp_path: Path) -> None:
     """With the patterns and the order of git; a link to a file is that file."""
-    folder = write(tmp_path / "project", {
-        ".gitignore": "*.log\n/data/\n!keep.log\n", ".hvdignore": "notes/\n", "a.log": "",
-        "keep.log": "kept", "run.sh": "", "data/set.bin": "", "model/data/inner.py": "",
-        "model/notes": "a file, and no folder", "notes/x.md": "", ".git/config": "",
-        "__pycache__/x.pyc": "", "model/.gitignore": "*.h5\n!*.log\n", "model/w.h5": "",
-        "model/b.log": "kept",
-    })  # fmt: skip
+    folder = write(
+        tmp_path / "project",
+        {
+            ".gitignore": "*.log\n/data/\n!keep.log\n",
+            ".hvdignore": "notes/\n",
+            "a.log": "",
+            "keep.log": "kept",
+            "run.sh": "",
+            "data/set.bin": "",
+            "model/data/inner.py": "",
+            "model/notes": "a file, and no folder",
+            "notes/x.md": "",
+            ".git/config": "",
+            "__pycache__/x.pyc": "",
+            "model/.gitignore": "*.h5\n!*.log\n",
+            "model/w.h5": "",
+            "model/b.log": "kept",
+        },
+    )
     write(tmp_path, {"outside.py": "linked"})
     (folder / "link.py").symlink_to(tmp_path / "outside.py")
     (folder / "run.sh").chmod(0o700)
@@ -63,8 +75,13 @@ def test_folder_comes_back_without_ignored_files(tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder"
     files = unpack_code(config_map(folder), target)
     assert [name for name in files if "ignore" not in name] == [
-        "keep.log", "link.py", "model/b.log", "model/data/inner.py", "model/notes", "run.sh",
-    ]  # fmt: skip
+        "keep.log",
+        "link.py",
+        "model/b.log",
+        "model/data/inner.py",
+        "model/notes",
+        "run.sh",
+    ]
     assert (target / "link.py").read_text() == "linked"
     modes = {name: (target / name).stat().st_mode & 0o777 for name in ("run.sh", "keep.log")}
     assert modes == {"run.sh": 0o755, "keep.log": 0o644}
@@ -98,14 +115,20 @@ def link_to_folder(folder: Path) -> None:
     ("path", "spoil", "message"),
     [
         ("train.py", lambda at: (at / "train.py").write_text("#" * (MOST + 1)), "has more than"),
-        (".", lambda at: (at / "x.bin").write_bytes(os.urandom(2 * MOST)),
-         r"has more than .* of 800 kB; .*x\.bin \(800 kB\).*hvdignore"),
+        (
+            ".",
+            lambda at: (at / "x.bin").write_bytes(os.urandom(2 * MOST)),
+            r"has more than .* of 800 kB; .*x\.bin \(800 kB\).*hvdignore",
+        ),
         (".", link_to_folder, "data: is neither a file nor a folder"),
         (".", lambda at: write(at, {".gitignore": "*\n"}), "has no file that is not ignored"),
-        (".", lambda at: write(at, {"model/.gitignore": "*.h5\n\n!\n"}),
-         r"/model/\.gitignore:3: '!' is not a pattern"),
+        (
+            ".",
+            lambda at: write(at, {"model/.gitignore": "*.h5\n\n!\n"}),
+            r"/model/\.gitignore:3: '!' is not a pattern",
+        ),
     ],
-)  # fmt: skip
+)
 def test_code_that_cannot_be_sent_is_refused_by_name(
     tmp_path: Path, path: str, spoil: Callable[[Path], object], message: str
 ) -> None:
@@ -155,14 +178,16 @@ def bomb() -> dict[str, Any]:
         (lambda: archive_of(member("out.py", tarfile.LNKTYPE, linkname="/etc/passwd")), "neither"),
         (lambda: archive_of(member("out.py", tarfile.FIFOTYPE)), "neither a file nor a folder"),
         (lambda: archive_of(member("a/" * 600 + "out.py")), "has more than 1000 bytes"),
-        (lambda: archive_of(*(member(f"{n}.py") for n in range(unpack.MOST_ENTRIES + 1))),
-         "has more than 20000 entries"),
+        (
+            lambda: archive_of(*(member(f"{n}.py") for n in range(unpack.MOST_ENTRIES + 1))),
+            "has more than 20000 entries",
+        ),
         (bomb, "has more than 256 MiB"),
         (lambda: packed(b"no archive"), "it is no whole gzip archive"),
         (lambda: packed(gzip.compress(bytes(20_000))[:-9]), "it is no whole gzip archive"),
         (lambda: {"data": {"out.py": 1}}, "no code that can be unpacked"),
     ],
-)  # fmt: skip
+)
 def test_hostile_code_is_refused_and_writes_nothing(
     tmp_path: Path, hostile: Callable[[], dict[str, Any]], message: str
 ) -> None:
@@ -208,7 +233,8 @@ def test_command_writes_the_code_that_the_run_mounts(
     hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path
 ) -> None:
     """Anybody who may create ConfigMaps may give one the labels of the run."""
-    script, out = write(tmp_path, {"train.py": "mine"}) / "train.py", tmp_path / "out"
+    script = write(tmp_path, {"train.py": "mine"}) / "train.py"
+    out = tmp_path / "out"
     mine = config_map(script)
     script.write_text("of somebody else")
     fake_cluster.put("configmaps", mine, config_map(script, "hvd-code-2", "2026-01-02"))

@@ -21,8 +21,12 @@ from tests.unit.hvdchart.nodes import NFD, amd, dgx, discovered, mig, node, pod,
 
 def test_dgx_nodes_become_a_group_with_gpus_rdma_and_tolerations() -> None:
     plane = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
-    nodes = [dgx("dgx-2"), dgx("dgx-1"), node("cp", "8", "32Gi", taints=[plane]),
-             dgx("dgx-3", cordoned=True)]  # fmt: skip
+    nodes = [
+        dgx("dgx-2"),
+        dgx("dgx-1"),
+        node("cp", "8", "32Gi", taints=[plane]),
+        dgx("dgx-3", cordoned=True),
+    ]
     daemons = [pod(f"dgx-{n}", {"cpu": "1", "memory": "1Gi"}, "DaemonSet") for n in (1, 2)]
     text, spec = discovered(nodes, daemons)
     (group,) = spec.nodes
@@ -46,14 +50,23 @@ def test_dgx_nodes_become_a_group_with_gpus_rdma_and_tolerations() -> None:
 
 
 def test_different_nodes_become_different_groups() -> None:
-    nodes = [dgx("g1"), xeon("x1"), xeon("x2", "394000Mi"), xeon("x3", "191000Mi"), amd("a1"),
-             mig("m1")]  # fmt: skip
+    nodes = [
+        dgx("g1"),
+        xeon("x1"),
+        xeon("x2", "394000Mi"),
+        xeon("x3", "191000Mi"),
+        amd("a1"),
+        mig("m1"),
+    ]
     text, spec = discovered(nodes)
     groups = {group.name: group for group in spec.nodes}
     assert [(name, group.count) for name, group in groups.items()] == [
-        ("nvidia-a100-sxm4-80gb", 1), ("amd-instinct-mi300x-oam", 1), ("mig-1g-5gb", 1),
-        ("cpu", 2), ("cpu-2", 1),
-    ], "the larger ones first"  # fmt: skip
+        ("nvidia-a100-sxm4-80gb", 1),
+        ("amd-instinct-mi300x-oam", 1),
+        ("mig-1g-5gb", 1),
+        ("cpu", 2),
+        ("cpu-2", 1),
+    ], "the larger ones first"
     assert groups["cpu"].memory == 394000 * MI, "what every node of the group has"
     assert groups["cpu"].reserved.memory == (836 + 256) * MI, "what only some have"
     assert (groups["cpu"].sockets, groups["cpu"].cores_per_socket) == (2, 28)
@@ -107,10 +120,12 @@ def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
         ({"ready": "False"}, "not ready: runtime is down"),
         ({"conditions": [{"type": "Ready", "status": "False", "reason": "NotYet"}]}, "NotYet"),
         ({"cordoned": True}, "cordoned"),
-        ({"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]},
-         "tainted node.kubernetes.io/disk-pressure"),
+        (
+            {"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]},
+            "tainted node.kubernetes.io/disk-pressure",
+        ),
     ],
-)  # fmt: skip
+)
 def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], reason: str) -> None:
     machine = node("n", "4", "8Gi", **change)
     machine["status"]["conditions"] = change.get("conditions", machine["status"]["conditions"])
@@ -120,14 +135,21 @@ def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], r
 
 def test_groups_are_named_after_their_product_and_their_own_labels() -> None:
     for product, names in (
-        ("H100-SXM", ["h100-sxm"]), ("3090", ["n-3090"]), ("Master", ["master-2"]),
+        ("H100-SXM", ["h100-sxm"]),
+        ("3090", ["n-3090"]),
+        ("Master", ["master-2"]),
         ("N" * 40, ["n" * 27, f"{'n' * 27}-2"]),
-    ):  # fmt: skip
+    ):
         nodes = [
-            node(f"n{n}", "8", "32Gi", {"nvidia.com/gpu.product": product, "pool": f"p{n}"},
-                 devices={"nvidia.com/gpu": str(n + 1)})
+            node(
+                f"n{n}",
+                "8",
+                "32Gi",
+                {"nvidia.com/gpu.product": product, "pool": f"p{n}"},
+                devices={"nvidia.com/gpu": str(n + 1)},
+            )
             for n in range(len(names))
-        ]  # fmt: skip
+        ]
         assert [group.name for group in discovered(nodes)[1].nodes] == names
     selectors = [dict(group.node_selector) for group in discovered(nodes)[1].nodes]
     assert selectors == [{"pool": "p1"}, {"pool": "p0"}], "the larger one first"

@@ -39,16 +39,18 @@ GPU: dict[str, Any] = {"worker": {"number": 3, "resources": {"limits": {"nvidia.
         ({"requests.cpu": "8100m"}, {}, ""),
         ({"requests.cpu": "8099m"}, {}, "quota q leaves 8099m requests.cpu of 8100m needed"),
         ({"cpu": "8"}, {}, "quota q leaves 8 cpu of 8100m needed"),
-        ({"requests.memory": "16Gi"}, {},
-         "quota q leaves 16Gi requests.memory of 16640Mi needed"),
+        ({"requests.memory": "16Gi"}, {}, "quota q leaves 16Gi requests.memory of 16640Mi needed"),
         ({"pods": "4"}, {}, "quota q leaves 4 pods of 5 needed"),
-        ({"limits.cpu": "100"}, {},
-         "quota q requires limits.cpu, which worker, master does not set"),
+        (
+            {"limits.cpu": "100"},
+            {},
+            "quota q requires limits.cpu, which worker, master does not set",
+        ),
         ({}, {"max": {"cpu": "2"}}, ""),
         ({}, {"max": {"cpu": "1"}}, "limit range r allows 1 cpu; worker has more"),
         ({}, {"min": {"memory": "1Gi"}}, "limit range r requires 1Gi memory; master has less"),
     ],
-)  # fmt: skip
+)
 def test_quotas_and_limit_ranges_admit_the_pods_or_not(
     hard: dict[str, str], limits: dict[str, Any], problem: str
 ) -> None:
@@ -72,7 +74,7 @@ def test_quotas_and_limit_ranges_admit_the_pods_or_not(
         ("privileged", {"hostNetwork": True}, ""),
         (None, {"hostNetwork": True}, ""),
     ],
-)  # fmt: skip
+)
 def test_pod_security_admits_the_pods_or_not(enforced: str, more: Any, problem: str) -> None:
     labels = {"pod-security.kubernetes.io/enforce": enforced} if enforced else {}
     finding = examine_security({"metadata": {"labels": labels}}, *security_level(more))
@@ -159,8 +161,9 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     nodes = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for count in "48"]
     (finding,) = examine_gpus(nodes, pod_needs(GPU))
     assert (finding.state, finding.text) == (
-        "ok", "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3",
-    )  # fmt: skip
+        "ok",
+        "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3",
+    )
     (finding,) = examine_gpus(nodes[:1], pod_needs(GPU))
     assert finding.state == "problem"
     (finding,) = examine_gpus(nodes, None)
@@ -192,9 +195,10 @@ def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> Non
         for kind in re.findall(r"^kind: (\w+)$", file.read_text(), re.MULTILINE)
     }
     values = {
-        "tensorboard": {"enabled": True}, "podDisruptionBudget": {"enabled": True},
+        "tensorboard": {"enabled": True},
+        "podDisruptionBudget": {"enabled": True},
         "metrics": {"podMonitor": True, "rules": True},
-    }  # fmt: skip
+    }
     resources = {right.resource for right in needed_rights("rights to deploy", values)}
     plurals = {
         kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s" for kind in kinds
@@ -237,17 +241,26 @@ def test_each_problem_is_counted_and_has_a_fix(
     volumes = {"data": {"hostPath": "/data"}, "output": {"pvc": "results"}}
     spec = tmp_path / "run.spec.yaml"
     spec.write_text(json.dumps({**SPEC, "volumes": volumes}))
-    cluster.put("resourcequotas", {
-        "metadata": {"name": "q"}, "spec": {}, "status": {"hard": {"pods": "1"}, "used": {}},
-    })  # fmt: skip
+    cluster.put(
+        "resourcequotas",
+        {
+            "metadata": {"name": "q"},
+            "spec": {},
+            "status": {"hard": {"pods": "1"}, "used": {}},
+        },
+    )
     done = hvdchart("doctor", spec, "-o", "json")
     assert done.code == 7
     findings = {item["subject"]: item for item in json.loads(done.output)}
     problems = [item for item in findings.values() if item["state"] == "problem"]
     assert {item["subject"] for item in problems} == {
-        "Helm", "rights to deploy", "rights to follow a run", "Pod Security", "quotas",
+        "Helm",
+        "rights to deploy",
+        "rights to follow a run",
+        "Pod Security",
+        "quotas",
         "claim results",
-    }  # fmt: skip
+    }
     assert all(item["fix"] for item in problems)
     assert done.errors == "hvdchart: 6 problems found\n"
     assert "the hostPath volume data needs privileged" in findings["Pod Security"]["text"]
@@ -258,19 +271,33 @@ def test_each_problem_is_counted_and_has_a_fix(
     ("refused", "words", "code", "expected"),
     [
         # What one may not read is no problem.
-        (["namespaces get", "resourcequotas list", "storageclasses list", "nodes list",
-          "endpointslices list"], [], 0,
-         dict.fromkeys(("namespace", "quotas", "DNS", "storage", "GPUs"), "unknown")),
+        (
+            [
+                "namespaces get",
+                "resourcequotas list",
+                "storageclasses list",
+                "nodes list",
+                "endpointslices list",
+            ],
+            [],
+            0,
+            dict.fromkeys(("namespace", "quotas", "DNS", "storage", "GPUs"), "unknown"),
+        ),
         (["version list"], [], 7, {"cluster": "problem", "Helm": "ok"}),
         ([], ["-n", "none"], 7, {"cluster": "ok", "namespace": "problem"}),
         ([], ["--builder"], 7, {"image builder": "problem", "kubectl": "ok"}),
         ([], [], 0, {"image builder": "unknown", "rights to deploy": "ok"}),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_examined_is_unknown_or_a_problem(
-    hvdchart: Command, cluster: FakeCluster, programs: Path, refused: list[str], words: list[str],
-    code: int, expected: dict[str, str],
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    cluster: FakeCluster,
+    programs: Path,
+    refused: list[str],
+    words: list[str],
+    code: int,
+    expected: dict[str, str],
+) -> None:
     cluster.refusals = dict.fromkeys(refused, (403, "no right"))
     (programs / "buildah").write_text("#!/bin/sh\nexit 1\n")
     done = hvdchart("doctor", *words, "-o", "json")

@@ -117,9 +117,15 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     ],
 )
 def test_failure_shows_the_last_lines_and_a_remedy(
-    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path, program: str,
-    command: str, options: list[str], says: str,
-) -> None:  # fmt: skip
+    hvdchart: Command,
+    folder: Path,
+    docker: StubProgram,
+    programs: Path,
+    program: str,
+    command: str,
+    options: list[str],
+    says: str,
+) -> None:
     lines = "".join(f"line {number}\n" for number in range(30))
     if program:
         failing = docker if program == "docker" else StubProgram(programs, program)

@@ -48,8 +48,12 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
         ({"programs": {"mpirun": None}}, ["horovodrun"], None, ""),
         ({"programs": {"mpirun": None}}, ["mpirun"], "mpirun", "requirements.txt"),
         ({"programs": {"sshd": None}}, ["direct"], "sshd", "image.ssh"),
-        ({"programs": {"mpirun": None, "horovodrun": None}, **NO_HOROVOD}, ["direct", "torch"],
-         None, ""),
+        (
+            {"programs": {"mpirun": None, "horovodrun": None}, **NO_HOROVOD},
+            ["direct", "torch"],
+            None,
+            "",
+        ),
         ({"programs": {"horovodrun": None}}, ["elastic"], "horovodrun", "install Horovod"),
         (NO_HOROVOD, ["mpirun"], "Horovod", "HOROVOD_WITH_MPI=1"),
         ({"frameworks": {}}, ["mpirun"], "a framework", "tensorflow or torch"),
@@ -66,7 +70,7 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
         ({"programs": {"sshd": None}}, ["mpirun", "horovod", ["ssh"]], None, "image.ssh"),
         ({"programs": {"mpirun": None}}, ["mpirun", "horovod", ["mpi"]], None, "requirements.txt"),
     ],
-)  # fmt: skip
+)
 def test_missing_requirement_is_named_with_its_remedy(
     changes: dict[str, Any], how: list[Any], lacking: str | None, remedy: str
 ) -> None:
@@ -100,28 +104,41 @@ def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
     (tmp_path / "mpirun").chmod(0o755)
     (tmp_path / "horovod").mkdir()
     for name, text in {
-        "horovod/__init__.py": "", "horovod/torch.py": "raise ImportError('no mpi_lib_v2')",
-        "horovod/tensorflow.py": "def gloo_built(): return 1", "torch.py": "",
+        "horovod/__init__.py": "",
+        "horovod/torch.py": "raise ImportError('no mpi_lib_v2')",
+        "horovod/tensorflow.py": "def gloo_built(): return 1",
+        "torch.py": "",
         "tensorflow.py": "__version__ = '2.15.1'",
-    }.items():  # fmt: skip
+    }.items():
         (tmp_path / name).write_text(text)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, *probe_command()[1:]],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     probe = read_probe("this", f"a banner\n{done.stdout}bye\n", "")
     assert set(probe) == set(GOOD)
     assert (probe["horovod"], probe["mpi"]) == (True, "no fabric")
     assert probe["programs"]["mpirun"] == str(tmp_path / "mpirun")
-    assert probe["frameworks"] == {
-        "tensorflow": {"version": "2.15.1", "built": ["gloo"]}, **BROKEN
-    }  # fmt: skip
+    assert probe["frameworks"] == {"tensorflow": {"version": "2.15.1", "built": ["gloo"]}, **BROKEN}
 
 
 RESTRICTIONS = [
-    *("--rm", "--read-only", "--network=none", "--tmpfs=/tmp", "--entrypoint=", "--cap-drop=ALL"),
-    *("--security-opt=no-new-privileges", "--env=HOME=/tmp", "--user=7:0", "image:1", "id", "-u"),
+    "--rm",
+    "--read-only",
+    "--network=none",
+    "--tmpfs=/tmp",
+    "--entrypoint=",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--env=HOME=/tmp",
+    "--user=7:0",
+    "image:1",
+    "id",
+    "-u",
 ]
 
 
@@ -154,7 +171,8 @@ def test_command_runs_restricted_in_each_engine(
         StubProgram(programs, "runc")
     expected = ["--runtime=runc"] if user == 0 and runc else []
     assert runtime_options() == expected
-    podman, buildah = engine(programs, "podman"), engine(programs, "buildah")
+    podman = engine(programs, "podman")
+    buildah = engine(programs, "buildah")
     done = run_in("image:1", ["id", "-u"], 7)
     assert (done.returncode, done.stdout, done.stderr) == (3, "output\n", "errors\n")
     assert podman.calls[-1].arguments == [*expected, "run", *RESTRICTIONS]

@@ -27,24 +27,34 @@ JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
     ("text", "message"),
     [
         ("workersCount: 2\nexperimentName: a", "values of Nauta's pack tf-training-horovod, an ar"),
-        ("imageName: a\nimageTag: '1'\npvcName: data\nworkers: 2",
-         "values of Intel's Transfer Learning Tool chart, an archived project"),
-        ("resources: {gpu_nodes: 2, gpus_per_node: 8}",
-         "values of AWS's chart mpijob-horovod-tensorflow-gpu, an archived project"),
+        (
+            "imageName: a\nimageTag: '1'\npvcName: data\nworkers: 2",
+            "values of Intel's Transfer Learning Tool chart, an archived project",
+        ),
+        (
+            "resources: {gpu_nodes: 2, gpus_per_node: 8}",
+            "values of AWS's chart mpijob-horovod-tensorflow-gpu, an archived project",
+        ),
         ("services: {}\nversion: '3'", "its keys are services, version; it looks like a Compose"),
         ("kind: PyTorchJob\napiVersion: kubeflow.org/v1", "kind 'PyTorchJob'"),
         ("mpirun -np 2 a", "got 'mpirun -np 2 a'; expected values of the old horovod chart or"),
-        ("worker: {number: 2}\nworkerGroups: []",
-         "<old>:2:15: workerGroups is a key of this chart: the file needs no migration"),
-        ("image: {{ .Values.image }}\n",
-         "<old>:1:9: a map or list as a key; expected text as a key (a template with {{ }} must "),
+        (
+            "worker: {number: 2}\nworkerGroups: []",
+            "<old>:2:15: workerGroups is a key of this chart: the file needs no migration",
+        ),
+        (
+            "image: {{ .Values.image }}\n",
+            "<old>:1:9: a map or list as a key; expected text as a key (a template with {{ }} ",
+        ),
         (f"{JOB}---\n{JOB}", "the file has MPIJob elastic, MPIJob elastic; expected one MPIJob"),
         ("# nothing\n", "<old>: the file has no documents with a value; expected values of the"),
-        (f"kind: Secret\n---\n{JOB.replace('slotsPerWorker: 2', 'slotsPerWorker: two')}",
-         f'<old>:{3 + JOB[: JOB.index("slotsPerWorker")].count(chr(10))}:19: spec.slotsPerWorker: '
-         'got "two"'),
+        (
+            f"kind: Secret\n---\n{JOB.replace('slotsPerWorker: 2', 'slotsPerWorker: two')}",
+            f"<old>:{3 + JOB[: JOB.index('slotsPerWorker')].count(chr(10))}:19: "
+            'spec.slotsPerWorker: got "two"',
+        ),
     ],
-)  # fmt: skip
+)
 def test_file_that_is_no_one_input_is_refused_with_what_it_is(text: str, message: str) -> None:
     with pytest.raises(SpecError) as error:
         migrate_text(text)
@@ -76,25 +86,45 @@ def arena(**changes: Any) -> Ledger:
 @pytest.mark.parametrize(
     ("migrate", "values", "message"),
     [
-        (migrate_old, {"worker": {"number": "many"}},
-         'worker.number: got "many"; expected a whole number'),
-        (migrate_old, {"worker": {"number": 0}},
-         "worker.number: the chart's worker.number does not accept it: 0 is less than the minimum "
-         "of 1; expected a value that worker.number accepts"),
+        (
+            migrate_old,
+            {"worker": {"number": "many"}},
+            'worker.number: got "many"; expected a whole number',
+        ),
+        (
+            migrate_old,
+            {"worker": {"number": 0}},
+            "worker.number: the chart's worker.number does not accept it: 0 is less than the "
+            "minimum of 1; expected a value that worker.number accepts",
+        ),
         (migrate_old, {"worker": {"image": "a:1"}}, 'worker.image: got "a:1"; expected a map'),
-        (migrate_old, {"volumes": [{"name": "ssh", "emptyDir": {}}]},
-         "volumes: the chart has a volume ssh of its own; expected a volume with another name"),
-        (migrate_old, {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
-         "volumeMounts[0]: no volume is called data; expected one of volumes, which has none"),
-        (migrate_old, {"a": 1, "b": 2, "c": 3, "d": 4, "e": [5, 6], "f": 7},
-         "7 of 11 values are unknown: a, b, c and 4 more; expected a file of the old chart"),
+        (
+            migrate_old,
+            {"volumes": [{"name": "ssh", "emptyDir": {}}]},
+            "volumes: the chart has a volume ssh of its own; expected a volume with another name",
+        ),
+        (
+            migrate_old,
+            {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+            "volumeMounts[0]: no volume is called data; expected one of volumes, which has none",
+        ),
+        (
+            migrate_old,
+            {"a": 1, "b": 2, "c": 3, "d": 4, "e": [5, 6], "f": 7},
+            "7 of 11 values are unknown: a, b, c and 4 more; expected a file of the old chart",
+        ),
         (arena, {"workers": None}, "the key workers is missing"),
-        (arena, {"dataset": {"a": "/x"},
-                 "dataDirs": [{"name": "b", "hostPath": "/b", "containerPath": "/x"}]},
-         "mounted at /x"),
+        (
+            arena,
+            {
+                "dataset": {"a": "/x"},
+                "dataDirs": [{"name": "b", "hostPath": "/b", "containerPath": "/x"}],
+            },
+            "mounted at /x",
+        ),
         (arena, {"dataset": {"a": "/tmp"}}, "/tmp belongs to the system or to the chart"),
     ],
-)  # fmt: skip
+)
 def test_wrong_value_of_a_chart_is_refused(
     migrate: Callable[..., Ledger], values: dict[str, Any], message: str
 ) -> None:
@@ -111,18 +141,31 @@ def test_wrong_value_of_a_chart_is_refused(
         # One rank for each GPU; shares and parts of GPUs count.
         ({"resources": {"limits": {"nvidia.com/mig-1g.5gb": "3"}}}, "worker.slots", 3),
         ({"master": {"args": ["mpirun -np 4 -npernode 2 a"]}}, "worker", {"number": 2, "slots": 2}),
-        ({"master": {"args": ["horovodrun -np 2 --min-np 1 --max-np 3 --gloo a"]}}, "launch",
-         {"mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}, "options": ["--gloo"]}),
-        ({"worker": {"env": {"A": "worker", "B": 1.50, "C": None}},
-          "master": {"env": {"A": "master", "D": False},
-                     "args": ["mpirun -x A=line -x D -x E= a"]}},
-         "worker.env",
-         [{"name": "A", "value": "line"}, {"name": "D", "value": "false"},
-          {"name": "B", "value": "1.5"}, {"name": "E", "value": ""}]),
+        (
+            {"master": {"args": ["horovodrun -np 2 --min-np 1 --max-np 3 --gloo a"]}},
+            "launch",
+            {"mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}, "options": ["--gloo"]},
+        ),
+        (
+            {
+                "worker": {"env": {"A": "worker", "B": 1.50, "C": None}},
+                "master": {
+                    "env": {"A": "master", "D": False},
+                    "args": ["mpirun -x A=line -x D -x E= a"],
+                },
+            },
+            "worker.env",
+            [
+                {"name": "A", "value": "line"},
+                {"name": "D", "value": "false"},
+                {"name": "B", "value": "1.5"},
+                {"name": "E", "value": ""},
+            ],
+        ),
         # The first port after those that Kubernetes has on the host network.
         ({"ssh": {"port": 10261}, "useHostNetwork": True}, "ssh.port", 10261),
     ],
-)  # fmt: skip
+)
 def test_value_of_the_old_chart_becomes_one_of_this_chart(
     values: Any, path: str, value: Any
 ) -> None:

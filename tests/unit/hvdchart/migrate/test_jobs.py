@@ -18,23 +18,48 @@ LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
     ("fields", "path", "value"),
     [
         # Variables of launcher and workers stay apart, but for exported ones, which win.
-        ({"worker_container__securityContext": {"runAsUser": 0}},
-         "podSecurityContext", {"runAsUser": 0, "runAsNonRoot": False}),
+        (
+            {"worker_container__securityContext": {"runAsUser": 0}},
+            "podSecurityContext",
+            {"runAsUser": 0, "runAsNonRoot": False},
+        ),
         ({"launcher_container__env": LAUNCHERS_ENV}, "master.env", LAUNCHERS_ENV),
         ({"launcher_container__env": LAUNCHERS_ENV}, "worker.env", None),
-        ({"launcher_container__env": LAUNCHERS_ENV,
-          "launcher_container__command": ["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
-          "worker_container__env": [{"name": "W", "value": "1"}, {"name": "V", "value": "4"}]},
-         "worker.env", [{"name": "W", "value": "2"}, {"name": "V", "value": "4"}, *LAUNCHERS_ENV]),
+        (
+            {
+                "launcher_container__env": LAUNCHERS_ENV,
+                "launcher_container__command": [
+                    "mpirun",
+                    "-x",
+                    "A",
+                    "-x",
+                    "L",
+                    "-x",
+                    "W=2",
+                    "train",
+                ],
+                "worker_container__env": [{"name": "W", "value": "1"}, {"name": "V", "value": "4"}],
+            },
+            "worker.env",
+            [{"name": "W", "value": "2"}, {"name": "V", "value": "4"}, *LAUNCHERS_ENV],
+        ),
         # Some launchers give all their variables to the ranks.
-        ({"launcher_container__env": LAUNCHERS_ENV,
-          "launcher_container__command": ["horovodrun", "-np", "1", "train"]},
-         "worker.env", LAUNCHERS_ENV),
+        (
+            {
+                "launcher_container__env": LAUNCHERS_ENV,
+                "launcher_container__command": ["horovodrun", "-np", "1", "train"],
+            },
+            "worker.env",
+            LAUNCHERS_ENV,
+        ),
         # Kubernetes would replace $(NAME) and $$ in the values of variables.
-        ({"launcher_container__command": ["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]},
-         "worker.env", [{"name": "E", "value": "$$$$(A)$$$$$b"}]),
+        (
+            {"launcher_container__command": ["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]},
+            "worker.env",
+            [{"name": "E", "value": "$$$$(A)$$$$$b"}],
+        ),
     ],
-)  # fmt: skip
+)
 def test_field_of_a_job_becomes_a_value(fields: dict[str, Any], path: str, value: Any) -> None:
     assert value_at(migrate_job(**fields).values, path.split(".")) == value
 
@@ -48,14 +73,24 @@ def test_release_has_the_name_of_the_job_where_that_is_valid(name: str, release:
 
 @pytest.mark.parametrize(
     ("word", "argument"),
-    [("$(A)/x", "1/x"), ("$$(A)", "$(A)"), ("$(NONE)", "$(NONE)"), ("$(B)", "is 1"),
-     ("a$b", "a$b"), ("$(A", "$(A"), ("$(C)", "x$y")],
-)  # fmt: skip
+    [
+        ("$(A)/x", "1/x"),
+        ("$$(A)", "$(A)"),
+        ("$(NONE)", "$(NONE)"),
+        ("$(B)", "is 1"),
+        ("a$b", "a$b"),
+        ("$(A", "$(A"),
+        ("$(C)", "x$y"),
+    ],
+)
 def test_names_that_kubernetes_replaces_are_expanded_from_the_file(
     word: str, argument: str
 ) -> None:
-    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "is $(A)"},
-           {"name": "C", "value": "x$$y"}]  # fmt: skip
+    env = [
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "is $(A)"},
+        {"name": "C", "value": "x$$y"},
+    ]
     values = migrate_job(
         launcher_container__command=["sh", "-c", f"mpirun train '{word}'"],
         launcher_container__env=env,
@@ -69,15 +104,21 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
 @pytest.mark.parametrize(
     ("fields", "check"),
     [
-        ({"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
-         "the workers' own command is dropped (bash -c source env.sh; sshd -D): "),
-        ({"worker_container__volumeMount": ["a"]}, "these keys are not carried over: "
-         f"{WORKER_POD}.containers[0].volumeMount[0]. Set"),
+        (
+            {"worker_container__command": ["bash", "-c", "source env.sh; sshd -D"]},
+            "the workers' own command is dropped (bash -c source env.sh; sshd -D): ",
+        ),
+        (
+            {"worker_container__volumeMount": ["a"]},
+            f"these keys are not carried over: {WORKER_POD}.containers[0].volumeMount[0]. Set",
+        ),
         ({"worker_container__image": "a/{{ b }}:1"}, "{{ b }} is a template, which is not"),
-        ({"worker_pod__initContainers": [WAITER]},
-         "the values name mpi-job-name, which only the operator sets"),
+        (
+            {"worker_pod__initContainers": [WAITER]},
+            "the values name mpi-job-name, which only the operator sets",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: str) -> None:
     checks = migrate_job(**fields).checks
     assert [text for text in checks if text.startswith(check)], checks
@@ -89,19 +130,34 @@ TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"worker_pod__containers": []},
-         f"{WORKER_POD}.containers: got []; expected a container: launcher and workers have one"),
-        ({"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
-         "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
-        ({"worker_container__env": [{"name": "V", "value": "3"}, {"name": "V", "value": "4"}]},
-         "containers[0].env[1]: the variable V is set twice"),
-        ({"launcher_container__command": ["mpirun", "train", "$(T)"],
-          "launcher_container__env": TOKEN}, "$(T) has its value from the cluster (valueFrom)"),
-        ({"launcher_container__command": ["mpirun", "-x", "A", "t"],
-          "launcher_container__env": TOKEN},
-         "A is exported and refers to T, which only the launcher has; expected -x T too"),
+        (
+            {"worker_pod__containers": []},
+            f"{WORKER_POD}.containers: got []; expected a container: launcher and workers have one",
+        ),
+        (
+            {"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
+            "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one",
+        ),
+        (
+            {"worker_container__env": [{"name": "V", "value": "3"}, {"name": "V", "value": "4"}]},
+            "containers[0].env[1]: the variable V is set twice",
+        ),
+        (
+            {
+                "launcher_container__command": ["mpirun", "train", "$(T)"],
+                "launcher_container__env": TOKEN,
+            },
+            "$(T) has its value from the cluster (valueFrom)",
+        ),
+        (
+            {
+                "launcher_container__command": ["mpirun", "-x", "A", "t"],
+                "launcher_container__env": TOKEN,
+            },
+            "A is exported and refers to T, which only the launcher has; expected -x T too",
+        ),
     ],
-)  # fmt: skip
+)
 def test_job_that_cannot_be_converted_is_refused_at_its_place(
     fields: dict[str, Any], message: str
 ) -> None:

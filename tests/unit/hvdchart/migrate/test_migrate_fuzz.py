@@ -53,7 +53,8 @@ def words_in(value: Any) -> str:
 
 def assert_nothing_is_lost(tree: Any, migration: Ledger) -> None:
     """Each value has an entry; a marked one is in the values, or in the report with a reason."""
-    values, report = words_in(dict(migration.values)), report_text(migration)
+    values = words_in(dict(migration.values))
+    report = report_text(migration)
     entries = {entry.old: entry for entry in migration.entries}
     parts = [entry.old.partition(": ")[2] for entry in migration.entries]
     for path in leaves(tree, ()):

@@ -42,7 +42,8 @@ def test_letters_that_nobody_sees_are_escaped() -> None:
 
 
 def test_command_writes_values_and_report_to_files(tmp_path: Path) -> None:
-    output, report = tmp_path / "values.yaml", tmp_path / "report.txt"
+    output = tmp_path / "values.yaml"
+    report = tmp_path / "report.txt"
     path = PATHS["mpijob-v1.yaml"]
     done = CliRunner().invoke(
         app, ["migrate", str(path), "-w", str(output), "--report", str(report)]
@@ -73,7 +74,9 @@ def test_command_reads_standard_input_and_prints_values_and_report() -> None:
 def test_refused_file_leaves_no_file_behind(
     tmp_path: Path, option: list[str], content: bytes
 ) -> None:
-    given, output, report = tmp_path / "in", tmp_path / "values.yaml", tmp_path / "report.txt"
+    given = tmp_path / "in"
+    output = tmp_path / "values.yaml"
+    report = tmp_path / "report.txt"
     given.write_bytes(content)
     done = CliRunner().invoke(
         app, ["migrate", *option, str(given), "-w", str(output), "--report", str(report)]

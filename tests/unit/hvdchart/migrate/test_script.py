@@ -19,18 +19,22 @@ SHELL = "the line needs a shell before the launcher starts"
         (["bash", "-c", "cd /work && mpirun a"], SHELL),
         (["sh", "-c", "`which mpirun` t"], SHELL),
         (["sh", "-c", "A=1 > f; mpirun t $A"], SHELL),
-        (["mpirun", "--no-such-option", "1", "a"],
-         "migrate does not understand option --no-such-option of mpirun"),
+        (
+            ["mpirun", "--no-such-option", "1", "a"],
+            "migrate does not understand option --no-such-option of mpirun",
+        ),
         (["mpirun", "--gloo", "a"], "migrate does not understand option --gloo of mpirun"),
         (["mpirun", "-np", "many", "a"], "-np is many, and no whole number from 1 on"),
         (["mpirun", "-H", "a:1,b:x", "a"], "b:x of -H has no number of slots"),
         (["mpirun", "-H", "a,a", "a"], "-H a,a gives a host twice"),
         (["mpirun", "-np", "2"], "the line gives mpirun no command to run"),
-        (["mpirun", "-np", "1", "a", ":", "-np", "1", "b"],
-         "the line starts several programs, separated by a colon"),
+        (
+            ["mpirun", "-np", "1", "a", ":", "-np", "1", "b"],
+            "the line starts several programs, separated by a colon",
+        ),
         (["python", "a.py"], "python is not a launcher that migrate knows"),
     ],
-)  # fmt: skip
+)
 def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: str) -> None:
     line = parse_command_line(words)
     assert (line.mode, line.command, line.custom_reason) == ("custom", words, reason)
@@ -80,12 +84,12 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("mpirun -np 2 -x A=1 -x A=2 t", "the line sets A to two values"),
         ("mpirun -np $SLURM_NTASKS t", "only a shell knows $SLURM_NTASKS"),
         ("mpirun -np $((2 * 4)) t", "only a shell knows $((2 * 4)); expected its value, set above"),
-        ("A=1\n[ -n \"$X\" ] && A=2\nmpirun -np 2 t $A", "only a shell knows $A"),
+        ('A=1\n[ -n "$X" ] && A=2\nmpirun -np 2 t $A', "only a shell knows $A"),
         ("A=1\nreadonly A=2\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("A=~/x\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("A+=1\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("mpirun -np 2 python $1", "only a shell knows $1; expected its value in its place"),
-        ("mpirun -np 2 t \"$(dirname \"$0\")\"/*", "only a shell knows $(dirname \"$0\")"),
+        ('mpirun -np 2 t "$(dirname "$0")"/*', 'only a shell knows $(dirname "$0")'),
         ("A=$B\nmpirun -np 2 t ${A}x", "only a shell knows ${A}; expected A=VALUE in a line above"),
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
         ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
@@ -101,7 +105,7 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("mlt template_config set zoom 1", "zoom is no parameter of mlt's horovod template"),
         ("mlt template_config set gpus 4", "each rank had a pod of its own with 4 GPUs"),
     ],
-)  # fmt: skip
+)
 def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> None:
     with pytest.raises(SpecError) as error:
         migrate_line(line)
@@ -137,13 +141,16 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
         ("pip install x && A=1 mpirun -np 1 t", {"A": "1"}, "line 1 is dropped (pip install x)"),
         ("export A=1; mpirun -np 1 t; export B=1 A=2", {"A": "1"}, ""),
         ("export A=1; /opt/x/bin/mpirun -np 1 t", {"A": "1"}, "the launcher was /opt/x/bin/mpirun"),
-        ("A=1; export A \"B=2\"\nmpirun -np 1 t", {"A": "1", "B": "2"}, ""),
+        ('A=1; export A "B=2"\nmpirun -np 1 t', {"A": "1", "B": "2"}, ""),
         ("env -i A=1 mpirun -np 2 -x A t", {"A": "1"}, ""),
         # A line of Hydra, whatever its launcher is called.
         ("export A=1\nmpirun -ppn 1 -hosts a,b -n 2 t", {"A": "1"}, ""),
         ("export A=1 B=2\nmpirun -ppn 1 -n 2 -genvnone -genv C=3 t", {"C": "3"}, "A, B went to"),
-        ("export A=1 B=2\nmpiexec -n 2 -hosts a,b -genvlist A,C t", {"A": "1"},
-         "B went to the ranks of one host only"),
+        (
+            "export A=1 B=2\nmpiexec -n 2 -hosts a,b -genvlist A,C t",
+            {"A": "1"},
+            "B went to the ranks of one host only",
+        ),
         # What only a shell knows is to be checked.
         ("env A=$B C=1 mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A: set it in"),
         ("make && export A=1 && C=1 mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of"),
@@ -151,7 +158,7 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
         ("export A=1 C=1; read A\nmpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A"),
         ("declare -x A=1\nC=1 mpirun -np 1 t", {"C": "1"}, "line 1 is dropped (declare A): write"),
     ],
-)  # fmt: skip
+)
 def test_variables_that_a_launcher_gives_to_its_ranks(
     line: str, env: dict[str, str], check: str
 ) -> None:

@@ -11,7 +11,8 @@ from hvdchart.plan.expect import Network, Work, expect
 from tests.fakes.fixtures import Command
 
 SPEC = Path(__file__).parents[4] / "values" / "xeon-8180-16.spec.yaml"
-TCP, ROCE = Network(25), Network(25, rdma=True)
+TCP = Network(25)
+ROCE = Network(25, rdma=True)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ HVD = "import horovod"
         ({"a/t.py": f"{DDP}import b", "a/b.py": HVD}, "python a/t.py", "horovod"),
         ({"a/b/t.py": f"{DDP}from ..c import d", "a/c/d.py": HVD}, "python -m a.b.t", "horovod"),
     ],
-)  # fmt: skip
+)
 def test_script_is_that_of_the_command(
     files: dict[str, str], command: str, framework: str | None
 ) -> None:

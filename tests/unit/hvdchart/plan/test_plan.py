@@ -36,24 +36,64 @@ def test_bfloat16_is_off_by_default_and_per_group() -> None:
 # (the group, the key in the values of a worker, its value, because, source), which no rendered
 # example has.
 RULES = [
-    ("coresPerSocket: 4", "env.TF_NUM_INTRAOP_THREADS", "3",
-     "3 of 4 cores: too few to leave two free", "hvdchart"),
-    ("coresPerSocket: 3, gpus: 1", "env.TF_NUM_INTEROP_THREADS", "2",
-     "3 cores of a rank - 2, at least 2: they feed its GPU", "NVIDIA"),
-    ("coresPerSocket: 1, shared: true", "env.OMPI_MCA_mpi_yield_when_idle", "1",
-     "shared machines: waiting ranks yield their core", "hvdchart"),
-    ("coresPerSocket: 4, sockets: 2, shared: true", "resources.requests.cpu", "4",
-     "half of 2 x 4 x 1 CPUs: idle CPU can be borrowed", "hvdchart"),
+    (
+        "coresPerSocket: 4",
+        "env.TF_NUM_INTRAOP_THREADS",
+        "3",
+        "3 of 4 cores: too few to leave two free",
+        "hvdchart",
+    ),
+    (
+        "coresPerSocket: 3, gpus: 1",
+        "env.TF_NUM_INTEROP_THREADS",
+        "2",
+        "3 cores of a rank - 2, at least 2: they feed its GPU",
+        "NVIDIA",
+    ),
+    (
+        "coresPerSocket: 1, shared: true",
+        "env.OMPI_MCA_mpi_yield_when_idle",
+        "1",
+        "shared machines: waiting ranks yield their core",
+        "hvdchart",
+    ),
+    (
+        "coresPerSocket: 4, sockets: 2, shared: true",
+        "resources.requests.cpu",
+        "4",
+        "half of 2 x 4 x 1 CPUs: idle CPU can be borrowed",
+        "hvdchart",
+    ),
     # At least half of a small node is left, in thousandths where it is less than a CPU.
-    ("coresPerSocket: 1", "resources.requests.cpu", "500m",
-     "half of 1 x 1 x 1 CPUs: the usual reserve, 660m, is more", "hvdchart"),
-    ("gpus: 1, memory: 1Gi", "resources.requests.memory", "496Mi",
-     "half of 1Gi - 3 % for the kernel, in whole MiB", "hvdchart"),
-    ("gpus: 1, memory: 9728Mi, reserved: {memory: 1Gi}", "resources.requests.memory", "8Gi",
-     "9728Mi - 1Gi reserved, in whole GiB", "the spec"),
-    ("coresPerSocket: 1, memory: 3Gi, shared: true", "resources.requests.memory", "3Gi",
-     "the worker's share", "the spec"),
-]  # fmt: skip
+    (
+        "coresPerSocket: 1",
+        "resources.requests.cpu",
+        "500m",
+        "half of 1 x 1 x 1 CPUs: the usual reserve, 660m, is more",
+        "hvdchart",
+    ),
+    (
+        "gpus: 1, memory: 1Gi",
+        "resources.requests.memory",
+        "496Mi",
+        "half of 1Gi - 3 % for the kernel, in whole MiB",
+        "hvdchart",
+    ),
+    (
+        "gpus: 1, memory: 9728Mi, reserved: {memory: 1Gi}",
+        "resources.requests.memory",
+        "8Gi",
+        "9728Mi - 1Gi reserved, in whole GiB",
+        "the spec",
+    ),
+    (
+        "coresPerSocket: 1, memory: 3Gi, shared: true",
+        "resources.requests.memory",
+        "3Gi",
+        "the worker's share",
+        "the spec",
+    ),
+]
 
 
 @pytest.mark.parametrize(("group", "key", "value", "because", "source"), RULES)
@@ -91,7 +131,7 @@ STATE = "apiVersion: hvdchart/v1\nname: a\nimage: {repository: r}\n"
         ("memory: 64Gi", "40Gi", "need 80Gi, and a worker of nodes[0] has 28160Mi of memory"),
         ("tuning: {shm: 2Gi}", "1500Mi", "need 3000Mi, and a worker of nodes[0] has 2Gi of shared"),
     ],
-)  # fmt: skip
+)
 def test_a_state_is_planned_twice_or_refused(group: str, state: str, found: str) -> None:
     nodes = f"nodes: [{{name: w, count: 2, coresPerSocket: 8, {group}}}]\n"
     spec = parse_spec(f"{STATE}{nodes}train: {{command: [python], state: {state}}}")
@@ -109,28 +149,49 @@ STATIC = "cpuManager: static, memory: 8Gi, coresPerSocket: "
 @pytest.mark.parametrize(
     ("nodes", "binding"),
     [
-        ("{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}",
-         Binding("core", 3, 2)),
+        (
+            "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}",
+            Binding("core", 3, 2),
+        ),
         # The kubelet's cores and those for pods are of the first socket: each socket is named.
-        ("{name: x, count: 1, sockets: 4, coresPerSocket: 24, memory: 8Gi, cpuManager: static, "
-         "reserved: {cpu: 5}}", Binding("core", 18, 1)),
-        ("{name: x, count: 1, sockets: 2, coresPerSocket: 28, memory: 8Gi, cpuManager: static, "
-         "reserved: {cpu: 1}, tuning: {slots: 4}}", Binding("core", 13, 2)),
+        (
+            "{name: x, count: 1, sockets: 4, coresPerSocket: 24, memory: 8Gi, cpuManager: static, "
+            "reserved: {cpu: 5}}",
+            Binding("core", 18, 1),
+        ),
+        (
+            "{name: x, count: 1, sockets: 2, coresPerSocket: 28, memory: 8Gi, cpuManager: static, "
+            "reserved: {cpu: 1}, tuning: {slots: 4}}",
+            Binding("core", 13, 2),
+        ),
         # The first socket has just a core for its rank.
-        ("{name: x, count: 1, sockets: 2, coresPerSocket: 3, memory: 8Gi, cpuManager: static, "
-         "reserved: {cpu: 1}}", Binding("core", 1, 1)),
+        (
+            "{name: x, count: 1, sockets: 2, coresPerSocket: 3, memory: 8Gi, cpuManager: static, "
+            "reserved: {cpu: 1}}",
+            Binding("core", 1, 1),
+        ),
         # The first socket has no core left for a rank: some rank spans sockets.
-        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {binding: socket}}",
-         Binding("socket", None, 1)),
-        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
-         "{name: y, count: 1, sockets: 1, coresPerSocket: 16}", Binding("socket", None, 1)),
-        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
-         "{name: y, count: 1, sockets: 1, coresPerSocket: 16, tuning: {slots: 3}}",
-         Binding("none")),
-        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}},"
-         "{name: y, count: 1, coresPerSocket: 8}", Binding("none")),
+        (
+            "{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {binding: socket}}",
+            Binding("socket", None, 1),
+        ),
+        (
+            "{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
+            "{name: y, count: 1, sockets: 1, coresPerSocket: 16}",
+            Binding("socket", None, 1),
+        ),
+        (
+            "{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
+            "{name: y, count: 1, sockets: 1, coresPerSocket: 16, tuning: {slots: 3}}",
+            Binding("none"),
+        ),
+        (
+            "{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}},"
+            "{name: y, count: 1, coresPerSocket: 8}",
+            Binding("none"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
     assert planned(nodes).launching.binding == binding
 
@@ -161,29 +222,44 @@ def test_rdma_is_the_transport_of_cpu_ranks() -> None:
         ("gpus: 1", "volumes: {output: {emptyDir: {}}}", "deleted with"),
         ("gpus: 1", "volumes: {output: {pvc: a}}", "ReadWriteMany"),
         ("spares: 1, gpus: 1", "volumes: {output: {hostPath: /a}}", "node of rank 0 only"),
-        ("gpus: 1}, {name: y, count: 1, gpus: 1", "volumes: {data: {pvc: a, groups: [x]}}",
-         "missing on group y"),
-        (f"{STATIC}24, sockets: 2, threadsPerCore: 2, reserved: {{cpu: 48}}", "",
-         "no core for each of its ranks: ranks may span two sockets; lower reserved.cpu"),
+        (
+            "gpus: 1}, {name: y, count: 1, gpus: 1",
+            "volumes: {data: {pvc: a, groups: [x]}}",
+            "missing on group y",
+        ),
+        (
+            f"{STATIC}24, sockets: 2, threadsPerCore: 2, reserved: {{cpu: 48}}",
+            "",
+            "no core for each of its ranks: ranks may span two sockets; lower reserved.cpu",
+        ),
         (f"{STATIC}4", "", "assumes that the kubelet reserves 1 CPU"),
         # One socket has too few cores, but no rank spans two.
         (f"{STATIC}3, reserved: {{cpu: 1}}, tuning: {{slots: 2}}", "", "ranks are not bound"),
-        ("gpus: 1}, {name: y, count: 1, gpus: 1", "values: {worker: {slots: 2}}",
-         "values.worker.slots has no effect"),
+        (
+            "gpus: 1}, {name: y, count: 1, gpus: 1",
+            "values: {worker: {slots: 2}}",
+            "values.worker.slots has no effect",
+        ),
         ("gpus: 1", "values: {worker: {env: []}}", "variables in train.env"),
         ("coresPerSocket: 4, tuning: {slots: 2, ompThreads: 3}", "", "6 threads on 4 cores"),
         # Each rank has one thread: none can have fewer.
         ("coresPerSocket: 4, tuning: {slots: 8}", "", "lower tuning.slots"),
         ("gpus: 8, coresPerSocket: 4, memory: 64Gi", "", "check coresPerSocket"),
         ("gpus: 8", "", "does not give coresPerSocket and memory: workers request neither"),
-        ("gpus: 56, gpuResource: nvidia.com/mig-1g.5gb, coresPerSocket: 64, memory: 512Gi", "",
-         "MIG slices"),
-        ("gpus: 2, gpuResource: nvidia.com/gpu.shared, coresPerSocket: 8, memory: 64Gi", "",
-         "shared GPUs"),
+        (
+            "gpus: 56, gpuResource: nvidia.com/mig-1g.5gb, coresPerSocket: 64, memory: 512Gi",
+            "",
+            "MIG slices",
+        ),
+        (
+            "gpus: 2, gpuResource: nvidia.com/gpu.shared, coresPerSocket: 8, memory: 64Gi",
+            "",
+            "shared GPUs",
+        ),
         ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 999Mi}", "", "up to 1000Mi"),
         ("coresPerSocket: 4, sockets: 2, tuning: {binding: socket}", "", "bound by socket"),
     ],
-)  # fmt: skip
+)
 def test_plan_warns(nodes: str, rest: str, says: str) -> None:
     warnings = plan_group(nodes, rest).warnings
     assert sum(says in warning for warning in warnings) == 1, warnings
@@ -201,9 +277,11 @@ def test_plan_warns(nodes: str, rest: str, says: str) -> None:
         ("coresPerSocket: 4", "values: {worker: {number: 1}}\nvolumes: {output: {pvc: a}}"),
         ("gpus: 1, coresPerSocket: 9, memory: 64Gi, numaPerSocket: 2", ""),
         ("gpus: 1, gpuResource: nvidia.com/mig-7g.40gb, coresPerSocket: 9, memory: 64Gi", ""),
-        ("coresPerSocket: 9",
-         "volumes: {data: {pvc: a, readOnly: true}, output: {nfs: {server: a, path: /b}}}"),
+        (
+            "coresPerSocket: 9",
+            "volumes: {data: {pvc: a, readOnly: true}, output: {nfs: {server: a, path: /b}}}",
+        ),
     ],
-)  # fmt: skip
+)
 def test_plan_has_no_warning(group: str, rest: str) -> None:
     assert plan_group(group, rest).warnings == ()

@@ -56,20 +56,33 @@ FLAT = (
     ("before", "change", "after"),
     [
         # Text stays text, and a list keeps its indentation.
-        (TEXT, lambda file: set_values(file, ["nodes.0.count=8", 'image.tag="2.0"']),
-         TEXT.replace("count: 2", "count: 8").replace("1.0", "2.0")),
-        (FLAT, lambda file: set_values(file, ["nodes.0.count=3"]),
-         FLAT.replace("count: 1", "count: 3")),
+        (
+            TEXT,
+            lambda file: set_values(file, ["nodes.0.count=8", 'image.tag="2.0"']),
+            TEXT.replace("count: 2", "count: 8").replace("1.0", "2.0"),
+        ),
+        (
+            FLAT,
+            lambda file: set_values(file, ["nodes.0.count=3"]),
+            FLAT.replace("count: 1", "count: 3"),
+        ),
         # A new key comes at the end of its map.
-        (TEXT, lambda file: set_values(
-            file, ["volumes.output.pvc=results", r"values.podLabels.c\.d=y"]),
-         TEXT.replace("    a.b: x\n", "    a.b: x\n    c.d: y\n")
-         + "volumes:\n  output:\n    pvc: results\n"),
-        (TEXT, lambda file: unset_values(file, ["train.command.1", r"values.podLabels.a\.b"]),
-         TEXT.replace(", train.py", "").replace("podLabels:\n    a.b: x", "podLabels: {}")),
+        (
+            TEXT,
+            lambda file: set_values(
+                file, ["volumes.output.pvc=results", r"values.podLabels.c\.d=y"]
+            ),
+            TEXT.replace("    a.b: x\n", "    a.b: x\n    c.d: y\n")
+            + "volumes:\n  output:\n    pvc: results\n",
+        ),
+        (
+            TEXT,
+            lambda file: unset_values(file, ["train.command.1", r"values.podLabels.a\.b"]),
+            TEXT.replace(", train.py", "").replace("podLabels:\n    a.b: x", "podLabels: {}"),
+        ),
     ],
     ids=["set", "flat", "add", "unset"],
-)  # fmt: skip
+)
 def test_a_key_is_changed_and_all_else_stays(
     spec: Path, before: str, change: Callable[[Path], None], after: str
 ) -> None:
@@ -145,11 +158,16 @@ def test_the_images_of_templates_are_those_of_this_repository() -> None:
 
 def test_the_image_may_be_another(tmp_path: Path) -> None:
     digest = f"sha256:{'0' * 64}"
-    for number, (image, *expected) in enumerate([
-        ("team/a:1.0", "team/a", "1.0", None), ("host:5000/a", "host:5000/a", "latest", None),
-        ("host:5000/a:2", "host:5000/a", "2", None), ("a", "a", "latest", None),
-        (f"host:5000/a@{digest}", "host:5000/a", None, digest), (f"a:1@{digest}", "a", "1", digest),
-    ]):  # fmt: skip
+    for number, (image, *expected) in enumerate(
+        [
+            ("team/a:1.0", "team/a", "1.0", None),
+            ("host:5000/a", "host:5000/a", "latest", None),
+            ("host:5000/a:2", "host:5000/a", "2", None),
+            ("a", "a", "latest", None),
+            (f"host:5000/a@{digest}", "host:5000/a", None, digest),
+            (f"a:1@{digest}", "a", "1", digest),
+        ]
+    ):
         make_project(tmp_path / str(number), "p", TEMPLATES["keras"], image)
         written = load_spec(tmp_path / str(number) / "run.spec.yaml").image
         assert written is not None

@@ -74,14 +74,16 @@ def test_tokens_passwords_and_names_become_headers(api: SecureApi, kubeconfig_fi
 def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
     api: SecureApi, kubeconfig_file: Path
 ) -> None:
-    pair, other = api.issue("me"), api.issue("other")
+    pair = api.issue("me")
+    other = api.issue("other")
     (kubeconfig_file.parent / "keys").mkdir()
     (kubeconfig_file.parent / "keys" / "me.crt").write_bytes(pair.certificate)
     (kubeconfig_file.parent / "keys" / "me.key").write_bytes(pair.key)
     files = {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
     inline = {
-        "client-certificate-data": data(other.certificate), "client-key-data": data(other.key),
-    }  # fmt: skip
+        "client-certificate-data": data(other.certificate),
+        "client-key-data": data(other.key),
+    }
     assert ask(api, kubeconfig_file, files).name == "me"
     assert ask(api, kubeconfig_file, inline).name == "other"
     assert ask(api, kubeconfig_file, {**files, **inline}).name == "other", "as in kubectl"
@@ -165,8 +167,9 @@ def test_program_gives_a_token(api: SecureApi, kubeconfig_file: Path, version: s
 def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> None:
     pair = api.issue("me")
     status = {
-        "clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode(),
-    }  # fmt: skip
+        "clientCertificateData": pair.certificate.decode(),
+        "clientKeyData": pair.key.decode(),
+    }
     entry = program(kubeconfig_file.parent, repr(status))
     assert ask(api, kubeconfig_file, {"exec": entry}).name == "me"
     own = {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
@@ -213,15 +216,19 @@ def user(**content: Any) -> dict[str, Any]:
         (user(tokenFile="/none"), ".*No such file"),
         (user(**{"client-key-data": "YW!J"}), "client-key-data is not base64"),
         (user(**{"auth-provider": {"name": "oidc"}}), "the user has an auth-provider, which hvdch"),
-        (user(exec={"command": "none-x", "apiVersion": V1, "installHint": "get it"}),
-         "there is no program 'none-x' for credentials: get it"),
-        (user(exec={"command": "sh", "apiVersion": V1, "args": ["-c", "echo no >&2; exit 3"]}),
-         "sh ended with exit code 3: no"),
+        (
+            user(exec={"command": "none-x", "apiVersion": V1, "installHint": "get it"}),
+            "there is no program 'none-x' for credentials: get it",
+        ),
+        (
+            user(exec={"command": "sh", "apiVersion": V1, "args": ["-c", "echo no >&2; exit 3"]}),
+            "sh ended with exit code 3: no",
+        ),
         (user(exec=echo("text")), "echo printed no ExecCredential with a status"),
         (user(exec=echo({"apiVersion": "v9", "status": {"token": 1}})), "echo answered with v9"),
         (user(exec=echo({"apiVersion": V1, "status": {}})), "echo printed neither a token nor"),
     ],
-)  # fmt: skip
+)
 def test_wrong_entry_is_named(
     api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], message: str
 ) -> None:
@@ -233,7 +240,11 @@ def test_wrong_entry_is_named(
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"- a\n- list\n", b"\xff\xfe\x00\x01binary", b"just text", b"", b"{unclosed: ["),
+        b"- a\n- list\n",
+        b"\xff\xfe\x00\x01binary",
+        b"just text",
+        b"",
+        b"{unclosed: [",
         b"contexts: {}\nclusters: 1\nusers: null\ncurrent-context: a\n",
         b"contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n",
     ],

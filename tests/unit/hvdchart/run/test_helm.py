@@ -79,14 +79,17 @@ def test_second_interrupt_ends_helm_and_what_it_has_started(
 MESSAGES = {
     'Error: Service "run" in namespace "team" exists and cannot be imported into the current '
     "release: invalid ownership metadata": "objects with that name do not belong to this release",
-    'Error: INSTALLATION FAILED: create: failed to create: namespaces "team" not found':
-        "there is no such namespace: add --create-namespace",
-    'Error: statefulsets.apps "run-worker" is forbidden: exceeded quota: q':
-        "ask for a larger quota, or use fewer or smaller workers",
-    'Error: UPGRADE FAILED: "run" has no deployed releases':
-        "an earlier installation was not completed: run `hvdchart undeploy run -n team`",
+    'Error: INSTALLATION FAILED: create: failed to create: namespaces "team" not found': (
+        "there is no such namespace: add --create-namespace"
+    ),
+    'Error: statefulsets.apps "run-worker" is forbidden: exceeded quota: q': (
+        "ask for a larger quota, or use fewer or smaller workers"
+    ),
+    'Error: UPGRADE FAILED: "run" has no deployed releases': (
+        "an earlier installation was not completed: run `hvdchart undeploy run -n team`"
+    ),
     "Error: UPGRADE FAILED: no such role": "",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("message", "remedy"), MESSAGES.items())

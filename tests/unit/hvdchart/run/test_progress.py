@@ -12,9 +12,11 @@ TOLD = {"step": 120, "steps": 500, "loss": 0.4123456, "imagesPerSecond": 32.04, 
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
     for renewed, end in (
-        ("09:59:00Z", "about 4 min left"), ("10:01:00Z", "about 4 min left"),
-        ("10:01:01Z", "no step for 61 s"), ("10:07:10.5Z", "images/s, no step for 7 min"),
-    ):  # fmt: skip
+        ("09:59:00Z", "about 4 min left"),
+        ("10:01:00Z", "about 4 min left"),
+        ("10:01:01Z", "no step for 61 s"),
+        ("10:07:10.5Z", "images/s, no step for 7 min"),
+    ):
         record = {"progress": json.dumps(told), "renewed": f"2026-01-01T{renewed}"}
         progress = read_progress(record)
         assert progress is not None

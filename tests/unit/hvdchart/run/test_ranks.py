@@ -21,8 +21,12 @@ def run(**more: Any) -> Run:
 def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
     record = {"hosts": '{"hvd-worker": "0,2-3"}'}
     assert list(pods_of_ranks(run(), record)) == [
-        "hvd-worker-0", "hvd-worker-2", "hvd-worker-3", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
-    ]  # fmt: skip
+        "hvd-worker-0",
+        "hvd-worker-2",
+        "hvd-worker-3",
+        "hvd-worker-gpu-0",
+        "hvd-worker-gpu-0",
+    ]
     assert pod_of(run(), "1", record) == "hvd-worker-2"
     assert pod_of(run(), "worker-1", record) == "hvd-worker-1", "also one without ranks"
 
@@ -30,11 +34,15 @@ def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
 @pytest.mark.parametrize(
     ("target", "pod"),
     [
-        ("0", "hvd-worker-0"), ("1", "hvd-worker-1"), ("3", "hvd-worker-gpu-0"),
-        ("worker-1", "hvd-worker-1"), ("gpu-0", "hvd-worker-gpu-0"),
-        ("hvd-worker-1", "hvd-worker-1"), ("master", "master"),
+        ("0", "hvd-worker-0"),
+        ("1", "hvd-worker-1"),
+        ("3", "hvd-worker-gpu-0"),
+        ("worker-1", "hvd-worker-1"),
+        ("gpu-0", "hvd-worker-gpu-0"),
+        ("hvd-worker-1", "hvd-worker-1"),
+        ("master", "master"),
     ],
-)  # fmt: skip
+)
 def test_a_pod_is_named_by_a_rank_or_a_part_of_its_name(target: str, pod: str) -> None:
     assert pod_of(run(), target, {}) == pod
 
@@ -107,8 +115,9 @@ OPEN = "[\n" + "".join(f"{json.dumps(event)},\n" for event in EVENTS)
 )
 def test_waits_are_those_for_the_last_rank(text: str) -> None:
     assert read_waits(text) == [
-        Wait("grad/0", "allreduce", 1.0, 2.0, 1), Wait("grad/1", "allreduce", 4.0, 0.5, 0),
-    ]  # fmt: skip
+        Wait("grad/0", "allreduce", 1.0, 2.0, 1),
+        Wait("grad/1", "allreduce", 4.0, 0.5, 0),
+    ]
 
 
 ODD = '[{"pid": [], "ph": "B", "name": "NEGOTIATE_A"}]'

@@ -32,9 +32,7 @@ NAN = terminated(1, "loss is NaN at step 7\n", at="10:05:00")
 BAD_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
 CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
 REFUSED = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
-MOUNT = event(
-    "hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-worker-1"
-)  # fmt: skip
+MOUNT = event("hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-worker-1")
 OLD_MOUNT = event("hvd-worker-1", "Pod", "FailedMount", "of an older pod", uid="other")
 PULLING = event("hvd-worker-1", "Pod", "Pulling", "image", type="Normal", at="10:00:09")
 
@@ -73,56 +71,138 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
     ("pods", "more", "state", "reason", "advice"),
     [
         ([MASTER, *WORKERS], {}, "running", "", ""),
-        (beside(state=BAD_IMAGE), {}, "waiting",
-         "hvd-worker-1: ImagePullBackOff of image team/train:1: Back-off", "image.tag"),
-        (beside(state=CRASHING, last=terminated(3, "no data")), {}, "waiting",
-         "hvd-worker-1: CrashLoopBackOff: it ended with exit code 3: no data", "log"),
-        (beside(state=RUNNING, last=OOM, ready=True), {}, "waiting",
-         "hvd-worker-1: killed for memory (OOMKilled)", "raise memory"),
-        (unschedulable("Unschedulable", "3 Insufficient nvidia.com/gpu."), {}, "waiting",
-         "hvd-worker-1: cannot be scheduled: 3 Insufficient nvidia.com/gpu.", "discover --fit"),
-        (unschedulable("Unschedulable", "3 node(s) had untolerated taint {gpu: }."), {}, "waiting",
-         "hvd-worker-1: cannot be scheduled: 3 node(s) had unto", "tolerations"),
-        (unschedulable("SchedulingGated"), {}, "waiting",
-         "hvd-worker-1: in a queue (scheduling gate kueue.x-k8s.io/admission)", "kubectl describe"),
+        (
+            beside(state=BAD_IMAGE),
+            {},
+            "waiting",
+            "hvd-worker-1: ImagePullBackOff of image team/train:1: Back-off",
+            "image.tag",
+        ),
+        (
+            beside(state=CRASHING, last=terminated(3, "no data")),
+            {},
+            "waiting",
+            "hvd-worker-1: CrashLoopBackOff: it ended with exit code 3: no data",
+            "log",
+        ),
+        (
+            beside(state=RUNNING, last=OOM, ready=True),
+            {},
+            "waiting",
+            "hvd-worker-1: killed for memory (OOMKilled)",
+            "raise memory",
+        ),
+        (
+            unschedulable("Unschedulable", "3 Insufficient nvidia.com/gpu."),
+            {},
+            "waiting",
+            "hvd-worker-1: cannot be scheduled: 3 Insufficient nvidia.com/gpu.",
+            "discover --fit",
+        ),
+        (
+            unschedulable("Unschedulable", "3 node(s) had untolerated taint {gpu: }."),
+            {},
+            "waiting",
+            "hvd-worker-1: cannot be scheduled: 3 node(s) had unto",
+            "tolerations",
+        ),
+        (
+            unschedulable("SchedulingGated"),
+            {},
+            "waiting",
+            "hvd-worker-1: in a queue (scheduling gate kueue.x-k8s.io/admission)",
+            "kubectl describe",
+        ),
         # Of a run that has failed, with the last attempt's message, else its code, else the Job's.
-        ([pod("a", "master", terminated(1, "first"), phase="Failed"),
-          pod("b", "master", NAN, phase="Failed")], {"jobs": [LIMIT]},
-         "failed", "loss is NaN at step 7", ""),
+        (
+            [
+                pod("a", "master", terminated(1, "first"), phase="Failed"),
+                pod("b", "master", NAN, phase="Failed"),
+            ],
+            {"jobs": [LIMIT]},
+            "failed",
+            "loss is NaN at step 7",
+            "",
+        ),
         ([], {"jobs": [LIMIT]}, "failed", "Job has reached the limit", ""),
         ([], {"jobs": [LATE]}, "failed", "Job was active longer", "activeDeadlineSeconds"),
-        ([pod("hvd-worker-0", "worker", OOM, phase="Failed")], {"jobs": [LIMIT]},
-         "failed", "hvd-worker-0: killed for memory (OOMKilled)", "raise memory"),
+        (
+            [pod("hvd-worker-0", "worker", OOM, phase="Failed")],
+            {"jobs": [LIMIT]},
+            "failed",
+            "hvd-worker-0: killed for memory (OOMKilled)",
+            "raise memory",
+        ),
         # Between two attempts, and in a later one.
-        ([pod("a", "master", NAN, phase="Failed"), *WORKERS], {"jobs": [job(failed=1)]},
-         "retrying", "the last attempt failed: loss is NaN at step 7", ""),
-        ([pod("a", "master", NAN, phase="Failed"), MASTER, *WORKERS], {"jobs": [job(failed=1)]},
-         "running", "an earlier attempt failed: loss is NaN at step 7", ""),
+        (
+            [pod("a", "master", NAN, phase="Failed"), *WORKERS],
+            {"jobs": [job(failed=1)]},
+            "retrying",
+            "the last attempt failed: loss is NaN at step 7",
+            "",
+        ),
+        (
+            [pod("a", "master", NAN, phase="Failed"), MASTER, *WORKERS],
+            {"jobs": [job(failed=1)]},
+            "running",
+            "an earlier attempt failed: loss is NaN at step 7",
+            "",
+        ),
         ([], {"jobs": [job(suspend=True)]}, "suspended", "master.suspend is true", "deploy again"),
         ([], {"jobs": [], "sets": []}, "not found", "", "hvdchart list"),
         # The Job was deleted: the record has the outcome, unless the master was lost before.
         (WORKERS, {"jobs": []}, "not found", "the run's Job was deleted", "deploy"),
         ([], {"jobs": [], "record": {"state": "Finished"}}, "finished", "", ""),
-        ([], {"jobs": [], "record": {"state": "Failed", "reason": "exit code 3"}},
-         "failed", "exit code 3", ""),
+        (
+            [],
+            {"jobs": [], "record": {"state": "Failed", "reason": "exit code 3"}},
+            "failed",
+            "exit code 3",
+            "",
+        ),
         ([], {"jobs": [DONE], "record": {"results": "Stored"}}, "finished", "", ""),
-        ([], {"jobs": [DONE], "record": {"results": "exit code 9"}},
-         "finished", "the results could not be stored: exit code 9", ""),
+        (
+            [],
+            {"jobs": [DONE], "record": {"results": "exit code 9"}},
+            "finished",
+            "the results could not be stored: exit code 9",
+            "",
+        ),
         # The last event about a pod that does not start.
-        (beside(state=CREATING), {"events": [MOUNT]}, "waiting",
-         'hvd-worker-1: FailedMount: secret "x" not found', ""),
-        ([pod("hvd-worker-1", "worker", CREATING), pod("hvd-worker-2", "worker", BAD_IMAGE)],
-         {"events": [MOUNT]}, "waiting", "hvd-worker-1: FailedMount", "exists; check image"),
+        (
+            beside(state=CREATING),
+            {"events": [MOUNT]},
+            "waiting",
+            'hvd-worker-1: FailedMount: secret "x" not found',
+            "",
+        ),
+        (
+            [pod("hvd-worker-1", "worker", CREATING), pod("hvd-worker-2", "worker", BAD_IMAGE)],
+            {"events": [MOUNT]},
+            "waiting",
+            "hvd-worker-1: FailedMount",
+            "exists; check image",
+        ),
         (beside(state=CREATING), {"events": [MOUNT, PULLING]}, "waiting", "1 of 2 workers", ""),
         (beside(state=CREATING), {"events": [OLD_MOUNT]}, "waiting", "1 of 2 workers are up", ""),
         # Of pods that do not exist: the Job's too, without which no other object shows it.
-        ([MASTER], {"events": [REFUSED]}, "waiting",
-         "hvd-worker: cannot create a pod: exceeded quota: gpus", "ResourceQuota"),
-        ([], {"events": [event(JOB, "Job", "FailedCreate", "denied by a webhook")]}, "waiting",
-         f"{JOB}: cannot create a pod: denied by a webhook", "the message names the rule"),
+        (
+            [MASTER],
+            {"events": [REFUSED]},
+            "waiting",
+            "hvd-worker: cannot create a pod: exceeded quota: gpus",
+            "ResourceQuota",
+        ),
+        (
+            [],
+            {"events": [event(JOB, "Job", "FailedCreate", "denied by a webhook")]},
+            "waiting",
+            f"{JOB}: cannot create a pod: denied by a webhook",
+            "the message names the rule",
+        ),
         ([MASTER, *WORKERS], {"events": [REFUSED]}, "running", "", ""),
     ],
-)  # fmt: skip
+)
 def test_state_with_its_reason_and_advice(
     pods: list[Any], more: dict[str, Any], state: str, reason: str, advice: str
 ) -> None:
@@ -190,10 +270,16 @@ PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
     ("pods", "events", "expected"),
     [
         ([], [], "scheduling: 0 of 3 pods have a node"),
-        (unschedulable("SchedulingGated"), [],
-         "queued: in a queue (scheduling gate kueue.x-k8s.io/admission)"),
-        (unschedulable("Unschedulable", "0/3 nodes"), [],
-         "scheduling: 2 of 3 pods have a node; cannot be scheduled: 0/3 nodes"),
+        (
+            unschedulable("SchedulingGated"),
+            [],
+            "queued: in a queue (scheduling gate kueue.x-k8s.io/admission)",
+        ),
+        (
+            unschedulable("Unschedulable", "0/3 nodes"),
+            [],
+            "scheduling: 2 of 3 pods have a node; cannot be scheduled: 0/3 nodes",
+        ),
         (beside(state=CREATING), [], "starting: hvd-worker-1"),
         (beside(state=CREATING), [PULLING], "pulling images: hvd-worker-1"),
         (beside(state=CREATING), [PULLING, PULLED], "starting: hvd-worker-1"),
@@ -205,7 +291,7 @@ PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
         # Of the run before.
         ([MASTER, *WORKERS], [event("hvd-master-old", "Job", "Training", "starts")], "starting"),
     ],
-)  # fmt: skip
+)
 def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
     record = {"job": JOB, "progress": '{"step": 7}'}
     assert str(phase_of(release(pods, *events, record=record))) == expected

@@ -75,7 +75,8 @@ def test_a_watch_that_breaks_after_minutes_is_opened_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first breaks before anything has changed, and each later one after its objects."""
-    now, attempts = [0.0], count()
+    now = [0.0]
+    attempts = count()
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
     monkeypatch.setattr(watch, "time", clock)
 
@@ -101,9 +102,11 @@ def test_a_watch_that_breaks_after_minutes_is_opened_again(
     ids=["status", "logs", "events"],
 )
 def test_a_refused_request_ends_each_command_that_waits(
-    cluster: Cluster, fake_cluster: FakeCluster, wait: Callable[[Cluster], object],
+    cluster: Cluster,
+    fake_cluster: FakeCluster,
+    wait: Callable[[Cluster], object],
     request_kinds: list[str],
-) -> None:  # fmt: skip
+) -> None:
     for kind in request_kinds:
         fake_cluster.refusals = {kind: (403, "no right")}
         with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):

@@ -26,10 +26,12 @@ from tests.unit.hvdchart.strategies import specs
 
 # With what a page shows of a spec, it is a whole one.
 REST = {
-    "apiVersion": "hvdchart/v1", "name": "a", "image": {"repository": "a"},
+    "apiVersion": "hvdchart/v1",
+    "name": "a",
+    "image": {"repository": "a"},
     "nodes": [{"name": "n", "count": 2, "coresPerSocket": 4, "memory": "8Gi"}],
     "train": {"command": ["a"]},
-}  # fmt: skip
+}
 
 
 SPEC_SCHEMA = DOCS / "spec.schema.json"
@@ -48,7 +50,8 @@ def test_library_page_prints_what_its_code_prints() -> None:
     page = (DOCS / "library.md").read_text().partition("## All exports")[0]
     blocks = re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL)
     scope: dict[str, Any] = {}
-    printed, compared = "", 0
+    printed = ""
+    compared = 0
     for kind, block in blocks:
         if kind == "python":
             stream = io.StringIO()

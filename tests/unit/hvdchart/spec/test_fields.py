@@ -50,11 +50,15 @@ READERS: list[tuple[Reader[Any], dict[str, Any], str, list[str]]] = [
     (MAP, {"{abc: 1}": {"abc": 1}}, "a key of x: got 'A'", ["{A: 1}"]),
     (MAP, {}, "a map with at most 1 keys", ["{a: 1, b: 2}"]),
     (OBJECT, {"{a: {b: [1]}}": {"a": {"b": [1]}}}, "expected a map", ["[]"]),
-    (ENV, {"{A: 1.50, B: ''}": {"A": "1.50", "B": ""}, "{A: {x: {}}}": {"A": {"x": {}}}},
-     'got true; expected text or a number ("true" and "" need quotes)', ["{A: true}"]),
+    (
+        ENV,
+        {"{A: 1.50, B: ''}": {"A": "1.50", "B": ""}, "{A: {x: {}}}": {"A": {"x": {}}}},
+        'got true; expected text or a number ("true" and "" need quotes)',
+        ["{A: true}"],
+    ),
     (Cpus(), {"1m": 1, "16384": 16384_000, "1.5": 1500}, CPUS, ["0", "16384001m", "true", "[]"]),
     (Memory(), {"16Mi": 2**24, "64Ti": 2**46}, MEMORY, ["16777215", "65Ti", "128m"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("reader", "right", "says", "wrong"), READERS)
@@ -86,12 +90,20 @@ def test_reader_and_schema_accept_the_same(
         (RELATIVE, ["a", "a/b", "..a"], ["/a", "..", "a/..", "a/../b"]),
         (INTERFACE, ["eth0", "a" * 15], ["a" * 16, "a b"]),
         (IMAGE, ["a", "localhost:5000/a/b-c"], ["a:1/", "A", "/a", "a//b"]),
-        (DIGEST, ["sha256:" + "a1" * 32, "sha512:" + "0" * 128],
-         ["sha256:" + "a" * 63, "sha512:" + "a" * 64, "md5:" + "a" * 64, "a" * 64,
-          "sha256:" + "A" * 64]),
+        (
+            DIGEST,
+            ["sha256:" + "a1" * 32, "sha512:" + "0" * 128],
+            [
+                "sha256:" + "a" * 63,
+                "sha512:" + "a" * 64,
+                "md5:" + "a" * 64,
+                "a" * 64,
+                "sha256:" + "A" * 64,
+            ],
+        ),
         (TAG, ["1.0", "_a"], ["", ".1", "a" * 129]),
     ],
-)  # fmt: skip
+)
 def test_pattern_accepts_and_refuses(pattern: String, right: list[str], wrong: list[str]) -> None:
     validator = Draft7Validator(pattern.schema())
     for text in right:

@@ -48,7 +48,7 @@ def test_null_below_values_is_left_to_helm() -> None:
         ("train.env.example\\.com/a=b", ["train", "env", "example.com/a"], "b"),
         ("train.command=[x, y=z]", ["train", "command"], ["x", "y=z"]),
     ],
-)  # fmt: skip
+)
 def test_setting_replaces_one_value(setting: str, path: list[Any], value: Any) -> None:
     actual = apply_settings(merged(), [setting]).plain
     for step in path:

@@ -39,31 +39,64 @@ WRONG_VALUES = [
     ("    count: 2\n", "", "4:5", "key 'count' is missing"),
     ("    coresPerSocket: 28\n", "", "4:5", "needs coresPerSocket or gpus"),
     ("[python, train.py]", "python train.py", "9:12", "expected a list"),
-    ("train:\n", "volumes: {data: {emptyDir: {}}, x: {emptyDir: {}, mountPath: /data/}}\ntrain:\n",
-     "8:62", "mounted at /data as well"),
+    (
+        "train:\n",
+        "volumes: {data: {emptyDir: {}}, x: {emptyDir: {}, mountPath: /data/}}\ntrain:\n",
+        "8:62",
+        "mounted at /data as well",
+    ),
     ("train:\n", "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n", "8:12", "has the same name"),
     ("train:\n", "launch: {mode: elastic, elastic: {minRanks: 5}}\ntrain:\n", "8:45", "4 ranks"),
     ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:30", "mode: elastic"),
     ("train:\n", "launch: {mode: direct}\ntrain:\n  framework: mpi\n", "8:16", "would train alone"),
     ("28\n", "28\n    spares: 1\nlaunch: {mode: elastic}\n", "8:13", "launch.mode elastic"),
-    ("train:\n", "volumes: {tmp: {emptyDir: {}, mountPath: /t}}\ntrain:\n", "8:16",
-     "the chart has a volume named 'tmp'"),
-    ("train:\n", "volumes: {t: {emptyDir: {}, mountPath: /tmp}}\ntrain:\n", "8:40",
-     "used by the system or by the chart"),
-    ("train:\n", "volumes: {data: {pvc: a, nfs: {server: b, path: /c}}}\ntrain:\n", "8:17",
-     "pvc and nfs together"),
+    (
+        "train:\n",
+        "volumes: {tmp: {emptyDir: {}, mountPath: /t}}\ntrain:\n",
+        "8:16",
+        "the chart has a volume named 'tmp'",
+    ),
+    (
+        "train:\n",
+        "volumes: {t: {emptyDir: {}, mountPath: /tmp}}\ntrain:\n",
+        "8:40",
+        "used by the system or by the chart",
+    ),
+    (
+        "train:\n",
+        "volumes: {data: {pvc: a, nfs: {server: b, path: /c}}}\ntrain:\n",
+        "8:17",
+        "pvc and nfs together",
+    ),
     ("train:\n", "volumes: {data: {pvc: a, groups: [z]}}\ntrain:\n", "8:35", "no group 'z'"),
-    ("train:\n", "volumes: {output: {pvc: a, readOnly: true}}\ntrain:\n", "8:38",
-     "mounted read-only"),
-    ("    count: 2\n", "    count: 2\n    shared: true\n    reserved: {cpu: 1}\n", "7:15",
-     "nothing is reserved"),
-    ("sockets: 2\n    coresPerSocket: 28", "numaPerSocket: 4\n    coresPerSocket: 3", "6:20",
-     "4 NUMA nodes in a socket of 3 cores"),
+    (
+        "train:\n",
+        "volumes: {output: {pvc: a, readOnly: true}}\ntrain:\n",
+        "8:38",
+        "mounted read-only",
+    ),
+    (
+        "    count: 2\n",
+        "    count: 2\n    shared: true\n    reserved: {cpu: 1}\n",
+        "7:15",
+        "nothing is reserved",
+    ),
+    (
+        "sockets: 2\n    coresPerSocket: 28",
+        "numaPerSocket: 4\n    coresPerSocket: 3",
+        "6:20",
+        "4 NUMA nodes in a socket of 3 cores",
+    ),
     ("train:\n", "tuning: {binding: core, slots: 57}\ntrain:\n", "8:19", "57 ranks to bind"),
-    ("train:\n", "  - {name: d, count: 1, coresPerSocket: 2, tuning: {binding: none}}\n"
-     "tuning: {binding: core}\ntrain:\n", "8:62", "none here and core in tuning.binding"),
+    (
+        "train:\n",
+        "  - {name: d, count: 1, coresPerSocket: 2, tuning: {binding: none}}\n"
+        "tuning: {binding: core}\ntrain:\n",
+        "8:62",
+        "none here and core in tuning.binding",
+    ),
     ("train:\n", "  - {name: master, count: 1, gpus: 1}\ntrain:\n", "8:12", "master"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "place", "says"), WRONG_VALUES)
@@ -80,9 +113,8 @@ def test_all_errors_of_a_spec_are_reported_at_once() -> None:
     text = text.replace("sockets: 2", "socket: 2") + "  env: {1A: x, B: true}\nlaunch: 7\n"
     error = refused(text)
     assert [each.place for each in error.errors] == [
-        f"a.yaml:{place}"
-        for place in ("2:7", "6:5", "5:12", "10:9", "10:19", "11:9")
-    ]  # fmt: skip
+        f"a.yaml:{place}" for place in ("2:7", "6:5", "5:12", "10:9", "10:19", "11:9")
+    ]
     assert str(error) == "\n".join(map(str, error.errors))
     assert (error.place, error.path) == ("a.yaml:2:7", "name")
 
@@ -128,25 +160,52 @@ def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
 @pytest.mark.parametrize(
     ("group", "rest", "path", "says"),
     [
-        (f"{STATIC}, memory: 8Gi, reserved: {{cpu: 2401m}}", "", "nodes[0].cpuManager",
-         "none of 4 cores is left: the kubelet reserves 2401m CPUs, and the master and DaemonSets "
-         "need 600m"),
-        (f"{STATIC}, threadsPerCore: 2, memory: 8Gi, reserved: {{cpu: 5401m}}", "",
-         "nodes[0].cpuManager", "none of 4 cores is left"),
-        (f"{STATIC}, memory: 8Gi, tuning: {{cpu: 2500m}}", "", "nodes[0].tuning.cpu",
-         "2500m CPUs with cpuManager static"),
+        (
+            f"{STATIC}, memory: 8Gi, reserved: {{cpu: 2401m}}",
+            "",
+            "nodes[0].cpuManager",
+            "none of 4 cores is left: the kubelet reserves 2401m CPUs, and the master and "
+            "DaemonSets need 600m",
+        ),
+        (
+            f"{STATIC}, threadsPerCore: 2, memory: 8Gi, reserved: {{cpu: 5401m}}",
+            "",
+            "nodes[0].cpuManager",
+            "none of 4 cores is left",
+        ),
+        (
+            f"{STATIC}, memory: 8Gi, tuning: {{cpu: 2500m}}",
+            "",
+            "nodes[0].tuning.cpu",
+            "2500m CPUs with cpuManager static",
+        ),
         ("coresPerSocket: 4, reserved: {cpu: 4}", "", "nodes[0].reserved.cpu", "reserves all 4"),
-        ("coresPerSocket: 4}, {name: y, count: 1, gpus: 1", OUTPUT_OF_X, "horovod.timeline",
-         "volumes.output, mounted by all groups"),
-        ("coresPerSocket: 4, interface: eth0",
-         "launch: {mode: horovodrun, options: [-v, --network-interfaces, eth1]}",
-         "launch.options[1]", "but the groups' interface is eth0"),
-        ("coresPerSocket: 4, tuning: {binding: core}", "launch: {options: [--bind-to, core]}",
-         "launch.options[0]", "but tuning.binding is core"),
-        ("gpus: 2", "values: {worker: {slots: 1}}", "values.worker.slots",
-         "1 slots on nodes with 2 GPUs"),
+        (
+            "coresPerSocket: 4}, {name: y, count: 1, gpus: 1",
+            OUTPUT_OF_X,
+            "horovod.timeline",
+            "volumes.output, mounted by all groups",
+        ),
+        (
+            "coresPerSocket: 4, interface: eth0",
+            "launch: {mode: horovodrun, options: [-v, --network-interfaces, eth1]}",
+            "launch.options[1]",
+            "but the groups' interface is eth0",
+        ),
+        (
+            "coresPerSocket: 4, tuning: {binding: core}",
+            "launch: {options: [--bind-to, core]}",
+            "launch.options[0]",
+            "but tuning.binding is core",
+        ),
+        (
+            "gpus: 2",
+            "values: {worker: {slots: 1}}",
+            "values.worker.slots",
+            "1 slots on nodes with 2 GPUs",
+        ),
     ],
-)  # fmt: skip
+)
 def test_spec_beyond_the_limit_is_refused(group: str, rest: str, path: str, says: str) -> None:
     with pytest.raises(SpecError) as caught:
         read(f"{{name: x, count: 2, {group}}}", rest)
@@ -176,9 +235,18 @@ def test_name_leaves_room_for_the_hash_of_a_statefulset(
 # Without the 600m that DaemonSets and the master request.
 @pytest.mark.parametrize(
     ("millis", "reserved"),
-    [(0, 0), (1000, 60), (2000, 70), (3000, 75), (4000, 80), (5000, 83), (8000, 90), (8001, 91),
-     (112_000, 350)],
-)  # fmt: skip
+    [
+        (0, 0),
+        (1000, 60),
+        (2000, 70),
+        (3000, 75),
+        (4000, 80),
+        (5000, 83),
+        (8000, 90),
+        (8001, 91),
+        (112_000, 350),
+    ],
+)
 def test_cpu_reserve_follows_the_table(millis: int, reserved: int) -> None:
     assert topology.node_reserve_cpu(millis) == reserved + 600
 

@@ -15,11 +15,27 @@ from hvdchart.spec.yaml_tree import MAX_BYTES, MAX_DEPTH, parse
         ("{<<: {a: 1}, <<: {b: 2}, c: 3}", {"a": 1, "b": 2, "c": 3}),
         ("{<<: [{a: 1}, {a: 2, b: 3}]}", {"a": 1, "b": 3}),
         ("[&x {a: [&y 1, *y]}, *x]", [{"a": [1, 1]}, {"a": [1, 1]}]),
-        ("[no, on, 2024-01-01, =, 12:30, 1.50, 0x1f, 0o17, 1e3, TRUE, False, ~, null, '7']",
-         ["no", "on", "2024-01-01", "=", "12:30", 1.5, 31, 15, 1000.0, True, False, None, None,
-          "7"]),
+        (
+            "[no, on, 2024-01-01, =, 12:30, 1.50, 0x1f, 0o17, 1e3, TRUE, False, ~, null, '7']",
+            [
+                "no",
+                "on",
+                "2024-01-01",
+                "=",
+                "12:30",
+                1.5,
+                31,
+                15,
+                1000.0,
+                True,
+                False,
+                None,
+                None,
+                "7",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_yaml_is_read_as_yaml_1_2(text: str, expected: object) -> None:
     assert parse(text.encode(), "a").plain == expected
 
@@ -62,7 +78,7 @@ DEEP = f"a: &a {'[' * 25}{']' * 25}\nb: {'[' * 20}*a{']' * 20}\n".encode()
         (MANY, "a:1:20", "aliases expand to too many values; expected at most 50000 values"),
         (b"#".ljust(MAX_BYTES + 1, b"x"), "a", "too long; expected at most 131072 bytes"),
     ],
-)  # fmt: skip
+)
 def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse(text, "a")
@@ -75,10 +91,12 @@ def test_wrong_yaml_is_refused_at_its_place(text: bytes, place: str, says: str) 
 @pytest.mark.parametrize(
     "text",
     [
-        b"\xef\xbb\xbf1", b"1" * 40, b"[" * MAX_DEPTH + b"]" * MAX_DEPTH,
+        b"\xef\xbb\xbf1",
+        b"1" * 40,
+        b"[" * MAX_DEPTH + b"]" * MAX_DEPTH,
         b"#".ljust(MAX_BYTES - 2, b"x") + b"\n7",
     ],
     ids=len,
-)  # fmt: skip
+)
 def test_yaml_at_the_limit_is_read(text: bytes) -> None:
     assert parse(text, "a").value

@@ -38,9 +38,12 @@ def test_all_values_that_the_chart_refuses_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         values(NODE + "values: {worker: {number: 0, slots: x, nmber: 1, spred: 2}, wrker: 3}\n")
     assert [error.path for error in caught.value.errors] == [
-        "values.wrker", "values.worker.nmber", "values.worker.spred", "values.worker.number",
+        "values.wrker",
+        "values.worker.nmber",
+        "values.worker.spred",
+        "values.worker.number",
         "values.worker.slots",
-    ]  # fmt: skip
+    ]
     with pytest.raises(SpecError) as caught:
         values(NODE + "values: {worker: {number: null, slots: null}}\n")
     assert len(caught.value.errors) == 2

@@ -40,10 +40,22 @@ def printed(*parts: object) -> str:
 def test_document_has_the_plan_under_stable_keys() -> None:
     plan = document(example("mixed"))
     assert list(plan) == [
-        "name", "workers", "spares", "ranks", "globalBatch", "learningRateScale", "binding",
-        "framework", "launchMode", "launchOptions", "shm", "groups", "volumes", "warnings",
+        "name",
+        "workers",
+        "spares",
+        "ranks",
+        "globalBatch",
+        "learningRateScale",
+        "binding",
+        "framework",
+        "launchMode",
+        "launchOptions",
+        "shm",
+        "groups",
+        "volumes",
+        "warnings",
         "reasons",
-    ]  # fmt: skip
+    ]
     assert (plan["workers"], plan["ranks"], plan["globalBatch"]) == (6, 16, None)
     assert plan["groups"][1]["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
     assert plan["volumes"]["scratch"] == {"mountPath": "/scratch", "source": "hostPath"}

@@ -107,19 +107,24 @@ STEADY = {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value":
     ("places", "scheduling"),
     [
         (SPOT, STEADY),
-        (f"{SPOT}}}, {{name: b, count: 1, coresPerSocket: 1, nodeSelector: {{zone: b}}",
-         {"nodeSelector": {"zone": "b"}}),
-        (f"{SPOT}, affinity: {{podAffinity: {{}}, nodeAffinity: {{{REQUIRED}: {WANTED}}}}}",
-         {**STEADY, "affinity": {"podAffinity": {}}}),
+        (
+            f"{SPOT}}}, {{name: b, count: 1, coresPerSocket: 1, nodeSelector: {{zone: b}}",
+            {"nodeSelector": {"zone": "b"}},
+        ),
+        (
+            f"{SPOT}, affinity: {{podAffinity: {{}}, nodeAffinity: {{{REQUIRED}: {WANTED}}}}}",
+            {**STEADY, "affinity": {"podAffinity": {}}},
+        ),
         # As the workers.
         (ONLY_MENTIONED, None),
     ],
-)  # fmt: skip
+)
 def test_master_does_not_go_to_nodes_that_are_taken_away(
     places: str, scheduling: dict[str, Any] | None
 ) -> None:
     plan = plan_text(f"{HEAD}nodes: [{{name: a, count: 1, coresPerSocket: 1, {places}}}]\n")
-    rendered, keys = checked_values(plan), ("nodeSelector", "tolerations", "affinity")
+    rendered = checked_values(plan)
+    keys = ("nodeSelector", "tolerations", "affinity")
     expected = scheduling or {key: rendered["worker"][key] for key in keys}
     assert {key: rendered["master"][key] for key in keys if key in rendered["master"]} == expected
     warned = [text for text in plan.warnings if "are on spot nodes" in text]
@@ -149,34 +154,58 @@ def test_text_that_helm_would_read_as_another_type_is_quoted(word: str) -> None:
 @pytest.mark.parametrize(
     ("key", "block", "expected"),
     [
-        ("launch", "launch: {options: [-x, A]}",
-         {"binding": {"to": "core", "coresPerRank": 4}, "options": ["-x", "A"]}),
-        ("horovod", "horovod: {fusionThreshold: 0, autotune: true}",
-         {"fusionThresholdMiB": 0, "autotune": True}),
-        ("image", f"image: {{repository: a/b, digest: 'sha256:{'0' * 64}'}}",
-         {"repository": "a/b", "digest": f"sha256:{'0' * 64}"}),
+        (
+            "launch",
+            "launch: {options: [-x, A]}",
+            {"binding": {"to": "core", "coresPerRank": 4}, "options": ["-x", "A"]},
+        ),
+        (
+            "horovod",
+            "horovod: {fusionThreshold: 0, autotune: true}",
+            {"fusionThresholdMiB": 0, "autotune": True},
+        ),
+        (
+            "image",
+            f"image: {{repository: a/b, digest: 'sha256:{'0' * 64}'}}",
+            {"repository": "a/b", "digest": f"sha256:{'0' * 64}"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> None:
     assert values(f"{NODE}{block}\n").get(key) == expected
 
 
 def test_groups_are_merged_as_the_templates_merge_them() -> None:
     worker = {
-        "number": 2, "slots": 1, "env": [1],
-        "nodeSelector": {"a": "b"}, "affinity": {"c": {"e": 1}},
-    }  # fmt: skip
+        "number": 2,
+        "slots": 1,
+        "env": [1],
+        "nodeSelector": {"a": "b"},
+        "affinity": {"c": {"e": 1}},
+    }
     groups = [
         {"name": "a"},
-        {"name": "b", "number": 3, "slots": None, "env": [2], "volumes": [4],
-         "nodeSelector": {"d": "e"}, "affinity": {"c": {}}},
-    ]  # fmt: skip
+        {
+            "name": "b",
+            "number": 3,
+            "slots": None,
+            "env": [2],
+            "volumes": [4],
+            "nodeSelector": {"d": "e"},
+            "affinity": {"c": {}},
+        },
+    ]
     given = {"worker": worker, "workerGroups": groups, "volumes": [3], "volumeMounts": []}
     shared = {"volumes": [3], "volumeMounts": []}
     first, second = merged_groups(given)
     assert first == {**worker, **shared, "name": "a"}
     assert second == {
-        "name": "b", "number": 3, "env": [1, 2], "nodeSelector": {"a": "b", "d": "e"},
-        "affinity": {"c": {}}, "volumes": [3, 4], "volumeMounts": [],
-    }  # fmt: skip
+        "name": "b",
+        "number": 3,
+        "env": [1, 2],
+        "nodeSelector": {"a": "b", "d": "e"},
+        "affinity": {"c": {}},
+        "volumes": [3, 4],
+        "volumeMounts": [],
+    }
     assert merged_groups({**given, "workerGroups": []}) == [{**worker, **shared, "name": "worker"}]

@@ -20,11 +20,13 @@ from hvd_pods.common.run import Host, Run
 
 Slice = Dict[str, Any]
 # Seconds until an API server that cannot be watched is asked again: the first pause, the longest.
-FIRST_RECONNECT, LONGEST_RECONNECT = 0.2, 10.0
+FIRST_RECONNECT = 0.2
+LONGEST_RECONNECT = 10.0
 # A watch that lasted this many seconds worked: the next one begins without a long pause.
 WORKING_WATCH = 5.0
 # Seconds between two looks at all names in DNS: doubled while nothing changes.
-FIRST_LOOKUP, LONGEST_LOOKUP = 0.5, 2.0
+FIRST_LOOKUP = 0.5
+LONGEST_LOOKUP = 2.0
 DNS_THREADS = 8
 
 
@@ -153,7 +155,9 @@ class SliceAddresses:
         """List and watch again when a watch ends: nothing that happened in between is missed."""
         waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
         while not self._closed.is_set():
-            began, asked_to_wait, has_news = time.monotonic(), 0.0, False
+            began = time.monotonic()
+            asked_to_wait = 0.0
+            has_news = False
             try:
                 has_news = self._watch(self._list())
             except ApiError as problem:

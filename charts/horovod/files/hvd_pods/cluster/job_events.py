@@ -16,7 +16,8 @@ from hvd_pods.common.reporting import log
 # The API server takes no longer message.
 LONGEST_MESSAGE = 1024
 # Seconds for which an event is tried again, and for which the end of the master waits for events.
-EVENT_RETRY_SECONDS, CLOSE_WITHIN = 60.0, 5.0
+EVENT_RETRY_SECONDS = 60.0
+CLOSE_WITHIN = 5.0
 
 
 class EventRecorder:

@@ -22,7 +22,9 @@ from hvd_pods.common.paths import GENERATED, SECRETS
 from hvd_pods.common.reporting import log
 
 NAMES = ("user-key", "host-key")
-CONFLICT, FORBIDDEN, NOT_FOUND = 409, 403, 404
+CONFLICT = 409
+FORBIDDEN = 403
+NOT_FOUND = 404
 
 
 def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> Path:

@@ -26,7 +26,8 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Seconds without a byte from the API server after which a call fails.
 CALL_TIMEOUT = 10.0
 # Seconds after which the API server ends a watch. A silent server is given a tenth longer.
-WATCH_SECONDS, WATCH_GRACE = 60, 1.1
+WATCH_SECONDS = 60
+WATCH_GRACE = 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
 # minutes, in which no pod can report its end anyway.
 RETRY_SECONDS = 900.0
@@ -34,7 +35,8 @@ RETRY_SECONDS = 900.0
 # kills it 30 s after that.
 STOP_RETRY_SECONDS = 10.0
 # Seconds between two attempts: the first pause, and the longest one.
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 10.0
 # After a call was given up, calls are not repeated for this many seconds.
 GIVEN_UP_FOR = 60.0
 # Characters of an error: a proxy before the API server may answer with a page.
@@ -155,7 +157,8 @@ class Api:
 
         Other than in `create`, the name is a part of the request, to which a Role can restrict it.
         """
-        kind, query = "application/apply-patch+yaml", {"fieldManager": "horovod", "force": "true"}
+        kind = "application/apply-patch+yaml"
+        query = {"fieldManager": "horovod", "force": "true"}
         return self._call(Request("PATCH", path, query, body, kind), retry_seconds)
 
     def create(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:

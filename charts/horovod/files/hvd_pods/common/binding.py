@@ -69,7 +69,8 @@ def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[in
 
 def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
     """The CPUs of the rank at index `place` of the ranks that share `cores`."""
-    first, end = place * binding.cores_per_rank, (place + 1) * binding.cores_per_rank
+    first = place * binding.cores_per_rank
+    end = (place + 1) * binding.cores_per_rank
     if end > len(cores):
         raise BindingError(
             f"launch.binding.coresPerRank is {binding.cores_per_rank}, which takes {end} cores for "

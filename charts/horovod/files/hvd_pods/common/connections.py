@@ -59,7 +59,10 @@ class ConnectionServer:
         body: Callable[[bytes], int] = lambda request: 0,
     ) -> None:
         self._listener = listen(address, port)
-        self._end, self._answer, self._limits, self._body = end, answer, limits, body
+        self._end = end
+        self._answer = answer
+        self._limits = limits
+        self._body = body
         # The oldest first, which is also the one whose time is over first.
         self._open: dict[socket.socket, _Progress] = {}
         self._has_failed = False
@@ -129,7 +132,8 @@ class ConnectionServer:
         except Exception as problem:  # noqa: BLE001 - no client may end the process, by no defect
             if not self._has_failed:
                 log(f"cannot answer a request on port {self.port}: {problem!r}")
-            self._has_failed, answer = True, b""
+            self._has_failed = True
+            answer = b""
         if answer is None:
             del self._open[connection]
             return

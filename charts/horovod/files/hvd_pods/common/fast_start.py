@@ -20,7 +20,8 @@ OPENSSH = "/horovod/openssh"
 # An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
 GENERATED = "/horovod/generated"
 # The user's code: mounted into the master by the chart, and unpacked in every pod.
-CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
+CODE_SOURCE = "/horovod/code-source"
+CODE = "/horovod/code"
 # The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
 PACKAGES = f"{CODE}/.packages"
 # The modules for scripts.

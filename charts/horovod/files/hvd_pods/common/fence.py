@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 EPOCH = "HVD_EPOCH"
 # Epochs are times in milliseconds (rules/holding.py). Clocks may differ, though not by a day.
-FAR_AHEAD, MOST_DIGITS = 86_400_000, 18
+FAR_AHEAD = 86_400_000
+MOST_DIGITS = 18
 # The name of the process that guards a warm rank (warm/service.py).
 GUARD = "hvd-guard"
 SIGKILL = 9
@@ -114,7 +115,8 @@ def older_processes(epoch: int) -> Iterator[int]:
     own = set(_ancestry(os.getpid(), {pid: parent for pid, _, parent, _ in found}))
     main, started = _read_worker()
     kept = own.union(started)
-    parents, older = {}, set()
+    parents = {}
+    older = set()
     for pid, state, parent, _ in found:
         folder = f"/proc/{pid}"
         if parent == main and main in own and pid not in kept:

@@ -57,7 +57,8 @@ PROGRESS = {
     "horovod_size": "size",
 }
 # Limits of reported numbers: their characters, and the largest integer that floats count exactly.
-LONGEST_NUMBER, LARGEST_COUNT = 40, 1 << 53
+LONGEST_NUMBER = 40
+LARGEST_COUNT = 1 << 53
 ReportedProgress = Dict[str, Any]
 
 
@@ -144,7 +145,8 @@ def format_page(samples: Iterable[Sample]) -> str:
 def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
     """A server that answers each request with `page()`. Raises OSError if the port is in use."""
     # Whoever asks all the time gets the same page, so that most of the time is left for others.
-    answer, until = b"", 0.0
+    answer = b""
+    until = 0.0
 
     def serve_page(request: bytes, connection: socket.socket) -> bytes:
         nonlocal answer, until
@@ -188,7 +190,8 @@ def parse_progress(samples: Iterable[str]) -> ReportedProgress:
     reported: ReportedProgress = {}
     for sample in samples:
         series, value = sample.split()
-        name, number = PROGRESS[series], float(value)
+        name = PROGRESS[series]
+        number = float(value)
         is_finite = abs(number) < float("inf")
         # A loss that is not finite is a string, because JSON has no such number.
         if name == "loss":

@@ -13,9 +13,14 @@ import socket
 ADDRESS = "HVD_NOTICES"
 # Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
 # and that its script has ended after that.
-RAISED, FAILED, ASKED, ENDED = "raised", "failed", "asked", "ended"
+RAISED = "raised"
+FAILED = "failed"
+ASKED = "asked"
+ENDED = "ended"
 # A stopped rank, one that uses no CPU, and a worker whose pod is terminating.
-STOPPED, IDLE, LEAVING = "stopped", "idle", "leaving"
+STOPPED = "stopped"
+IDLE = "idle"
+LEAVING = "leaving"
 # Seconds between two looks of a worker at its ranks.
 LOOK_EVERY = 5.0
 # Seconds in which a notice has to be sent.

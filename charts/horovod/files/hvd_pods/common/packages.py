@@ -27,7 +27,8 @@ from hvd_pods.common.hostile import read_file
 REQUIREMENTS = "requirements.txt"
 FOLDER = Path(fast_start.PACKAGES)
 # A link to the environment that ranks use. Its path stays, so that all processes know it.
-CURRENT, COMPLETE = "current", "complete"
+CURRENT = "current"
+COMPLETE = "complete"
 # Lines that name other files of the code, whose content then counts as well.
 REFERS = re.compile(
     r"^[ \t]*(-[rcef]|--(requirement|constraint|editable|find-links)|[-\w.]*/)", re.M
@@ -45,8 +46,17 @@ print(json.dumps({"path": [p for p in sys.path if p],
                   "versions": {n: versions[n] for n in sys.argv[1:] if n in versions}}))
 """
 PIP = (
-    *("-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
-    *("--no-warn-script-location", "--progress-bar", "off", "--requirement", REQUIREMENTS),
+    "-I",
+    "-m",
+    "pip",
+    "install",
+    "--no-input",
+    "--disable-pip-version-check",
+    "--no-warn-script-location",
+    "--progress-bar",
+    "off",
+    "--requirement",
+    REQUIREMENTS,
 )
 DEFAULT_INDEX = "https://pypi.org/simple"
 # Where nothing else is set, pip would try for minutes to reach an index that does not answer.
@@ -59,7 +69,8 @@ UNREACHABLE = re.compile(
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
 CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^/\s]*@")
-HIDDEN, SHORTEST_SECRET = "****", 6
+HIDDEN = "****"
+SHORTEST_SECRET = 6
 REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
 INSTEAD = (
     "put the packages into an image (hvdchart build), name an index that answers in PIP_INDEX_URL "
@@ -139,14 +150,22 @@ def fill(environment: Path, code: Path, within: float) -> str:
     constraints = environment / "constraints.txt"
     constraints.write_text(keep(image["versions"], site))
     pip = [str(environment / "bin" / "python3"), *PIP, "--constraint", str(constraints)]
-    told, code_of_pip = environment / "pip.log", None
+    told = environment / "pip.log"
+    code_of_pip = None
     # Not a pipe, which a program that pip has started would keep open after pip's end.
     with told.open("wb") as log, suppress(subprocess.TimeoutExpired):
         code_of_pip = subprocess.run(
-            pip, env=variables, cwd=code, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=subprocess.STDOUT, timeout=within, check=False,
-        ).returncode  # fmt: skip
-    output, values = told.read_text(errors="replace"), secrets(code / REQUIREMENTS, variables)
+            pip,
+            env=variables,
+            cwd=code,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=within,
+            check=False,
+        ).returncode
+    output = told.read_text(errors="replace")
+    values = secrets(code / REQUIREMENTS, variables)
     if code_of_pip is None:
         late = f"pip has not ended within {within:g} s"
         raise RunError(f"{late} (package index {find_index(output, values)}): {INSTEAD}")
@@ -157,7 +176,8 @@ def fill(environment: Path, code: Path, within: float) -> str:
 
 def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
     """The values of the variables that a requirements file has, and those that it names."""
-    values, files = set(), [file]
+    values = set()
+    files = [file]
     for path in files:
         try:
             text = read_file(path).decode(errors="replace")
@@ -225,7 +245,8 @@ def find_index(output: str, values: Iterable[str]) -> str:
 
 def explain(output: str, values: Iterable[str] = ()) -> RunError:
     """Why pip failed, in one line with the index and what to do instead, without these values."""
-    lines, index = output.splitlines(), find_index(output, values)
+    lines = output.splitlines()
+    index = find_index(output, values)
     if "No module named pip" in output:
         return ConfigurationError(f"the image's python3 has no pip: {INSTEAD}")
     errors = [line[len("ERROR: ") :].strip() for line in lines if line.startswith("ERROR: ")]

@@ -67,14 +67,16 @@ def diagnose(pod: Pod) -> Diagnosis:
         if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message", ""))
             return _look_up("scheduling", message, f"Unschedulable: {message}")
-    what, is_fetching = f"phase {status.get('phase', 'unknown')}", False
+    what = f"phase {status.get('phase', 'unknown')}"
+    is_fetching = False
     if "deletionTimestamp" in pod.get("metadata", {}):
         what = "terminating"
     elif any(
         init["name"] == "staging" and "running" in init.get("state", {})
         for init in status.get("initContainerStatuses", [])
     ):
-        what, is_fetching = "the container staging fetches the data", True
+        what = "the container staging fetches the data"
+        is_fetching = True
     node = pod.get("spec", {}).get("nodeName")
     return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
 

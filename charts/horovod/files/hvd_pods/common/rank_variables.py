@@ -18,7 +18,8 @@ MEETING = "HVD_MEETING"
 POD = "HVD_POD"
 # Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A
 # launch has two of them, one for PyTorch and one for JAX; the next launch has the two after them.
-FIRST_PORT, LAUNCHES = 61000, 2000
+FIRST_PORT = 61000
+LAUNCHES = 2000
 
 
 class MeetingError(Exception):

@@ -119,7 +119,8 @@ class Run:
 def parse_run(text: str) -> Run:
     """Parse the JSON that the chart passes to the master in HVD_RUN."""
     document: dict[str, Any] = json.loads(text)
-    service, results = document["service"], document.get("results", {})
+    service = document["service"]
+    results = document.get("results", {})
     hosts = [
         Host(
             name=f"{group['statefulSet']}-{ordinal}",

@@ -17,7 +17,9 @@ class Stream:
         self, source: int, target: int, look: Callable[[bytes], None] = lambda _: None
     ) -> None:
         os.set_blocking(source, False)
-        self.source, self._target, self._look = source, target, look
+        self.source = source
+        self._target = target
+        self._look = look
         self._rest = b""
         self.is_open = True
 

@@ -16,7 +16,8 @@ from hvd_pods.common import binding, fast_start
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
 # Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 20 %
 # of the speed of ranks of one CPU each, and 7 to 10 % when they asked each 5 ms (docs/scaling.md).
-CYCLE, GLOO_CYCLE_MS = "HOROVOD_CYCLE_TIME", 5
+CYCLE = "HOROVOD_CYCLE_TIME"
+GLOO_CYCLE_MS = 5
 CGROUPS = "/sys/fs/cgroup"
 DEVICES = "/dev"
 
@@ -96,6 +97,7 @@ def read_quota(root: str | os.PathLike[str]) -> float | None:
 
 def has_gpus(root: str | os.PathLike[str]) -> bool:
     """Whether this container has the file of an accelerator: NVIDIA's, AMD's, Intel's graphics."""
-    names, graphics = fast_start.list_names(root), fast_start.list_names(os.path.join(root, "dri"))
+    names = fast_start.list_names(root)
+    graphics = fast_start.list_names(os.path.join(root, "dri"))
     is_nvidia = any(name.startswith("nvidia") and name[6:7].isdigit() for name in names)
     return is_nvidia or "kfd" in names or any(name.startswith("renderD") for name in graphics)

@@ -37,7 +37,9 @@ class TracebackReader:
         # The exception's class, while its message is still to come.
         self._wrapped = ""
         # The frame to tell: the last one of the user's own code, or the last one.
-        self._place, self._source, self._is_own = "", "", False
+        self._place = ""
+        self._source = ""
+        self._is_own = False
         # The next line is the source of the last frame, and whether that frame is the one to tell.
         self._is_source = self._is_told = False
 
@@ -57,10 +59,12 @@ class TracebackReader:
 
     def _take_frame(self, file: str, number: str) -> None:
         is_own = not FOREIGN.search(file)
-        self._is_source, self._is_told = True, is_own or not self._is_own
+        self._is_source = True
+        self._is_told = is_own or not self._is_own
         if self._is_told:
             self._place = f", {os.path.basename(file)[:LONGEST]}:{number[:9]}"
-            self._source, self._is_own = "", is_own
+            self._source = ""
+            self._is_own = is_own
 
     def _take_other(self, line: str) -> str | None:
         exception = EXCEPTION.match(line)
@@ -78,7 +82,8 @@ class TracebackReader:
         elif not exception:
             return None
         if exception and WRAPPED.search(line):
-            self._wrapped, self._is_source = exception[1], False
+            self._wrapped = exception[1]
+            self._is_source = False
             return None
         self._is_open = False
         text = line[:LONGEST]

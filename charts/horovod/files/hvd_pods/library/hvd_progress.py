@@ -50,9 +50,12 @@ def report(
     _reported["at"] = now
     rank, size = find_rank()
     told = {
-        "step": step, "steps": steps, "loss": loss, "images_per_second": images_per_second,
+        "step": step,
+        "steps": steps,
+        "loss": loss,
+        "images_per_second": images_per_second,
         "size": size,
-    }  # fmt: skip
+    }
     lines = [
         # NumPy's and the frameworks' scalars are numbers.
         f"horovod_{name} {float(value)!r}\n"
@@ -90,7 +93,9 @@ def keras_callback(batch_size: int = 0) -> Any:
 
     class Reporter(base):  # type: ignore[misc, valid-type]
         def on_train_begin(self, logs: Any = None) -> None:
-            self.step, self.told, self.at = 0, 0, time.monotonic()
+            self.step = 0
+            self.told = 0
+            self.at = time.monotonic()
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             # A run that resumes starts with a later epoch.
@@ -105,6 +110,7 @@ def keras_callback(batch_size: int = 0) -> Any:
                 return
             speed = batch_size * (self.step - self.told) / passed if batch_size else None
             report(self.step, steps or None, (logs or {}).get("loss"), speed)
-            self.told, self.at = self.step, time.monotonic()
+            self.told = self.step
+            self.at = time.monotonic()
 
     return Reporter()

@@ -40,7 +40,8 @@ FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
 # What a record begins with: a mark, the key, the bytes of the description and of the whole record,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQI")
-MARK, SUM = b"hvdkeep1", struct.Struct("<I")
+MARK = b"hvdkeep1"
+SUM = struct.Struct("<I")
 BEGIN = 64
 # Bytes of a broadcast: new memory is slow, and this much is used again.
 PIECE = 1 << 24
@@ -50,8 +51,14 @@ SEED = "seed_generator_state"
 LEARNED = ("best", "best_epoch", "best_weights", "cooldown_counter", "wait")
 OTHER = "set another OUTPUT_PATH"
 # Types whose ranks have different parts of the weights, of PyTorch and DeepSpeed.
-SHARDED = {"FullyShardedDataParallel", "FSDPModule", "ZeroRedundancyOptimizer", "ZeROOptimizer",
-           "DeepSpeedZeroOptimizer", "DTensor"}  # fmt: skip
+SHARDED = {
+    "FullyShardedDataParallel",
+    "FSDPModule",
+    "ZeroRedundancyOptimizer",
+    "ZeROOptimizer",
+    "DeepSpeedZeroOptimizer",
+    "DTensor",
+}
 Parts = List[memoryview]
 
 
@@ -191,7 +198,8 @@ class Slots:
 
 def _fill(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_summed: bool) -> None:
     """Write the content of a record, and at last its header, with which it counts."""
-    at, end = BEGIN, BEGIN + len(description)
+    at = BEGIN
+    end = BEGIN + len(description)
     view[at:end] = description
     for part in parts:
         at = _aligned(end)
@@ -280,7 +288,9 @@ def _array(kind: str, shape: list[int], data: memoryview) -> Any:
 class Ranks:
     """This process alone; the subclasses are ranks that have found each other."""
 
-    rank, size, local_rank = 0, 1, 0
+    rank = 0
+    size = 1
+    local_rank = 0
 
     def gather(self, told: Any) -> list[Any]:
         """What each rank tells, by rank."""
@@ -306,8 +316,11 @@ class HorovodRanks(Ranks):
     """Ranks of Horovod, with TensorFlow or PyTorch."""
 
     def __init__(self, hvd: Any, framework: str) -> None:
-        self.hvd, self.framework = hvd, framework
-        self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+        self.hvd = hvd
+        self.framework = framework
+        self.rank = hvd.rank()
+        self.size = hvd.size()
+        self.local_rank = hvd.local_rank()
 
     def gather(self, told: Any) -> list[Any]:
         return [*self.hvd.allgather_object(told, name="keep.restore.steps")]
@@ -332,8 +345,10 @@ class TorchRanks(Ranks):
     """Ranks of torch.distributed, without Horovod."""
 
     def __init__(self, torch: Any) -> None:
-        self.torch, self.distributed = torch, torch.distributed
-        self.rank, self.size = self.distributed.get_rank(), self.distributed.get_world_size()
+        self.torch = torch
+        self.distributed = torch.distributed
+        self.rank = self.distributed.get_rank()
+        self.size = self.distributed.get_world_size()
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 
     def gather(self, told: Any) -> list[Any]:
@@ -423,15 +438,20 @@ class State:
                 f"keep: this script has a State {name!r} already: give each one a name of its own, "
                 "as in State(name='critic', ...)"
             )
-        self.name, self.step, self.own = name, 0, own
+        self.name = name
+        self.step = 0
+        self.own = own
         self._parts = list(parts)
         self.__dict__.update(parts)
-        self.is_restored, self._steps_of_epoch, self._series = False, 0, 0
+        self.is_restored = False
+        self._steps_of_epoch = 0
+        self._series = 0
         # What callbacks of Keras have learned, which the beginning of a fit() resets.
         self._learned: dict[str, Any] = {}
         folder = output or os.environ.get("OUTPUT_PATH")
         self._checkpoint = Path(folder, f"keep-{name}.state") if folder else None
-        self._every, self._saved_at = minutes * 60, time.monotonic()
+        self._every = minutes * 60
+        self._saved_at = time.monotonic()
         self._saving: threading.Thread | None = None
         self._slots: dict[str, Slots] = {}
         self._run = run = os.environ.get("HVD_RUN_ID", "")
@@ -457,7 +477,8 @@ class State:
         step = self.step + 1 if step is None else int(step)
         self._series += step < self.step
         self.step = step
-        ranks, values, own = find_ranks(), *self._values()
+        ranks = find_ranks()
+        values, own = self._values()
         try:
             # First what is the rank's own, so that the shared part is never without it.
             if own:
@@ -514,7 +535,8 @@ class State:
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
             _describe(self._values()[0])
-        record, is_fresh = records.get(key), ranks.rank == root and key not in records
+        record = records.get(key)
+        is_fresh = ranks.rank == root and key not in records
         lacking = [rank for rank, answer in enumerate(answers) if key not in answer["steps"]]
         if lacking:
             # Sent from one rank to all others where a worker is new.
@@ -535,11 +557,15 @@ class State:
                 r for r, told in enumerate(answers) if told["has own"] and key not in told["own"]
             ]
             if new:
-                say(f"ranks {new} have no random numbers and the like of their own for step "
-                    f"{key.step}: they go on with those that the script has made")  # fmt: skip
+                say(
+                    f"ranks {new} have no random numbers and the like of their own for step "
+                    f"{key.step}: they go on with those that the script has made"
+                )
         if is_fresh and self.is_restored:
             say("no memory has what was committed: goes on with the state of this process")
-        self.step, self._series, self.is_restored = key.step, max(key.series, 0), True
+        self.step = key.step
+        self._series = max(key.series, 0)
+        self.is_restored = True
         if ranks.local_rank == 0:
             self._memory("shared", lambda slots: slots.keep(key))
         self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(key))
@@ -551,9 +577,11 @@ class State:
         If an epoch had other steps before, as with another number of ranks, one that was begun is
         made again.
         """
-        before, self._steps_of_epoch = self._steps_of_epoch or steps, steps
+        before = self._steps_of_epoch or steps
+        self._steps_of_epoch = steps
         if before != steps:
-            self.step, self._series = self.step // before * steps, self._series + 1
+            self.step = self.step // before * steps
+            self._series = self._series + 1
         return self.step // steps
 
     @property
@@ -629,12 +657,14 @@ class State:
         """Why a record is not the state of this script, or an empty text."""
         try:
             kept = record.value
-            trees, _ = kept["parts"], kept["run"]
+            trees = kept["parts"]
+            _ = kept["run"]
             if trees.keys() != {*self._parts}:
                 return f"{record.place} has the parts {[*trees]}, this script {self._parts}"
             for name, tree in trees.items():
                 part = getattr(self, name)
-                here, there = _form(part, _read(part, [])), _form(part, tree)
+                here = _form(part, _read(part, []))
+                there = _form(part, tree)
                 if here != there:
                     return f"{record.place}: {name} has the shapes {there}, here {here}"
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as problem:

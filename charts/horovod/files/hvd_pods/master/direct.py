@@ -52,13 +52,18 @@ def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
     placed: list[list[dict[str, str]]] = []
     # How many hosts before have a rank of this local number.
     cross: Counter[int] = Counter()
-    rank, size = 0, sum(slots for _, slots in hosts)
+    rank = 0
+    size = sum(slots for _, slots in hosts)
     for host, slots in hosts:
         placed.append([])
         for local in range(slots):
             numbers = {
-                **{"RANK": rank, "SIZE": size, "LOCAL_RANK": local, "LOCAL_SIZE": slots},
-                **{"CROSS_RANK": cross[local], "CROSS_SIZE": sizes[local]},
+                "RANK": rank,
+                "SIZE": size,
+                "LOCAL_RANK": local,
+                "LOCAL_SIZE": slots,
+                "CROSS_RANK": cross[local],
+                "CROSS_SIZE": sizes[local],
             }
             own = {f"HOROVOD_{name}": str(number) for name, number in numbers.items()}
             placed[-1].append({"HOROVOD_HOSTNAME": host, **own})
@@ -88,7 +93,8 @@ class HostReports:
     """
 
     def __init__(self) -> None:
-        self.code, self.staying = 0, set[str]()
+        self.code = 0
+        self.staying = set[str]()
 
     def look(self, host: str, lines: bytes) -> None:
         """Find what a host tells in these lines."""
@@ -117,7 +123,9 @@ class Launch:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, lambda *_: None)
         self._selector.register(reader, selectors.EVENT_READ)
-        self._code, self._kill_at, self._is_left = 0, float("inf"), False
+        self._code = 0
+        self._kill_at = float("inf")
+        self._is_left = False
 
     def follow(self) -> int:
         """Pass on the output; the exit code of the first rank or session that failed."""
@@ -159,7 +167,8 @@ class Launch:
             return
         self._is_left = True
         self._reports.staying.clear()
-        self._code, self._kill_at = 128 + signal.SIGUSR1, time.monotonic() + END_WITHIN
+        self._code = 128 + signal.SIGUSR1
+        self._kill_at = time.monotonic() + END_WITHIN
         for session in self._sessions:
             self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
             session.line.extend(STAY)
@@ -180,7 +189,8 @@ class Launch:
         """End the ranks of the other hosts, and exit with this code."""
         if self._code:
             return
-        self._code, self._kill_at = code, time.monotonic() + END_WITHIN
+        self._code = code
+        self._kill_at = time.monotonic() + END_WITHIN
         for session in self._sessions:
             if session.line:
                 self._selector.unregister(session.stdin)

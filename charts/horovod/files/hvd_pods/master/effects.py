@@ -60,14 +60,22 @@ ATTEMPT = "HVD_ATTEMPT"
 # By this, a rank knows the state that its run has left in a worker's memory (library/keep.py).
 RUN_ID = "HVD_RUN_ID"
 # Seconds in which a worker has to end leftovers, and in which a host has to show stacks.
-LEFTOVERS_WITHIN, STACKS_WITHIN = 60.0, 15.0
+LEFTOVERS_WITHIN = 60.0
+STACKS_WITHIN = 15.0
 # Pods that are deleted at once.
 DELETE_THREADS = 8
 # Lanes. Writes of the record stay in order. While the API server hangs, what an attempt waits for
 # (the Job, the end of the attempt before) does not wait for calls that may be late.
-RECORD, JOB, PODS = "record", "job", "pods"
-PREPARE, DELIVER, JUDGE, RESULTS = "prepare", "deliver", "judge", "results"
-ASK, STACKS, LEFTOVERS = "ask-ranks", "show-stacks", "end-leftovers"
+RECORD = "record"
+JOB = "job"
+PODS = "pods"
+PREPARE = "prepare"
+DELIVER = "deliver"
+JUDGE = "judge"
+RESULTS = "results"
+ASK = "ask-ranks"
+STACKS = "show-stacks"
+LEFTOVERS = "end-leftovers"
 
 Call = Callable[[], "m.Event | None"]
 
@@ -76,7 +84,10 @@ class Effects:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
 
     def __init__(self, facts: Facts, api: Api | None, events: EventRecorder, tell: m.Tell) -> None:
-        self._facts, self._run, self._api, self._tell = facts, facts.run, api, tell
+        self._facts = facts
+        self._run = facts.run
+        self._api = api
+        self._tell = tell
         self._notices = NoticeServer(os.environ["HVD_POD_IP"], facts.run, tell)
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
@@ -87,7 +98,8 @@ class Effects:
         # What all attempts share; the first one that needs it prepares it. It would be on the way
         # of each restart: a request to the API server, two calls of ssh-keygen, one of mpirun, and
         # a session with each worker for the user's code.
-        self._code, self._mpi = UserCode(""), OPEN_MPI_4
+        self._code = UserCode("")
+        self._mpi = OPEN_MPI_4
         self._is_prepared = False
         self._logins = Logins(self._run.ssh_port, self._run.mode)
         self._variables: dict[str, str] = {}
@@ -190,7 +202,8 @@ class Effects:
             fit_to_run(self._access, self._run)
 
     def _watch_hosts(self, effect: m.WatchHosts) -> None:
-        run, api = self._run, self._api
+        run = self._run
+        api = self._api
         source = SliceAddresses(api, run) if api else DnsAddresses(run.hosts)
         to_ask = (run.hosts, run.ssh_port, source)
         self._hosts = Prober(*to_ask, self._tell, effect.attempt, run.lost_after)
@@ -234,7 +247,9 @@ class Effects:
         return m.JobRead(read.job, effect.leaves)
 
     def _list_pods(self, effect: m.ListPods) -> m.Event:
-        api, run, refusals = self._access, self._run, {}
+        api = self._access
+        run = self._run
+        refusals = {}
         query = {"labelSelector": run.worker_selector}
         try:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
@@ -250,7 +265,8 @@ class Effects:
     def _delete_pods(self, effect: m.DeletePods) -> None:
         def delete(name: str, uid: str) -> None:
             try:
-                api, grace = self._access, effect.grace
+                api = self._access
+                grace = effect.grace
                 api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
             except ApiError as problem:
                 # Somebody else deleted it, and perhaps there is a new one.
@@ -262,7 +278,8 @@ class Effects:
                 list(pool.map(delete, effect.uids.keys(), effect.uids.values()))
 
     def _scale_up(self, effect: m.ScaleUp) -> None:
-        name, number = effect.stateful_set, effect.number
+        name = effect.stateful_set
+        number = effect.number
         try:
             if not self._stopped.is_set():
                 set_number(self._access, name, number, retry_seconds=0.0, below=effect.below)
@@ -315,7 +332,8 @@ class Effects:
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended
-        hosts, notices = self._of(effect.hosts), (effect.raised, effect.failed)
+        hosts = self._of(effect.hosts)
+        notices = (effect.raised, effect.failed)
         cause = self._launcher.errors.find_cause(hosts, effect.code, *notices)
         evictions = {}
         if effect.left and self._api:
@@ -346,8 +364,10 @@ class Effects:
         self._logins.write_config(addresses)
         # A session of a newer epoch ends what older ones have left: the program need do nothing.
         hosts = self._of(effect.hosts)
-        program, is_stopped = ["common/fast_start.py"], lambda: watched.is_closed
-        answers = remote.call(hosts, program, seconds=LEFTOVERS_WITHIN, is_stopped=is_stopped)
+        program = ["common/fast_start.py"]
+        answers = remote.call(
+            hosts, program, seconds=LEFTOVERS_WITHIN, is_stopped=lambda: watched.is_closed
+        )
         for host, (code, output) in answers.items():
             if code and not watched.is_closed:
                 log(f"cannot end what earlier attempts may have left on {host.name}: {output}")
@@ -356,7 +376,8 @@ class Effects:
         self._progress = ProgressFollower(self._of(effect.hosts), self._tell, effect.attempt)
 
     def _stop_progress(self, effect: m.StopProgress) -> m.Event:
-        progress, self._progress = self._progress, None
+        progress = self._progress
+        self._progress = None
         if progress:
             progress.close(wait_for_last_step=effect.wait_for_last_step)
         return m.ProgressStopped(effect.attempt)

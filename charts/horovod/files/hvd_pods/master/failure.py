@@ -26,7 +26,8 @@ from hvd_pods.rules.messages import Cause
 
 # Lines of the launcher's end that are searched, and seconds before it in which the cause was
 # printed: a script may print tracebacks of errors that it has handled.
-LAST_LINES, LAST_SECONDS = 400, 15.0
+LAST_LINES = 400
+LAST_SECONDS = 15.0
 # Seconds to wait for output of processes that outlive the launcher.
 DRAIN_WITHIN = 2.0
 # What horovodrun, and mpirun with --tag-output, put before each line of a rank.
@@ -74,18 +75,28 @@ EXPLANATIONS = {
 }
 # Exceptions that the same command raises again wherever it runs.
 SURE_TO_REPEAT = {
-    *("AttributeError", "FloatingPointError", "ImportError", "IndentationError", "NameError"),
-    *("ModuleNotFoundError", "SyntaxError", "TabError", "TypeError"),
+    "AttributeError",
+    "FloatingPointError",
+    "ImportError",
+    "IndentationError",
+    "NameError",
+    "ModuleNotFoundError",
+    "SyntaxError",
+    "TabError",
+    "TypeError",
 }
 # Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
 # Words in errors of ranks that lost their peer; TensorFlow uses Horovod's in errors of its own.
 # The two words on the second line are horovodrun's own, about ranks that have failed.
 CONSEQUENCES = (
-    *("HorovodInternalError", "Horovod has been shut down"),
-    *("Horovod detected that one or more processes", "mpirun failed with exit code"),
+    "HorovodInternalError",
+    "Horovod has been shut down",
+    "Horovod detected that one or more processes",
+    "mpirun failed with exit code",
     # Gloo's, in PyTorch and in JAX; and PyTorch's when rank 0, which keeps its store, has ended.
-    *("gloo/transport/", "failed to recv, got 0 bytes"),
+    "gloo/transport/",
+    "failed to recv, got 0 bytes",
 )
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2
@@ -105,7 +116,9 @@ class ErrorOutput:
     def __init__(
         self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None
     ) -> None:
-        self._source, self._target, self._follow = source, target, follow
+        self._source = source
+        self._target = target
+        self._follow = follow
         self._lines: deque[Line] = deque(maxlen=LAST_LINES)
         self._tracebacks: deque[Line] = deque(maxlen=LAST_LINES)
         # By rank; None of all whose lines have no tag.
@@ -144,7 +157,8 @@ class ErrorOutput:
         ended = min(ends, key=lambda n: n["rank"] in late, default=None)
         if ended and number == "0":
             # Hydra names no rank, and horovodrun neither the signal nor the exit code.
-            rank, status = ended["rank"], ended["status"]
+            rank = ended["rank"]
+            status = ended["status"]
             number, code = (str(-status), code) if status < 0 else ("0", status)
         own_words = (n for n in raised if not is_consequence(n["text"]))
         told = next(own_words, None)
@@ -182,7 +196,8 @@ class ErrorOutput:
                     self._look_at(line.decode(errors="replace").rstrip("\r"))
 
     def _look_at(self, line: str) -> None:
-        tag, now = TAG.match(line), time.monotonic()
+        tag = TAG.match(line)
+        now = time.monotonic()
         rank = int(tag[1]) if tag else None
         text = line[tag.end() :] if tag else line
         self._lines.append(Line(now, rank, text))

@@ -39,7 +39,8 @@ class GlooStore:
         self._values: dict[bytes, bytes] = {}
         self._size = 0
         server = ConnectionServer(address, 0, b"\r\n\r\n", self._answer, LIMITS, body_size)
-        self.port, self.serve = server.port, server.serve
+        self.port = server.port
+        self.serve = server.serve
 
     def _answer(self, request: bytes, connection: socket.socket) -> bytes:
         peer = connection.getpeername()[0]

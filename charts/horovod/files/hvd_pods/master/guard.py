@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 # Connections of strangers at a time, of which a new one ends the oldest; the seconds that each has;
 # and how many may wait to be accepted.
-MOST_STRANGERS, STRANGER_WITHIN, MOST_WAITING = 256, 3.0, 1024
+MOST_STRANGERS = 256
+STRANGER_WITHIN = 3.0
+MOST_WAITING = 1024
 # Horovod's classes without any code: what its services and their clients send each other.
 MESSAGES = ("Request", "Response", "Signal")
 
@@ -64,7 +66,8 @@ def take_messages_only() -> None:
         module.loads = read_messages
     from horovod.runner.common.util import codec, network, secret
 
-    code, key = pickle.dumps(os.getpid), b"key"
+    code = pickle.dumps(os.getpid)
+    key = b"key"
     sent = secret.compute_digest(key, code) + struct.pack("i", len(code)) + code
     readers: Tuple[Any, ...] = (
         lambda: codec.loads_base64(base64.b64encode(code)),
@@ -113,7 +116,8 @@ def know_addresses(secret: str) -> None:
         finally:
             server.shutdown_request(request)
 
-    Server.process_request, Server.request_queue_size = process_request, MOST_WAITING
+    Server.process_request = process_request
+    Server.request_queue_size = MOST_WAITING
 
 
 def main() -> None:

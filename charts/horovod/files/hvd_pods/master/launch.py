@@ -26,7 +26,8 @@ LAUNCH = "$(LAUNCH)"
 DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
 # What launchers find first on PATH as horovodrun.
-GUARD, GUARDED = PROGRAMS / "master" / "guard.py", GENERATED / "bin" / "horovodrun"
+GUARD = PROGRAMS / "master" / "guard.py"
+GUARDED = GENERATED / "bin" / "horovodrun"
 # What launchers start for each rank, which then checks its place and runs the script.
 RANK = ("python3", "-I", "-S", str(PROGRAMS / "rank" / "start.py"))
 # Bytes of a script's first line that Linux reads.
@@ -112,7 +113,8 @@ def _start(run: Run, implementation: MpiImplementation) -> list[str]:
         hosts = (
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
-        number, port = str(run.ranks_to_start), str(run.ssh_port)
+        number = str(run.ranks_to_start)
+        port = str(run.ssh_port)
         start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
         return [*start, *run.options, *RANK, *_rank_arguments(run, binds_itself=True)]
     mpi.check_options(run, implementation.launcher)
@@ -151,9 +153,16 @@ def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
 def _elastic(run: Run) -> list[str]:
     """Return horovodrun's options for an elastic run."""
     return [
-        *("--min-np", str(run.min_ranks), "--max-np", str(run.max_ranks or run.ranks)),
+        "--min-np",
+        str(run.min_ranks),
+        "--max-np",
+        str(run.max_ranks or run.ranks),
         # The cooldown is short: a StatefulSet creates a failed pod again under the same name.
-        *("--host-discovery-script", str(DISCOVERY), "--blacklist-cooldown-range", "1", "10"),
+        "--host-discovery-script",
+        str(DISCOVERY),
+        "--blacklist-cooldown-range",
+        "1",
+        "10",
         # Without an interface, horovodrun looks for a common one and waits for a second host.
         *_nics(run.interface or default_interface()),
     ]

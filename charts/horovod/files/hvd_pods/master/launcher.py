@@ -41,7 +41,9 @@ class Launcher:
             path = environment["PATH"]
             raise ConfigurationError(f"the image has no {program} on PATH ({path})")
         log(f"$ {shlex.join(arguments)}")
-        self._tell, self._attempt, self._began = tell, attempt, time.monotonic()
+        self._tell = tell
+        self._attempt = attempt
+        self._began = time.monotonic()
         # The launchers start the ranks in the directory that they are started in.
         self._process = subprocess.Popen(
             list(arguments),

@@ -10,7 +10,8 @@ from hvd_pods.common.launcher_options import connection_memory
 from hvd_pods.common.reporting import log
 
 # Files that the launcher has open for each client or host, and for everything else.
-FILES_PER_HOST, BASE_FILES = 8, 1024
+FILES_PER_HOST = 8
+BASE_FILES = 1024
 # The container's limit with cgroup version 2, and with version 1.
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 MIB = 1 << 20

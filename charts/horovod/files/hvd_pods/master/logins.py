@@ -32,7 +32,8 @@ MOST = BRANCHES
 # keep that open until the rank ends by itself.
 SHARING = ("mpirun", "direct")
 # Seconds that sessions wait for a new login, after which they log in themselves, and between looks.
-LOGIN_WITHIN, LOOK_EVERY = 2.0, 0.01
+LOGIN_WITHIN = 2.0
+LOOK_EVERY = 0.01
 
 
 @dataclass
@@ -65,7 +66,8 @@ class Logins:
     """The open logins of a run. Each method may be called from any thread."""
 
     def __init__(self, port: int, mode: str) -> None:
-        self._port, self._number = port, 0
+        self._port = port
+        self._number = 0
         self._most = MOST if mode in SHARING else 0
         self._guard = threading.Lock()
         self._open: dict[Host, Login] = {}

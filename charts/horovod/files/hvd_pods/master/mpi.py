@@ -91,7 +91,8 @@ def check_options(run: Run, launcher: str) -> None:
         raise ConfigurationError(
             f"launch.options has {run.options[0]}, but launch.mode direct takes none: remove it"
         )
-    bound, interface = run.binding.to != "none", bool(run.interface)
+    bound = run.binding.to != "none"
+    interface = bool(run.interface)
     conflicts = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
     for index, reason, option in conflicts:
         problem = {
@@ -120,7 +121,8 @@ def count_connections(run: Run, implementation: MpiImplementation) -> int:
     known = LAUNCHER_OPTIONS["connections"]
     if run.mode in known["perRank"]:
         return max(run.ranks, run.max_ranks)
-    hosts, has_tree = len(run.hosts), run.mode != "direct" and implementation.launcher in TREE
+    hosts = len(run.hosts)
+    has_tree = run.mode != "direct" and implementation.launcher in TREE
     return min(hosts, BRANCHES) if has_tree else hosts
 
 

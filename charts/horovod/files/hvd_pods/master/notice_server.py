@@ -30,9 +30,12 @@ BASE_CONNECTIONS = 256
 MOST_SECONDS = 86400.0 * 365
 # What a notice of each kind has, beside `host` and `rank`.
 FIELDS: Mapping[str, Mapping[str, type]] = {
-    **{RAISED: {"text": str}, FAILED: {"status": int}, ASKED: {}, ENDED: {}},
+    RAISED: {"text": str},
+    FAILED: {"status": int},
+    ASKED: {},
+    ENDED: {},
     **{kind: {"seconds": float, "period": float} for kind in (STOPPED, IDLE)},
-    **{LEAVING: {"seconds": float}},
+    LEAVING: {"seconds": float},
 }
 
 
@@ -44,7 +47,8 @@ class NoticeServer:
     """
 
     def __init__(self, own_address: str, run: Run, tell: Tell) -> None:
-        self._tell, self._secret = tell, secrets.token_hex(16)
+        self._tell = tell
+        self._secret = secrets.token_hex(16)
         self._hosts = {host.name for host in run.hosts}
         self._most_ranks = max(run.max_ranks, sum(host.slots for host in run.hosts))
         self._kept: dict[int, socket.socket] = {}
@@ -102,7 +106,9 @@ class NoticeServer:
 
         Raises KeyError or TypeError for another kind.
         """
-        kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
+        kind = notice["kind"]
+        host = notice["host"]
+        rank = notice.get("rank", -1)
         fields = FIELDS[kind]
         if host not in self._hosts or type(rank) is not int or not -1 <= rank < self._most_ranks:
             return None

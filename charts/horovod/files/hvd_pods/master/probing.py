@@ -35,7 +35,9 @@ from hvd_pods.common.ssh import find_banner_problem
 from hvd_pods.rules import messages as m
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
-FIRST_PAUSE, LONGEST_PAUSE, PART_OF_TIME = 0.05, 2.0, 0.1
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+PART_OF_TIME = 0.1
 # Attempts a second on all hosts together, beyond the first one on each.
 HIGHEST_RATE = 1000.0
 # Seconds that a host has to accept a connection and to send its banner.
@@ -51,14 +53,17 @@ RENEW_EVERY = 60.0
 BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
 # TCP keepalive: idle seconds before the first probe, and between probes; SHORT stands for both if
 # a host counts as lost sooner than after PATIENT seconds.
-IDLE, INTERVAL = 3, 2
-SHORT, PATIENT = 1, 8.0
+IDLE = 3
+INTERVAL = 2
+SHORT = 1
+PATIENT = 8.0
 # A live host was heard from within this many times the idle seconds of the keepalive.
 HEARD_WITHIN = 2
 # Seconds that a host which was silent for long enough has to accept one more connection.
 LAST_TRY = 0.5
 # The member tcpi_last_ack_recv of the kernel's struct tcp_info: milliseconds.
-LAST_HEARD, TCP_INFO_SIZE = 56, 104
+LAST_HEARD = 56
+TCP_INFO_SIZE = 104
 
 
 class Target:
@@ -98,9 +103,12 @@ class Prober:
         attempt: int,
         lost_after: float = 0.0,
     ) -> None:
-        self.attempt, self._lost_after = attempt, lost_after
+        self.attempt = attempt
+        self._lost_after = lost_after
         self._targets = [Target(number, host) for number, host in enumerate(hosts)]
-        self._port, self._source, self._tell = port, source, tell
+        self._port = port
+        self._source = source
+        self._tell = tell
         self._frozen: Mapping[str, Endpoint] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
@@ -174,9 +182,11 @@ class Prober:
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
-        endpoints, now = self._frozen or self._source.endpoints(), time.monotonic()
+        endpoints = self._frozen or self._source.endpoints()
+        now = time.monotonic()
         for target in self._targets:
-            before, target.endpoint = target.endpoint, endpoints.get(target.host.name)
+            before = target.endpoint
+            target.endpoint = endpoints.get(target.host.name)
             if target.endpoint == before:
                 if target.endpoint is None:
                     self._report(target, self._source.missing)
@@ -269,7 +279,8 @@ class Prober:
     def _watch(self, target: Target) -> None:
         """Read from the connection that is kept: mostly, that it has ended."""
         assert target.held  # noqa: S101
-        now, reason = time.monotonic(), f"port {self._port} closed the connection"
+        now = time.monotonic()
+        reason = f"port {self._port} closed the connection"
         try:
             if target.held.recv(LONGEST_BANNER):
                 if not target.is_told and not target.connection:
@@ -302,7 +313,8 @@ class Prober:
             self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
             return
         if not target.held:
-            target.is_told, target.silent_since = False, min(target.silent_since, now)
+            target.is_told = False
+            target.silent_since = min(target.silent_since, now)
             self._report(target, reason, now - target.silent_since)
         self._set_timer(target, now + SUSPECT_EVERY)
 
@@ -326,8 +338,11 @@ class Prober:
     def _keep(self, target: Target) -> None:
         """Keep the connection of an attempt in place of the one before."""
         self._release(target)
-        target.held, target.connection, target.received = target.connection, None, b""
-        target.held_since, target.silent_since = time.monotonic(), math.inf
+        target.held = target.connection
+        target.connection = None
+        target.received = b""
+        target.held_since = time.monotonic()
+        target.silent_since = math.inf
         self._held += 1
         self._set_timer(target, target.held_since + RENEW_EVERY)
 
@@ -340,7 +355,8 @@ class Prober:
     def _end_attempt(self, target: Target) -> None:
         if target.connection:
             self._close(target.connection)
-            target.connection, target.received = None, b""
+            target.connection = None
+            target.received = b""
 
     def _disconnect(self, target: Target) -> None:
         self._end_attempt(target)

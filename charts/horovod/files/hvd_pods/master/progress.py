@@ -34,10 +34,12 @@ class ProgressFollower:
     def __init__(self, hosts: Sequence[Host], tell: Tell, attempt: int) -> None:
         # Replaced when hosts join or leave an elastic run.
         self.hosts = hosts
-        self._tell, self._attempt = tell, attempt
+        self._tell = tell
+        self._attempt = attempt
         self._began = time.monotonic()
         self._process: subprocess.Popen[str] | None = None
-        self._closed, self._guard = threading.Event(), threading.Lock()
+        self._closed = threading.Event()
+        self._guard = threading.Lock()
         self._thread = spawn("follow-progress", self._follow)
 
     def close(self, *, wait_for_last_step: bool) -> None:
@@ -54,10 +56,12 @@ class ProgressFollower:
         process.kill()
 
     def _follow(self) -> None:
-        number, pause = 0, FIRST_LOOK
+        number = 0
+        pause = FIRST_LOOK
         while not self._closed.wait(pause):
             self._follow_host(self.hosts[number % len(self.hosts)])
-            number, pause = number + 1, AGAIN_AFTER
+            number = number + 1
+            pause = AGAIN_AFTER
 
     def _follow_host(self, host: Host) -> None:
         with self._guard:

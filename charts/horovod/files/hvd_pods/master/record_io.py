@@ -17,19 +17,22 @@ from hvd_pods.rules.state import Facts
 
 # Seconds for which giving the record back is tried.
 RELEASE_RETRY_SECONDS = 10.0
-CONFLICT, RELEASE = 409, "release"
+CONFLICT = 409
+RELEASE = "release"
 
 
 class RecordClient:
     """Reads and writes the record; a write is refused when somebody else has changed it."""
 
     def __init__(self, api: Api, facts: Facts) -> None:
-        self._api, self._name = api, facts.run.record
+        self._api = api
+        self._name = facts.run.record
         # The pod of `helm test` has no Job.
         own = {"holder": facts.holder, "holderJob": facts.job or "helm test"}
         self._own = {**own, "holderUid": facts.uid}
         # The version and data of the record as last read, and how many writes found it changed.
-        self._version, self._changes = "", 0
+        self._version = ""
+        self._changes = 0
         self._data: Mapping[str, str] = {}
 
     def read(self, effect: m.ReadRecord) -> m.Event:
@@ -95,7 +98,8 @@ def _failed(purpose: str, problem: ApiError) -> m.Event:
 
 def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
     """Read the Job, or what stands for one that this master does not see any more."""
-    name, within = os.environ["HVD_JOB"], effect.within
+    name = os.environ["HVD_JOB"]
+    within = effect.within
     try:
         job = api.get(f"batch/jobs/{name}", retry_seconds=within, timeout=within)
     except ApiError as problem:

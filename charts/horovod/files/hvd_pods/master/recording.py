@@ -30,7 +30,8 @@ from hvd_pods.rules.state import Facts, Phase, State
 # Bytes after which nothing more is recorded: the file is in memory.
 LONGEST = 4 << 20
 # Events that may wait to be written, and seconds that the end of the master waits for them.
-MOST_WAITING, CLOSE_WITHIN = 10_000, 2.0
+MOST_WAITING = 10_000
+CLOSE_WITHIN = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause}
 # What the first line has beside the run.
 OF_FACTS = ("holder", "job", "uid", "is_test")
@@ -66,7 +67,9 @@ class Recorder:
     """
 
     def __init__(self, path: Path, facts: Facts, run: str) -> None:
-        self._path, self._facts, self._run = path, facts, run
+        self._path = path
+        self._facts = facts
+        self._run = run
         self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(MOST_WAITING)
         self._is_open = True
         self._thread = spawn("record-events", self._follow)
@@ -126,7 +129,8 @@ def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:
 
 def _parse(line: str) -> tuple[Moment, Event]:
     document = json.loads(line)
-    at, kind = document.pop("at"), getattr(messages, document.pop("event"))
+    at = document.pop("at")
+    kind = getattr(messages, document.pop("event"))
     return Moment(*at), kind(**{name: decode(value) for name, value in document.items()})
 
 
@@ -139,7 +143,8 @@ def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, State, tuple[E
 
 
 def main() -> int:
-    began, phase = 0.0, Phase.HOLDING
+    began = 0.0
+    phase = Phase.HOLDING
     with Path(sys.argv[1]).open(encoding="utf-8") as lines:
         for moment, event, state, effects in replay(lines):
             began = began or moment.now

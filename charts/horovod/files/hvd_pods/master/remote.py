@@ -26,7 +26,8 @@ CLIENTS = 32
 MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end or to tell which have ended, and in which it
 # has to tell whether its ranks may stay.
-ASK_WITHIN, LOOK_WITHIN = 10.0, 4.0
+ASK_WITHIN = 10.0
+LOOK_WITHIN = 4.0
 LOOK = ("worker/draining.py", "look")
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
@@ -55,7 +56,9 @@ def call(
     """
 
     def run(host: Host) -> tuple[int, str]:
-        line, pipe, one = command_line(host, *program), subprocess.PIPE, subprocess.STDOUT
+        line = command_line(host, *program)
+        pipe = subprocess.PIPE
+        one = subprocess.STDOUT
         try:
             with tempfile.TemporaryFile() as given:
                 given.write(content)
@@ -74,7 +77,9 @@ def _follow(
 ) -> tuple[int, str]:
     """Wait for the end of a client; its exit code and its output."""
     assert process.stdout  # noqa: S101
-    until, output, stream = time.monotonic() + seconds, b"", process.stdout.fileno()
+    until = time.monotonic() + seconds
+    output = b""
+    stream = process.stdout.fileno()
     poll = select.poll()
     poll.register(stream, select.POLLIN)
     while True:
@@ -88,7 +93,8 @@ def _follow(
         if why or len(output) > LONGEST_OUTPUT:
             process.kill()
             return 1, why or "it prints too much"
-    code, text = process.wait(), output.decode(errors="replace").strip()
+    code = process.wait()
+    text = output.decode(errors="replace").strip()
     if code == SSH_FAILED and tells_other_keys(text):
         return BAD_CONFIGURATION, KEYS_DIFFER
     return code, text or f"exit code {code}"

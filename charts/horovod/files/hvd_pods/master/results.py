@@ -19,7 +19,8 @@ from hvd_pods.common.reporting import log
 EXCHANGE = GENERATED / "results"
 # How often the command is run at most, and the seconds before the second time, which double with
 # each further time.
-ATTEMPTS, FIRST_PAUSE = 4, 5.0
+ATTEMPTS = 4
+FIRST_PAUSE = 5.0
 # Seconds in which a container that has ended must be running again.
 READY_WITHIN = 120.0
 LOOK_EVERY = 0.2
@@ -30,7 +31,8 @@ IsStopped = Callable[[], bool]
 
 def store(within: float, is_stopped: IsStopped) -> str:
     """Run the command at most ATTEMPTS times; return why it failed, or "" when it succeeded."""
-    pause, until = FIRST_PAUSE, time.monotonic() + within
+    pause = FIRST_PAUSE
+    until = time.monotonic() + within
     for left in reversed(range(ATTEMPTS)):
         failure = _try(until, is_stopped)
         if not failure or not left or is_stopped() or time.monotonic() + pause > until:

@@ -26,7 +26,8 @@ DELIVERY_TIMEOUT = 60.0
 # Seconds that a host has to tell that its pip was too slow.
 ANSWER_WITHIN = 5.0
 # What a message tells of hosts that have failed: reasons, and characters of each.
-MOST_REASONS, LONGEST_REASON = 8, 2000
+MOST_REASONS = 8
+LONGEST_REASON = 2000
 
 
 class UserCode:
@@ -36,7 +37,8 @@ class UserCode:
         self, name: str, install_within: float = 0.0, is_stopped: Callable[[], bool] = lambda: False
     ) -> None:
         self.name = name
-        self._install_within, self._is_stopped = install_within, is_stopped
+        self._install_within = install_within
+        self._is_stopped = is_stopped
         self._content = b""
         self._delivered: dict[Host, Pod] = {}
 

@@ -20,8 +20,16 @@ from hvd_pods.rank.ranks import STACK_SIGNAL
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 # These have an effect on this process as well, or cannot be caught.
 NOT_TO_CATCH = {
-    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN),
-    *(signal.SIGTTOU, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+    signal.SIGKILL,
+    signal.SIGSTOP,
+    signal.SIGCHLD,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
 }
 # A folder for PYTHONPATH, with rank/child_site.py alone.
 SITE = f"{fast_start.GENERATED}/site"

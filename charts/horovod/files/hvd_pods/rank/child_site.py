@@ -19,7 +19,9 @@ HERE = os.path.dirname(__file__)
 
 def report_end(rank: int) -> None:
     """Let the master know the exception that ends this process, before it is shown."""
-    show, process, path = sys.excepthook, os.getpid(), list(sys.path)
+    show = sys.excepthook
+    process = os.getpid()
+    path = list(sys.path)
 
     def excepthook(kind: "Any", error: "Any", trace: "Any") -> None:
         # A script may show an exception that it has caught, and a fork may fail without the rank.

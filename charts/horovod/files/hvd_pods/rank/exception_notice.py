@@ -32,5 +32,7 @@ def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> Non
     if address:
         # A failure here must not change how the rank ends.
         with contextlib.suppress(Exception):
-            epoch, host, text = variables.get(EPOCH, ""), socket.gethostname(), describe(error)
+            epoch = variables.get(EPOCH, "")
+            host = socket.gethostname()
+            text = describe(error)
             notices.send(address, epoch, kind=notices.RAISED, host=host, rank=rank, text=text)

@@ -29,7 +29,8 @@ from hvd_pods.rank import start
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
 # handler. And seconds to wait for output of processes that a rank has left.
-KILL_AFTER, DRAIN_WITHIN = 0.2, 2.0
+KILL_AFTER = 0.2
+DRAIN_WITHIN = 2.0
 # Chunks that are read of a rank that has ended before its end is told.
 MOST_CHUNKS = 64
 
@@ -76,13 +77,17 @@ class HostRanks:
     """The ranks of this host."""
 
     def __init__(self, ranks: Sequence[Rank], stay: float) -> None:
-        self._running, self._number = {rank.life: rank for rank in ranks}, len(ranks)
+        self._running = {rank.life: rank for rank in ranks}
+        self._number = len(ranks)
         self._streams = {stream.source: stream for rank in ranks for stream in rank.streams}
         self._poll = select.poll()
         for source in (0, *self._running, *self._streams):
             self._poll.register(source, select.POLLIN)
-        self._code, self._is_ending, self._kill_at = 0, False, float("inf")
-        self._stay_within, self._stay_until = stay, float("inf")
+        self._code = 0
+        self._is_ending = False
+        self._kill_at = float("inf")
+        self._stay_within = stay
+        self._stay_until = float("inf")
 
     def follow(self) -> int:
         """Pass on the output until all ranks have ended; the exit code of the first that failed."""
@@ -149,7 +154,8 @@ class HostRanks:
         self._poll.unregister(rank.life)
         os.close(rank.life)
         _, status = os.waitpid(rank.pid, 0)
-        is_killed, code = os.WIFSIGNALED(status), os.WEXITSTATUS(status)
+        is_killed = os.WIFSIGNALED(status)
+        code = os.WEXITSTATUS(status)
         if status == 0 or self._is_ending:
             return
         how = f"by signal {os.WTERMSIG(status)}" if is_killed else f"with exit code {code}"

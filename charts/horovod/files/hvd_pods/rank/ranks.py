@@ -37,7 +37,8 @@ class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "epoch"]))
 
 def register(rank: int, pid: int) -> None:
     """Write down that this process is, or becomes, the script of a rank."""
-    address, epoch = os.environ.get(notices.ADDRESS, ""), os.environ.get(EPOCH, "")
+    address = os.environ.get(notices.ADDRESS, "")
+    epoch = os.environ.get(EPOCH, "")
     beside = os.path.join(FOLDER, f".{rank}")
     try:
         began = fast_start.read_stat(pid)[19]

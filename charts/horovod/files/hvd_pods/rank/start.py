@@ -25,7 +25,8 @@ from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
 
 # Seconds in which the server where ranks of Horovod meet has to answer, and between two attempts.
-INTRODUCE_WITHIN, INTRODUCE_EVERY = 60.0, 0.2
+INTRODUCE_WITHIN = 60.0
+INTRODUCE_EVERY = 0.2
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):

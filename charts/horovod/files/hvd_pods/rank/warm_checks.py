@@ -36,8 +36,14 @@ IMPORTS = rb"\b(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
 IMPORTS_BY_CALL = (b"__import__", b"eval(", b"exec(", b"import_module", b"importlib", b"runpy")
 
 USUAL_FOLDERS = (
-    *("", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
-    *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"),
+    "",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
 )
 
 
@@ -56,7 +62,8 @@ def parse_command(command: Sequence[str]) -> Program:
     while words and words[0].startswith("-") and words[0] != "-":
         letters = words.pop(0)[1:]
         while letters:
-            letter, letters = letters[0], letters[1:]
+            letter = letters[0]
+            letters = letters[1:]
             if letter == "u":
                 unbuffered = True
             elif letter in "cm" and (letters or words):

@@ -16,7 +16,17 @@ from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
-OF_ATTEMPT = (*("hosts", "pods", "resume", "loss", "kill", "end", "stalls", "deliver", "leave"),)
+OF_ATTEMPT = (
+    "hosts",
+    "pods",
+    "resume",
+    "loss",
+    "kill",
+    "end",
+    "stalls",
+    "deliver",
+    "leave",
+)
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
@@ -36,7 +46,9 @@ def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple
 
 def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     """Begin an attempt: ask the hosts, and prepare the launcher meanwhile."""
-    state, run, before = step.state, step.state.run, step.state.attempt.launched
+    state = step.state
+    run = step.state.run
+    before = step.state.attempt.launched
     if state.is_stopped and state.facts.is_test:
         step.then(m.EndReached(InterruptedRunError("terminated before the test began")))
         return
@@ -47,7 +59,8 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
         gathering.explain_loss(step, m.PodsListed(0, problem="no answer yet"), before.lost)
     if before and before.waiting:
         step.do(m.ReleaseRanks(before.waiting))
-    number, epoch = state.attempts + 1, state.hold.epoch + 1
+    number = state.attempts + 1
+    epoch = state.hold.epoch + 1
     step.set_hold(epoch=epoch)
     progress = state.progress.forget()
     step.set(attempts=number, attempt=Attempt(number), progress=progress, phase=Phase.GATHERING)
@@ -115,7 +128,8 @@ def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
         return
     if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
         step.set_attempt(problem=NotANumberError())
-    problem, lost_to = step.state.attempt.problem, state.hold.lost_to
+    problem = step.state.attempt.problem
+    lost_to = state.hold.lost_to
     if lost_to and problem:
         step.then(m.EndReached(holding.superseded(lost_to)))
     elif lost_to or state.facts.is_test:
@@ -153,7 +167,9 @@ def on_job(step: Step, event: m.JobRead) -> None:
 
 def conclude(step: Step, job: Object | None) -> None:
     """Decide whether another attempt follows, now that the Job is known."""
-    state, run, problem = step.state, step.state.run, step.state.attempt.problem
+    state = step.state
+    run = step.state.run
+    problem = step.state.attempt.problem
     has_failed = problem is not None or state.attempt.launched is None
     if state.is_stopped and has_failed and not state.facts.is_test:
         problem = ending.interruption(job, step.wall)
@@ -173,7 +189,8 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
     if state.facts.is_test:
         ending.finish(step, problem)
         return
-    retries, step_reached = state.retries.note_job(state.job), state.progress.step
+    retries = state.retries.note_job(state.job)
+    step_reached = state.progress.step
     verdict = retries.judge(problem, state.attempt.seconds, state.failures, step_reached)
     step.set(retries=verdict.retries, failures=verdict.failures, last_failure=str(problem))
     if is_over or verdict.pause is None:

@@ -17,7 +17,8 @@ from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
-FIRST_BACKOFF, LONGEST_BACKOFF = 10.0, 360.0
+FIRST_BACKOFF = 10.0
+LONGEST_BACKOFF = 360.0
 # Storing results ends this many seconds before the Job's deadline, which would fail the Job.
 END_BEFORE = 15.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
@@ -129,7 +130,8 @@ def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
 
 def finish(step: Step, problem: RunError | None) -> None:
     """Record how the run ended and scale the workers down, unless another master continues it."""
-    state, code = step.state, problem.exit_code if problem else 0
+    state = step.state
+    code = problem.exit_code if problem else 0
     step.set(phase=Phase.FINISHING, problem=problem)
     if state.facts.is_test or state.hold.lost_to:
         leave(step)
@@ -153,7 +155,8 @@ def finish(step: Step, problem: RunError | None) -> None:
 
 def scale_down(step: Step) -> None:
     """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
-    state, job = step.state, step.state.job or UNREADABLE
+    state = step.state
+    job = step.state.job or UNREADABLE
     cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
     # A suspended run has no workers, whatever `cleanup` says.
@@ -165,7 +168,9 @@ def scale_down(step: Step) -> None:
 
 def store_results(step: Step) -> None:
     """Store the results if the run has ended and asks for that; then end this master."""
-    state, run, problem = step.state, step.state.run, step.state.problem
+    state = step.state
+    run = step.state.run
+    problem = step.state.problem
     is_wanted = run.results_within and (problem is None or run.results_on_failure)
     is_over = not isinstance(problem, InterruptedRunError)
     if not (is_over and is_wanted) or state.results == STORED:
@@ -178,7 +183,8 @@ def store_results(step: Step) -> None:
 
 def on_results(step: Step, event: m.ResultsStored) -> None:
     """The results are stored, or not. Neither changes how the training ended."""
-    state, problem = step.state, step.state.problem
+    state = step.state
+    problem = step.state.problem
     step.set(results=event.failure or STORED)
     if state.entry:
         step.set(entry={**state.entry, "results": step.state.results})
@@ -205,7 +211,8 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
 
 def leave(step: Step) -> None:
     """Give the record back and end; a test leaves as many workers as it has found before that."""
-    timers, hold = step.state.timers, step.state.hold
+    timers = step.state.timers
+    hold = step.state.hold
     if step.state.facts.is_test and not hold.lost_to:
         step.set(phase=Phase.FINISHING)
         step.clear_timers(*(name for name in timers if name != "renew"))

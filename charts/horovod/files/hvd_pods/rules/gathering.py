@@ -27,7 +27,8 @@ from hvd_pods.rules.state import Phase, State, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
-FIRST_REPORT_AFTER, REPORT_EVERY = 1.0, 5.0
+FIRST_REPORT_AFTER = 1.0
+REPORT_EVERY = 5.0
 # An unchanged report is repeated after this many seconds, to show that the master still waits.
 REPEAT_REPORT_AFTER = 60.0
 # Seconds that a run which was training already waits for more hosts than it needs: each that joins
@@ -82,7 +83,8 @@ def on_answer(step: Step, event: m.HostAnswers) -> None:
 
 def on_problem(step: Step, event: m.HostProblem) -> None:
     """A host does not answer. One that did is lost when it has been silent for long."""
-    gathered, limit = step.state.gathered, step.state.run.lost_after
+    gathered = step.state.gathered
+    limit = step.state.run.lost_after
     step.set_gathered(reasons={**gathered.reasons, event.host: event.reason})
     if event.reason.startswith(STALE) and event.reason != gathered.reasons.get(event.host):
         list_pods(step)
@@ -131,7 +133,8 @@ def start_if_possible(step: Step) -> None:
     )
     if not is_waiting or not is_enough(step):
         return
-    run, answering = state.run, state.gathered.answering
+    run = state.run
+    answering = state.gathered.answering
     chosen = choose_hosts(run, answering)
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
@@ -151,7 +154,8 @@ def start_if_possible(step: Step) -> None:
 
 def is_enough(step: Step) -> bool:
     """Whether the attempt can start with the hosts that answer."""
-    state, run = step.state, step.state.run
+    state = step.state
+    run = step.state.run
     answering = state.gathered.answering
     if not run.elastic:
         is_waiting = "resume" in state.timers and len(answering) < len(run.hosts)
@@ -171,7 +175,8 @@ def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int
 def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
     """Return the hosts to use: the first of each group; of an elastic run all."""
     # By the run's order, ranks stay where they were as long as their hosts answer.
-    left, chosen = dict(run.needed_workers), {}
+    left = dict(run.needed_workers)
+    chosen = {}
     for host in run.hosts:
         if host.name in answering and (run.elastic or left[host.stateful_set]):
             left[host.stateful_set] -= 1
@@ -236,8 +241,10 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
 
 def _replace(step: Step, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
-    answering, hosts = step.state.gathered.answering, step.state.facts.hosts
-    stale, ending = {}, {}
+    answering = step.state.gathered.answering
+    hosts = step.state.facts.hosts
+    stale = {}
+    ending = {}
     for name, host in hosts.items():
         item = pods[name]["metadata"] if name in pods else {}
         if "uid" not in item:
@@ -287,9 +294,11 @@ def _scale_up(step: Step, event: m.PodsListed) -> None:
 
 def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Host, Diagnosis]:
     """Explain why each of these hosts is missing or lost."""
-    reasons, found = step.state.gathered.reasons, {}
+    reasons = step.state.gathered.reasons
+    found = {}
     for host in hosts:
-        reason, pod = reasons.get(host.name, NO_ANSWER), event.pods.get(host.name)
+        reason = reasons.get(host.name, NO_ANSWER)
+        pod = event.pods.get(host.name)
         if event.problem:
             found[host] = Diagnosis(f"{reason}; cannot read pods: {event.problem}")
         elif not step.state.run.api:
@@ -314,7 +323,8 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
 
 def report(step: Step, event: m.PodsListed) -> None:
     """Log why hosts are missing, and let the attempt fail for a problem that lasts."""
-    state, gathered = step.state, step.state.gathered
+    state = step.state
+    gathered = step.state.gathered
     missing = find_missing(state.run, gathered.answering)
     if not missing:
         return
@@ -405,9 +415,11 @@ def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
 
 def find_silent(step: Step) -> dict[Host, str]:
     """Return the hosts of the launch that do not answer at this moment, and why."""
-    attempt, hosts = step.state.attempt, step.state.facts.hosts
+    attempt = step.state.attempt
+    hosts = step.state.facts.hosts
     used = attempt.launched.hosts if attempt.launched else ()
-    answering, reasons = attempt.gathered.answering, attempt.gathered.reasons
+    answering = attempt.gathered.answering
+    reasons = attempt.gathered.reasons
     return {
         hosts[name]: reasons.get(name, NO_ANSWER)
         for name in used

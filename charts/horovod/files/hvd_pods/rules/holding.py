@@ -25,7 +25,8 @@ from hvd_pods.rules.state import END, FAILED, FINISHED, Phase, Step
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
-RENEW_EVERY, EXPIRES_AFTER = 10.0, 30.0
+RENEW_EVERY = 10.0
+EXPIRES_AFTER = 30.0
 # Seconds between two looks at a record that another master holds.
 LOOK_EVERY = 1.0
 # Seconds for which the training waits for the record to be written. It then begins all the same.
@@ -39,7 +40,8 @@ MOST_AHEAD = FAR_AHEAD // 2
 LARGEST = 10**18
 # Characters of the names of a master and its Job.
 LONGEST_NAME = 140
-TAKE, RENEW = "take", "renew"
+TAKE = "take"
+RENEW = "renew"
 
 
 def begin(step: Step, event: m.Started) -> None:
@@ -53,7 +55,9 @@ def begin(step: Step, event: m.Started) -> None:
 
 def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
     """Take the record if it is free; otherwise wait for its holder."""
-    state, facts, data = step.state, step.state.facts, event.data
+    state = step.state
+    facts = step.state.facts
+    data = event.data
     if state.phase != Phase.HOLDING:
         return
     if data.get("superseded") == facts.uid != "":
@@ -63,7 +67,8 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         )
         step.then(m.EndReached(SupersededError(what)))
         return
-    holder, is_free = describe_holder(data), _is_free(step, data)
+    holder = describe_holder(data)
+    is_free = _is_free(step, data)
     is_silent = renewal(data) == state.hold.seen and step.now - state.hold.seen_at > EXPIRES_AFTER
     if is_free or is_silent:
         changes = {}
@@ -93,7 +98,9 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
 
 def hold(step: Step, data: Mapping[str, str]) -> None:
     """Go on as the holder of a record that has these data: repeat how the run ended, or run."""
-    state, facts, run = step.state, step.state.facts, step.state.run
+    state = step.state
+    facts = step.state.facts
+    run = step.state.run
     if state.hold.is_held:
         step.set_timer("renew", step.now + RENEW_EVERY)
     if facts.is_test:
@@ -153,7 +160,8 @@ def lose(step: Step, holder: str) -> None:
     step.log(f"{holder} controls the workers now")
     step.set_hold(lost_to=holder)
     step.clear_timers("renew")
-    attempt, phase = step.state.attempt, step.state.phase
+    attempt = step.state.attempt
+    phase = step.state.phase
     if phase == Phase.TRAINING:
         training.abort(step, superseded(holder))
     elif phase == Phase.JUDGING or (
@@ -200,7 +208,8 @@ def renew(step: Step) -> None:
     """Renew the hold, unless the renewal before is still under way."""
     if not step.state.hold.is_renewing:
         step.set_hold(is_renewing=True)
-        hold_, news = step.state.hold, step.state.news()
+        hold_ = step.state.hold
+        news = step.state.news()
         step.do(m.WriteRecord(RENEW, news, hold_.epoch, hold_.is_held, hold_.changes))
     step.set_timer("renew", step.now + RENEW_EVERY)
 
@@ -214,7 +223,8 @@ def _continue_without(step: Step, message: str) -> None:
 
 def _is_free(step: Step, data: Mapping[str, str]) -> bool:
     """Whether nobody holds the record, or a pod of this very Job that has ended."""
-    facts, holder = step.state.facts, data.get("holder")
+    facts = step.state.facts
+    holder = data.get("holder")
     # The Job controller starts a pod when the one before has ended (podReplacementPolicy).
     return not holder or holder == facts.holder or data.get("holderUid") == facts.uid != ""
 

@@ -9,7 +9,9 @@ from typing import Collection, Iterable, Mapping, Sequence
 from hvd_pods.common.run import Host, Run
 
 # What a report shows at most: groups of hosts, characters of a reason, ranges of hosts in a group.
-MOST_GROUPS, LONGEST_REASON, MOST_RANGES = 8, 300, 8
+MOST_GROUPS = 8
+LONGEST_REASON = 300
+MOST_RANGES = 8
 
 
 def describe(reasons: Mapping[Host, str]) -> list[str]:

@@ -26,7 +26,8 @@ TRAINED_AFTER = 60.0
 # Later ones count. A rolling upgrade of the nodes may leave no time between two drains.
 MOST_FREE = 50
 # Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the last.
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 300.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ COLLECT = 0.5
 # A rank that is not named for so many periods had joined, and is named anew.
 FORGET_AFTER = 2.5
 # Ranks that are named at a time, and characters of what they have not joined.
-MOST_RANKS, MOST_TEXT = 8, 160
+MOST_RANKS = 8
+MOST_TEXT = 160
 
 
 class Stall(NamedTuple):
@@ -54,7 +55,9 @@ class Stalls:
 
     def add(self, stall: Stall, is_measured: bool) -> Stalls:
         """Note a stalled rank. Unless `is_measured`, it may have stalled before `stall.since`."""
-        rank, now, since = stall.rank, stall.seen, stall.since
+        rank = stall.rank
+        now = stall.seen
+        since = stall.since
         before = self.find(rank, since, stall.period) if is_measured else self.known.get(rank)
         if before and before._replace(period=stall.period).is_named_at(now):
             # It is named once in a period, and notices take a moment to arrive.
@@ -72,7 +75,8 @@ class Stalls:
 
     def collect(self) -> tuple[Stalls, list[Stall], list[Stall]]:
         """Take the ranks of a message: those that are named for the first time, and all of it."""
-        stalls, known = list(self.new.values()), self.known
+        stalls = list(self.new.values())
+        known = self.known
         # A notice that comes sooner than the one before says that the same stall began earlier.
         first = [s for s in stalls if s.rank not in known or s.since > known[s.rank].since]
         now_known = {**known, **{stall.rank: stall for stall in stalls}}
@@ -89,13 +93,15 @@ class StallReader:
     """Finds Horovod's messages about ranks that have not joined, in the launcher's error output."""
 
     def __init__(self) -> None:
-        self._period, self._lines = 0.0, 0
+        self._period = 0.0
+        self._lines = 0
 
     def read(self, line: str) -> tuple[int, str, float] | None:
         """Read a line: a rank, what it has not joined, and for how many seconds; or None."""
         found = STALLED.search(line)
         if found:
-            self._period, self._lines = float(found[1]), STRAY_LINES
+            self._period = float(found[1])
+            self._lines = STRAY_LINES
             return None
         missing = MISSING.fullmatch(line) if self._lines else None
         if missing is None:

@@ -17,7 +17,9 @@ from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stalls import Stalls
 
 # The states of a run in the record.
-FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
+FINISHED = "Finished"
+FAILED = "Failed"
+RUNNING = "Running"
 # The purpose of the write that records the end.
 END = "end"
 # Steps that the speed is measured over.
@@ -177,13 +179,15 @@ class Progress:
 
     def take(self, reported: Mapping[str, Any], now: float, time: str) -> Progress:
         """Take a report of this moment, which has a step."""
-        step, history = reported["step"], self.history
+        step = reported["step"]
+        history = self.history
         if history and step < history[-1][1]:
             # Ranks that were started again.
             history = ()
         if history and step == history[-1][1]:
             return replace(self, reported=reported)
-        furthest, lost = self.furthest, self.lost
+        furthest = self.furthest
+        lost = self.lost
         if step > furthest[1]:
             if furthest[1] and furthest not in history:
                 lost += now - furthest[0]
@@ -198,7 +202,9 @@ class Progress:
         """The progress for the record, in JSON; empty while nothing was reported."""
         if not self.reported:
             return ""
-        shown, (began, first), (now, last) = dict(self.reported), self.history[0], self.history[-1]
+        shown = dict(self.reported)
+        (began, first) = self.history[0]
+        (now, last) = self.history[-1]
         size = shown.pop("size", 1)
         if "imagesPerSecond" in shown:
             shown["imagesPerSecond"] = round(shown["imagesPerSecond"] * size, 3)

@@ -24,7 +24,9 @@ from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
 # it would wait; and when hosts are lost in mode direct, which starts no daemons.
-END_WITHIN, END_WITHOUT_HOSTS_WITHIN, END_DIRECT_WITHIN = 5.0, 1.0, 0.3
+END_WITHIN = 5.0
+END_WITHOUT_HOSTS_WITHIN = 1.0
+END_DIRECT_WITHIN = 0.3
 # Seconds after which ranks that all use no CPU are named, as Horovod names those that do not join.
 NAME_IDLE_AFTER = 60.0
 # Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
@@ -46,7 +48,8 @@ TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 def begin(step: Step, event: m.Delivered) -> None:
     """The hosts have the code: start the launcher on them, or fail."""
-    state, run = step.state, step.state.run
+    state = step.state
+    run = step.state.run
     if event.is_finished:
         step.log("all ranks have finished while there was no master")
         step.then(m.AttemptEnds(None))
@@ -93,7 +96,8 @@ def _look_for_loss(step: Step) -> None:
     """End the launch as soon as one of its hosts is lost."""
     # The launcher may not notice for minutes: a node without power closes no connection.
     attempt = step.state.attempt
-    lost, answering = gathering.find_silent(step), attempt.gathered.answering
+    lost = gathering.find_silent(step)
+    answering = attempt.gathered.answering
     if all(host.name in answering for host in lost):
         # A connection that breaks is no loss yet.
         return
@@ -113,7 +117,8 @@ def _end_leftovers(step: Step) -> None:
     Ranks may still run there when the network was cut. A host that is gone for a while comes back
     with what it did.
     """
-    attempt, answering = step.state.attempt, step.state.gathered.answering
+    attempt = step.state.attempt
+    answering = step.state.gathered.answering
     assert attempt.launched  # noqa: S101
     idle = frozenset(answering) - frozenset(attempt.launched.hosts)
     new = sorted(idle - attempt.idle)
@@ -125,7 +130,8 @@ def _end_leftovers(step: Step) -> None:
 
 def _follow_hosts(step: Step) -> None:
     """Keep the list of hosts of an elastic run up to date: each host in it has the code."""
-    state, elastic = step.state, step.state.attempt.elastic
+    state = step.state
+    elastic = step.state.attempt.elastic
     now = frozenset(state.gathered.answering)
     if now == elastic.seen:
         return
@@ -149,13 +155,15 @@ def _given(step: Step, event: m.Delivered) -> frozenset[str]:
     state = step.state
     if not state.run.elastic:
         return frozenset(event.hosts)
-    answering, asked = state.gathered.answering, state.attempt.elastic.asked
+    answering = state.gathered.answering
+    asked = state.attempt.elastic.asked
     return frozenset(n for n in event.hosts if n in asked and answering.get(n) == asked[n])
 
 
 def deliver(step: Step) -> None:
     """Hand the code to the hosts of an elastic run, one time after the other."""
-    state, elastic = step.state, step.state.attempt.elastic
+    state = step.state
+    elastic = step.state.attempt.elastic
     if state.phase == Phase.TRAINING and not elastic.is_delivering:
         pods = dict(state.gathered.answering)
         step.set_attempt(elastic=replace(elastic, is_delivering=True, asked=pods))
@@ -164,7 +172,8 @@ def deliver(step: Step) -> None:
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
     """Hosts of an elastic run have the code; others are tried again after a pause."""
-    state, elastic = step.state, step.state.attempt.elastic
+    state = step.state
+    elastic = step.state.attempt.elastic
     has_code = _given(step, event)
     if event.problem:
         when = f"in {DELIVER_AGAIN_AFTER:.0f} s, or when hosts join or leave"
@@ -193,7 +202,8 @@ def abort(step: Step, problem: RunError) -> None:
 
 def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
-    run, launched = step.state.run, step.state.attempt.launched
+    run = step.state.run
+    launched = step.state.attempt.launched
     is_ending = launched is None or launched.problem or len(launched.hosts) == 1
     if step.state.facts.is_test:
         step.set_timer("kill", step.now + END_WITHIN)
@@ -209,7 +219,8 @@ def terminate(step: Step) -> None:
 def interrupt(step: Step, job: Object | None = None) -> None:
     """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
     step.clear_timers("leave")
-    launched, grace = step.state.attempt.launched, step.state.run.grace
+    launched = step.state.attempt.launched
+    grace = step.state.run.grace
     assert launched  # noqa: S101
     seconds = grace - min(RESERVE, grace / 2)
     step.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
@@ -249,9 +260,12 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
             step.do(m.ReleaseRanks([event.connection]))
         return
     notice: dict[str, Any] = {**event.notice, "at": step.now}
-    kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
+    kind = notice["kind"]
+    host = notice["host"]
+    rank = notice.get("rank", -1)
     if kind == STOPPED:
-        what, since = "is stopped, by SIGSTOP or a debugger,", step.now - notice["seconds"]
+        what = "is stopped, by SIGSTOP or a debugger,"
+        since = step.now - notice["seconds"]
         _add_stall(step, Stall(rank, host, what, since, step.now, notice["period"]), True)
     elif kind == IDLE:
         _note_idle(step, notice)
@@ -284,16 +298,19 @@ def _release(step: Step) -> None:
 
 
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
-    launched, host = step.state.attempt.launched, None
+    launched = step.state.attempt.launched
+    host = None
     if launched and not step.state.run.elastic:
         host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
-    where, since = (event.rank, host.name if host else "", event.what), step.now - event.seconds
+    where = (event.rank, host.name if host else "", event.what)
+    since = step.now - event.seconds
     _add_stall(step, Stall(*where, since, step.now, event.seconds), False)
 
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
-    launched, run = step.state.attempt.launched, step.state.run
+    launched = step.state.attempt.launched
+    run = step.state.run
     assert launched  # noqa: S101
     known = {**launched.idle, notice["rank"]: notice}
     idle = {
@@ -360,7 +377,8 @@ def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
 
 
 def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
-    state, launched = step.state, step.state.attempt.launched
+    state = step.state
+    launched = step.state.attempt.launched
     assert launched  # noqa: S101
     step.set(phase=Phase.JUDGING)
     step.clear_timers("leave")
@@ -381,7 +399,8 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     elif problem:
         step.then(m.AttemptEnds(problem))
     else:
-        number, pods = state.attempt.number, state.attempt.elastic.asked
+        number = state.attempt.number
+        pods = state.attempt.elastic.asked
         uids = {name: pods[name].uid for name in left if name in pods}
         notices = (launched.raised, launched.failed)
         step.do(m.FindCause(number, event.code, launched.hosts, *notices, uids))
@@ -389,7 +408,9 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
 
 def on_cause(step: Step, event: m.CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its host is gone."""
-    run, cause, launched = step.state.run, event.cause, step.state.attempt.launched
+    run = step.state.run
+    cause = event.cause
+    launched = step.state.attempt.launched
     assert launched  # noqa: S101
     code = launched.code
     if launched.leaving and not run.elastic:

@@ -21,7 +21,8 @@ from typing import Any, Callable, TextIO
 from hvd_pods.common import fast_start
 
 # linux/prctl.h. The second one needs no capability.
-PR_SET_MM, PR_SET_MM_MAP = 35, 14
+PR_SET_MM = 35
+PR_SET_MM_MAP = 14
 _title: Any = None
 
 
@@ -154,7 +155,9 @@ def run(
     if error is None:
         return
     error.__traceback__ = _own_part(error.__traceback__)
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    sys.last_type = type(error)
+    sys.last_value = error
+    sys.last_traceback = error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
     # A process that the script has forked may fail without the rank.

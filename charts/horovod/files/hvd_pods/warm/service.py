@@ -38,7 +38,12 @@ REQUEST_SECONDS = 10.0
 COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
 TO_THE_GROUP = {
-    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCONT, signal.SIGTSTP)
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGCONT,
+    signal.SIGTSTP,
 }
 Rank = Tuple[Dict[str, Any], List[int]]
 
@@ -60,7 +65,8 @@ def main(main_namespace: dict[str, Any]) -> None:
         script.set_up_python(request)
         faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
         script.set_title(request["command"])
-        variables, number = request["environment"], request["rank"]
+        variables = request["environment"]
+        number = request["rank"]
         raised = functools.partial(exception_notice.notify, variables, number)
         script.run(request["program"], main_namespace, raised)
 

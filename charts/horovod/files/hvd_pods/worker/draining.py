@@ -22,7 +22,8 @@ from hvd_pods.rank import ranks
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
 # after its own end, in which sshd sends what it has said.
-REPORT_WITHIN, SEND_WITHIN = 10.0, 1.0
+REPORT_WITHIN = 10.0
+SEND_WITHIN = 1.0
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
 # Greater than any epoch.

@@ -39,7 +39,8 @@ LEFT = re.compile(
 # Seconds to wait for the last messages of an sshd that has ended; its sessions may go on.
 DRAIN_WITHIN = 2.0
 # Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
-RANK_FILE, MOST_FILES = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*"), 256
+RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
+MOST_FILES = 256
 
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:

@@ -15,7 +15,8 @@ from hvd_pods.common import fast_start, notices
 from hvd_pods.rank import ranks
 
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
-PERIOD, DEFAULT_PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0
+PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS"
+DEFAULT_PERIOD = 60.0
 # States of proc(5): stopped by a signal, and by a debugger.
 STOPPED = ("T", "t")
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
@@ -40,7 +41,8 @@ class RankWatch:
         self._looked = 0.0
 
     def look(self) -> None:
-        scripts, now = {script.pid: script for script in ranks.running()}, time.monotonic()
+        scripts = {script.pid: script for script in ranks.running()}
+        now = time.monotonic()
         kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
         kinds.update({pid: notices.STOPPED for pid in scripts if is_stopped(pid)})
         self._seen = {key: self._seen.get(key, (now, now)) for key in kinds.items()}
@@ -56,9 +58,11 @@ class RankWatch:
         """The ranks that have used no CPU since the last look."""
         if not self._is_silent:
             return []
-        used, limit = cpu_seconds(pids), IDLE_SHARE * (now - self._looked)
+        used = cpu_seconds(pids)
+        limit = IDLE_SHARE * (now - self._looked)
         idle = [pid for pid in used if pid in self._used and used[pid] - self._used[pid] < limit]
-        self._used, self._looked = used, now
+        self._used = used
+        self._looked = now
         return idle
 
 

@@ -43,7 +43,9 @@ def report(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None
     The ranks were started `seconds` ago. Older files are of the attempt before, which may have
     ended for the loss in them.
     """
-    since, last, is_over = time.time() - seconds, "", False
+    since = time.time() - seconds
+    last = ""
+    is_over = False
     while not is_over:
         is_over = bool(select.select([sys.stdin], [], [], look_every)[0])
         line = read_folder(folder, since)

@@ -21,12 +21,14 @@ CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 GRACE_TIME = 120
 # A session whose master has not answered so many times, after so many seconds each, ends: of a
 # network that was cut, TCP alone would tell after hours, and the ranks would run on.
-ALIVE_EVERY, ALIVE_MISSED = 15, 4
+ALIVE_EVERY = 15
+ALIVE_MISSED = 4
 # Connections of one address that have not logged in, beside one for each rank, which horovodrun
 # starts at once; and how many such addresses there may be, beside one connection of each host,
 # which a program in mode custom may start at once. Each connection takes 1.3 MiB. A connection may
 # have as many sessions: those that it refuses log in themselves.
-BASE_CONNECTIONS, SOURCES = 16, 4
+BASE_CONNECTIONS = 16
+SOURCES = 4
 # Options of OpenSSH 8.5 and 9.8, and one of an OpenSSH that was compiled with PAM.
 OPTIONAL = ("PerSourceMaxStartups", "PerSourcePenalties", "UsePAM")
 

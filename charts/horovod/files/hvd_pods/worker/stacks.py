@@ -24,7 +24,8 @@ STATES = {
     "D": "waits for a disk or a file server, and cannot be interrupted",
 }
 # Seconds in which all ranks have to write, and between two looks at what one has written.
-ANSWER_WITHIN, SETTLED = 8.0, 0.1
+ANSWER_WITHIN = 8.0
+SETTLED = 0.1
 # The outer frames of a fork are the chart's own.
 OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 
@@ -49,7 +50,9 @@ def ask(script: ranks.Script) -> str | None:
 def read(rank: int, pid: int, until: float) -> str:
     """Return the stack that a rank has written, when it adds no more lines."""
     # On a busy machine, the rank may pause between two lines.
-    before, now, is_late = b"", b"", False
+    before = b""
+    now = b""
+    is_late = False
     while not is_late:
         time.sleep(SETTLED)
         # In this order: what was written until then is read.

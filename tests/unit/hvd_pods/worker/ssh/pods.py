@@ -116,8 +116,10 @@ class Pod:
     """A container: a copy of the pod files, whose paths are below a folder of the pod's own."""
 
     def __init__(self, root: Path, user: User, keys: Mapping[str, bytes]) -> None:
-        self.root, self.user = root, user
-        self.files, self.generated = copy_files(root, PYTHON), root / "generated"
+        self.root = root
+        self.user = user
+        self.files = copy_files(root, PYTHON)
+        self.generated = root / "generated"
         if user.openssh:
             (root / "openssh").symlink_to(user.openssh)
             program = self.files / "hvd_pods/common/ssh.py"
@@ -183,9 +185,14 @@ class Worker(Pod):
             os.chown(path, self.user.uid, -1)
         with (self.root / "log").open("wb") as log:
             process = self.start(
-                PYTHON, "-I", "-S", str(self.files / "hvd_pods/worker/main.py"),
-                env={**environment, **own}, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                PYTHON,
+                "-I",
+                "-S",
+                str(self.files / "hvd_pods/worker/main.py"),
+                env={**environment, **own},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
         self.process = process
         try:
             # sshd does not announce that it listens.

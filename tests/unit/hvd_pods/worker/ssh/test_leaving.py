@@ -104,7 +104,8 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
     pods: SshPods, notices: list[dict[str, Any]]
 ) -> None:
     """Also those that save for longer than the first, whose launcher would end the others."""
-    folder, ended = pods.worker.generated, {**RANK_4, "kind": "ended"}
+    folder = pods.worker.generated
+    ended = {**RANK_4, "kind": "ended"}
     # The master follows the progress until its launch ends, over a login of its own.
     follow = f"python3 -I {pods.worker.files}/hvd_pods/worker/report_progress.py 1"
     session = pods.master.ssh_command(WORKER, f"HVD_METRICS_DIR=/ {follow}")

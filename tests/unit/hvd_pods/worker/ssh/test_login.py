@@ -36,7 +36,8 @@ def test_log_names_clients_that_send_something_wrong_but_none_that_leave(ssh_pod
 @also_as_root
 def test_session_has_the_containers_environment(ssh_pods: SshPods) -> None:
     """Whatever the client and the home directory do to change it."""
-    home, agent = ssh_pods.worker.user.home, ssh_pods.master.root / "agent"
+    home = ssh_pods.worker.user.home
+    agent = ssh_pods.master.root / "agent"
     if home is not None:
         (home / ".ssh" / "environment").write_text("FROM_HOME=1\n")
         (home / ".ssh" / "rc").write_text(f"echo >{ssh_pods.worker.generated}/rc-was-run\n")
@@ -46,11 +47,22 @@ def test_session_has_the_containers_environment(ssh_pods: SshPods) -> None:
         try:
             # The image's own, since the one of launchers refuses these options.
             done = ssh_pods.master.run(
-                "ssh", "-F", str(ssh_pods.master.generated / "ssh_config"), "-A",
-                "-Y", "-o", "SendEnv=FROM_CLIENT LANG", "-o", "SetEnv=FROM_OPTION=1",
-                WORKER, "env -0",
-                FROM_CLIENT="1", LANG="xx", DISPLAY=":0", SSH_AUTH_SOCK=str(agent),
-            )  # fmt: skip
+                "ssh",
+                "-F",
+                str(ssh_pods.master.generated / "ssh_config"),
+                "-A",
+                "-Y",
+                "-o",
+                "SendEnv=FROM_CLIENT LANG",
+                "-o",
+                "SetEnv=FROM_OPTION=1",
+                WORKER,
+                "env -0",
+                FROM_CLIENT="1",
+                LANG="xx",
+                DISPLAY=":0",
+                SSH_AUTH_SOCK=str(agent),
+            )
         finally:
             process.terminate()
     assert done.returncode == 0, done.stderr
@@ -64,9 +76,19 @@ def test_session_has_the_containers_environment(ssh_pods: SshPods) -> None:
     # Besides, only what sshd, the shell and (LC_CTYPE) Python set, and the epoch: nothing of the
     # client's variables and options, of its agent and display, and of files in the home directory.
     assert found.keys() - expected.keys() <= {
-        *("HVD_EPOCH", "HVD_METRICS_DIR"),
-        *("LC_CTYPE", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"),
-        *("SSH_CLIENT", "SSH_CONNECTION"),
+        "HVD_EPOCH",
+        "HVD_METRICS_DIR",
+        "LC_CTYPE",
+        "LOGNAME",
+        "MAIL",
+        "OLDPWD",
+        "PWD",
+        "SHELL",
+        "SHLVL",
+        "USER",
+        "_",
+        "SSH_CLIENT",
+        "SSH_CONNECTION",
         # Where this machine has no mpirun.
         "LD_LIBRARY_PATH",
     }

@@ -1,0 +1,105 @@
+"""Finds what the formatter lets pass: literals and statements that are folded to save lines.
+
+`python -m devtools.checks.style` prints each place and exits with 1 when there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_LINE = 100
+# Written so that this file does not find itself.
+SKIP = "# fmt" + ": skip"
+# What no line of Markdown breaks inside: a code span, a link.
+UNBREAKABLE = re.compile(r"`[^`]*`|\[[^]]*\]\([^)]*\)")
+VALUES = Path("charts/horovod/values.source.yaml")
+
+
+def python_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each folded place of a Python file.
+
+    Raises SyntaxError for text that is not Python.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if SKIP in line:
+            yield number, f"{SKIP[2:]}: let ruff format the statement"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Starred) and isinstance(node.value, (ast.Tuple, ast.List)):
+            yield node.lineno, "an unpacked literal: write its items where they belong"
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None and isinstance(value, ast.Dict):
+                    yield value.lineno, "an unpacked literal: write its items where they belong"
+        elif isinstance(node, ast.Assign) and _is_split_in_two(node):
+            yield node.lineno, "a parallel assignment: write one assignment for each name"
+
+
+def _is_split_in_two(node: ast.Assign) -> bool:
+    """Whether `a, b = x, y` could be two statements: its values do not read its names."""
+    target = node.targets[0]
+    if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+        return False
+    written = {ast.unparse(one) for one in target.elts}
+    return not any(
+        isinstance(one, ast.expr) and ast.unparse(one) in written for one in ast.walk(node.value)
+    )
+
+
+def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each long line of a page that could be wrapped.
+
+    Tables, code blocks, and lines of one long word such as a link cannot.
+    """
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.strip()
+        if content.removeprefix("- ").startswith(("```", "~~~")):
+            in_code = not in_code
+        if in_code or len(line) <= LONGEST_LINE or line.startswith("    ") or content[0] == "|":
+            continue
+        if len(UNBREAKABLE.sub("_", content.removeprefix("- ")).split()) > 1:
+            yield number, f"{len(line)} characters: wrap the line at {LONGEST_LINE}"
+
+
+def values_problems(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and problem for each line of values.source.yaml that has several keys."""
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.strip()
+        if content.startswith(("{", "- {")) or (": {" in line and not content.startswith("#")):
+            key, _, value = content.partition(": ")
+            if value.startswith("{") and value != "{}":
+                yield number, f"{key}: several keys on one line: write one key on each line"
+
+
+def files(*patterns: str) -> list[Path]:
+    """Return the files of the repository that match, tracked or new, relative to its root."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    found = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    return [Path(name) for name in found.splitlines() if (ROOT / name).is_file()]
+
+
+def main() -> int:
+    """Print all problems. Returns 1 when there is one."""
+    checks = {
+        "*.py": python_problems,
+        "*.md": markdown_problems,
+        str(VALUES): values_problems,
+    }
+    found = [
+        f"{file}:{number}: {problem}"
+        for pattern, check in checks.items()
+        for file in files(pattern)
+        for number, problem in check((ROOT / file).read_text(encoding="utf-8"))
+    ]
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
