@@ -23,17 +23,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-# Student's t for an interval of 95 % of so many rounds.
 ROUNDS = 10
+# Student's t for an interval of 95 % and ROUNDS - 1 degrees of freedom.
 T95 = 2.262
 KIB = 1 << 10
 MIB = 1 << 20
-# Takes an array, and returns what sums it in place over all ranks.
+# What is measured, in bytes.
+SIZES = (KIB, 16 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
+# Takes an array, and returns a function that sums it in place over all ranks.
 Prepare = Callable[[array], Callable[[], Any]]
+# This rank, the number of ranks, how to prepare a sum, and how to leave.
+Joined = tuple[int, int, Prepare, Callable[[], None]]
 
 
-def join_torch() -> tuple[int, int, Prepare, Callable[[], None]]:
-    """Join over PyTorch's Gloo: rank, ranks, how to prepare a sum, how to leave."""
+def join_torch() -> Joined:
+    """Join the other ranks over PyTorch's Gloo."""
     import torch
     import torch.distributed as dist
 
@@ -49,8 +53,8 @@ def join_torch() -> tuple[int, int, Prepare, Callable[[], None]]:
     return dist.get_rank(), dist.get_world_size(), prepare, dist.destroy_process_group
 
 
-def join_mpi() -> tuple[int, int, Prepare, Callable[[], None]]:
-    """As `join_torch`, over MPI."""
+def join_mpi() -> Joined:
+    """Join the other ranks over MPI."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
@@ -61,12 +65,14 @@ def join_mpi() -> tuple[int, int, Prepare, Callable[[], None]]:
     return world.Get_rank(), world.Get_size(), prepare, lambda: None
 
 
+# Of each framework, the module that it needs and how to join.
 JOIN = {"torch": ("torch", join_torch), "mpi": ("mpi4py", join_mpi)}
 
 
 def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
-    """Seconds of an allreduce of `size` bytes, for each round. Raises ArithmeticError if a sum is
-    wrong.
+    """Return the seconds of an allreduce of `size` bytes, for each round.
+
+    All ranks must call it together. Raises ArithmeticError if a sum is wrong.
     """
     numbers = array("f", [1.0]) * (size // 4)
     reduce = prepare(numbers)
@@ -74,8 +80,9 @@ def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
     reduce()
     if numbers.count(ranks) != len(numbers):
         raise ArithmeticError(f"the sum of {size} bytes is wrong")
-    # So that no sum overflows.
+    # Sums of zeros never overflow.
     memoryview(numbers).cast("B")[:] = bytes(size)
+    # A round of small arrays repeats the sum, because one takes microseconds.
     repeats = max(1, min(50, (16 * MIB) // size))
     seconds = []
     for _ in range(ROUNDS):
@@ -89,21 +96,26 @@ def measure(prepare: Prepare, ranks: int, size: int) -> list[float]:
 
 
 def main() -> int:
+    """Measure all sizes and print the figures. Returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--framework", choices=JOIN, help="default: the first that is installed")
     options = parser.parse_args()
-    installed = [n for n, (module, _) in JOIN.items() if importlib.util.find_spec(module)]
+    installed = {}
+    for name, (module, join) in JOIN.items():
+        if importlib.util.find_spec(module):
+            installed[name] = join
     name = options.framework or next(iter(installed), None)
     if name not in installed:
         print(f"{name or 'PyTorch or mpi4py'} is not installed in this image", file=sys.stderr)
         return 1
-    rank, ranks, prepare, leave = JOIN[name][1]()
+    rank, ranks, prepare, leave = installed[name]()
     if rank == 0:
         print(f"{name}, {ranks} ranks\n{'size':>9} {'time':>22} {'bandwidth':>13}", flush=True)
     rows = []
-    for size in (KIB, 16 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB):
+    for size in SIZES:
         seconds = measure(prepare, ranks, size)
         mean = statistics.mean(seconds)
+        # Half the width of the interval.
         half = T95 * statistics.stdev(seconds) / len(seconds) ** 0.5
         bandwidth = 2 * (ranks - 1) / ranks * size / mean
         row = {"bytes": size, "us": mean * 1e6, "half": half * 1e6, "MBps": bandwidth / 1e6}
@@ -115,7 +127,8 @@ def main() -> int:
                 flush=True,
             )
     if rank == 0:
-        print(f"RESULT {json.dumps({'framework': name, 'ranks': ranks, 'rows': rows})}", flush=True)
+        result = {"framework": name, "ranks": ranks, "rows": rows}
+        print(f"RESULT {json.dumps(result)}", flush=True)
     leave()
     return 0
 

@@ -33,8 +33,10 @@ except ImportError:
         """This script also runs alone, without the file beside it that tells the progress."""
 
 
+# Of ImageNet.
 CLASSES = 1000
-# Length of a sequence and number of different tokens, for the networks of text.
+# Length of a sequence and number of different tokens, for the networks of text. BERT's vocabulary
+# has as many.
 LENGTH = 128
 TOKENS = 30522
 
@@ -54,16 +56,23 @@ def make_image_model(name: str, size: int | None) -> keras.Model:
 
 
 def make_bert(width: int = 768, layers: int = 12, heads: int = 12) -> keras.Model:
-    """Make an encoder of the size of BERT-base: tokens (batch, LENGTH) -> logits."""
+    """Make an encoder of the size of BERT-base.
+
+    Tokens of shape (batch, LENGTH) -> logits of shape (batch, CLASSES). `width` is that of the
+    state of each token, which the `heads` of a layer share.
+    """
     tokens = keras.Input((LENGTH,), dtype="int32")
     positions = keras.layers.Embedding(LENGTH, width)(tf.range(LENGTH))
     state = keras.layers.Embedding(TOKENS, width)(tokens) + positions
     for _ in range(layers):
-        attention = keras.layers.MultiHeadAttention(heads, width // heads)
-        state = keras.layers.LayerNormalization()(state + attention(state, state))
+        attended = keras.layers.MultiHeadAttention(heads, width // heads)(state, state)
+        state = keras.layers.LayerNormalization()(state + attended)
         hidden = keras.layers.Dense(4 * width, activation="gelu")(state)
-        state = keras.layers.LayerNormalization()(state + keras.layers.Dense(width)(hidden))
-    return keras.Model(tokens, keras.layers.Dense(CLASSES)(state[:, 0]))
+        hidden = keras.layers.Dense(width)(hidden)
+        state = keras.layers.LayerNormalization()(state + hidden)
+    # The state of the first token stands for the sequence.
+    logits = keras.layers.Dense(CLASSES)(state[:, 0])
+    return keras.Model(tokens, logits)
 
 
 def make_lstm(width: int = 1024) -> keras.Model:
@@ -71,7 +80,9 @@ def make_lstm(width: int = 1024) -> keras.Model:
     tokens = keras.Input((LENGTH,), dtype="int32")
     state = keras.layers.Embedding(TOKENS, width)(tokens)
     state = keras.layers.LSTM(width, return_sequences=True)(state)
-    return keras.Model(tokens, keras.layers.Dense(CLASSES)(keras.layers.LSTM(width)(state)))
+    state = keras.layers.LSTM(width)(state)
+    logits = keras.layers.Dense(CLASSES)(state)
+    return keras.Model(tokens, logits)
 
 
 # The networks of images, with their names in Keras.
@@ -85,13 +96,20 @@ TEXT_MODELS: dict[str, Callable[[], keras.Model]] = {"bert": make_bert, "lstm": 
 
 
 def make_batch(model: keras.Model, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Make a batch of random inputs and labels, which differ between the ranks."""
+    """Make a batch of `count` random inputs and labels, which differ between the ranks.
+
+    Inputs have the shape that the model takes: float32 from 0 to 1 for images, int32 for tokens.
+    Labels are int64 of shape (count,).
+    """
     generator = tf.random.Generator.from_seed(hvd.rank())
     labels = generator.uniform((count,), maxval=CLASSES, dtype=tf.int64)
     shape = (count, *model.input_shape[1:])
-    if len(shape) == 2:
-        return generator.uniform(shape, maxval=TOKENS, dtype=tf.int32), labels
-    return generator.uniform(shape), labels
+    is_text = len(shape) == 2
+    if is_text:
+        inputs = generator.uniform(shape, maxval=TOKENS, dtype=tf.int32)
+    else:
+        inputs = generator.uniform(shape)
+    return inputs, labels
 
 
 def make_step(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
@@ -116,7 +134,7 @@ def make_step(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def confidence(figures: list[float]) -> float:
-    """Return half the width of the 95 % confidence interval of the mean.
+    """Return half the width of the 95 % confidence interval of the mean; nan for one figure.
 
     Student's t quantile by its expansion (Abramowitz and Stegun, 26.7.5).
     """
@@ -129,7 +147,7 @@ def confidence(figures: list[float]) -> float:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Train, and return the result."""
+    """Train, and return the result. Raises SystemExit if the loss is not a number."""
     keras.utils.set_random_seed(hvd.rank())
     if options.dtype == "bfloat16":
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
@@ -138,30 +156,40 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     else:
         model = make_image_model(options.model, options.image_size)
     step = make_step(model)
-    batch = make_batch(model, options.batch_size)
+    inputs, labels = make_batch(model, options.batch_size)
+
     for _ in range(options.warmup):
-        loss = step(*batch)
+        loss = step(inputs, labels)
+
+    samples = options.batch_size * options.steps
+    all_steps = options.warmup + options.rounds * options.steps
     figures = []
-    for number in range(options.rounds):
+    for number in range(1, options.rounds + 1):
         # Horovod: no rank begins a round while another one is still in the one before.
         hvd.allreduce(tf.zeros(1), name="round")
         began = time.perf_counter()
         for _ in range(options.steps):
-            loss = step(*batch)
+            loss = step(inputs, labels)
+        # On a GPU, this waits until all steps are made.
         value = float(loss)
-        figures.append(options.batch_size * options.steps / (time.perf_counter() - began))
-        made = options.warmup + (number + 1) * options.steps
-        report(made, options.warmup + options.rounds * options.steps, value, figures[-1])
+        speed = samples / (time.perf_counter() - began)
+        figures.append(speed)
+        report(options.warmup + number * options.steps, all_steps, value, speed)
         if not math.isfinite(value):
-            raise SystemExit(f"the loss is {value} after round {number + 1}")
+            raise SystemExit(f"the loss is {value} after round {number}")
         if hvd.rank() == 0:
-            print(f"round {number + 1} of {options.rounds}: {figures[-1]:.1f} samples/s a rank")
+            print(f"round {number} of {options.rounds}: {speed:.1f} samples/s a rank")
     return summarize(options, figures)
 
 
 def summarize(options: argparse.Namespace, figures: list[float]) -> dict[str, Any]:
-    """Put the figures of all ranks together: samples per second of each round."""
+    """Put the figures of all ranks together, and return the result to print.
+
+    `figures` are this rank's samples per second, one for each round.
+    """
+    # Horovod: gather a row from each rank, so that the shape is (ranks, rounds).
     of_ranks = hvd.allgather(tf.constant([figures], tf.float64)).numpy()
+    # Samples per second of all ranks together, of each round.
     totals = of_ranks.sum(axis=0).tolist()
     return {
         "model": options.model,
@@ -169,7 +197,7 @@ def summarize(options: argparse.Namespace, figures: list[float]) -> dict[str, An
         "batchSize": options.batch_size,
         "ranks": hvd.size(),
         "perRank": [round(float(rank.mean()), 3) for rank in of_ranks],
-        # What `hvdchart tune` reads.
+        # What `hvdchart bench` reads.
         "imagesPerSecond": round(statistics.fmean(totals), 3),
         "interval": round(confidence(totals), 3),
         "rounds": [round(total, 3) for total in totals],
@@ -191,12 +219,14 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the benchmark."""
+    """Run the benchmark and print the result. Returns the exit status."""
     options = parse_arguments()
+    # Horovod: connect to the other ranks.
     hvd.init()
-    for device in tf.config.list_physical_devices("GPU")[hvd.local_rank() : hvd.local_rank() + 1]:
-        # Horovod: each rank uses a GPU of its own.
-        tf.config.set_visible_devices(device, "GPU")
+    # Horovod: each rank uses a GPU of its own, if there are GPUs.
+    gpus = tf.config.list_physical_devices("GPU")
+    if hvd.local_rank() < len(gpus):
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     result = measure(options)
     if hvd.rank() == 0:
         total = result["imagesPerSecond"]

@@ -32,6 +32,7 @@ import tensorflow as tf
 from hvd_progress import keras_callback
 
 CLASSES = 10
+# The share of the images that no rank trains on: they measure the accuracy.
 HELD_OUT = 0.2
 # The split is the same on every rank and in every run: a resumed run must not train on the images
 # that measure its accuracy.
@@ -52,12 +53,12 @@ def load_digits(file: Path) -> tuple[Digits, Digits]:
     """
     rows = np.loadtxt(file, delimiter=",", dtype=np.float32)
     rows = np.random.default_rng(SPLIT_SEED).permutation(rows)
-    digits = Digits(rows[:, :-1].reshape(-1, 8, 8, 1) / 16.0, rows[:, -1].astype(np.int64))
-    held_out = int(len(rows) * HELD_OUT)
-    return (
-        Digits(digits.images[held_out:], digits.labels[held_out:]),
-        Digits(digits.images[:held_out], digits.labels[:held_out]),
-    )
+    images = rows[:, :-1].reshape(-1, 8, 8, 1) / 16.0
+    labels = rows[:, -1].astype(np.int64)
+    count = int(len(rows) * HELD_OUT)
+    training = Digits(images[count:], labels[count:])
+    held_out = Digits(images[:count], labels[:count])
+    return training, held_out
 
 
 def shard(data: Digits, rank: int, size: int) -> Digits:
@@ -92,8 +93,10 @@ def make_model(learning_rate: float) -> tf.keras.Model:
 
 
 def in_epochs(data: Digits, options: argparse.Namespace, first: int) -> tf.data.Dataset:
-    """Batches from epoch `first` on. Their order follows from the seed, the rank and the epoch, so
-    that a training that was interrupted comes to the same weights.
+    """Return this rank's batches of images and labels from epoch `first` on.
+
+    Their order follows from the seed, the rank and the epoch, so that a training that was
+    interrupted comes to the same weights.
     """
     images = tf.constant(data.images)
     labels = tf.constant(data.labels)
@@ -121,6 +124,32 @@ def meet() -> None:
     say(f"first allreduce: {ranks} ranks at {datetime.datetime.now(datetime.UTC).isoformat()}")
 
 
+def throughput(epoch_ends: list[float], images: int) -> float | None:
+    """Return images/s from the times at which epochs of `images` images ended.
+
+    The first epoch of this process does not count, because TensorFlow also traces and compiles the
+    model in it. None if fewer than two epochs were trained.
+    """
+    if len(epoch_ends) < 2:
+        return None
+    return images * (len(epoch_ends) - 1) / (epoch_ends[-1] - epoch_ends[0])
+
+
+def weights_digest(model: tf.keras.Model) -> bytes:
+    """Return the SHA-256 of all weights, in the model's order."""
+    digest = hashlib.sha256()
+    for weight in model.get_weights():
+        digest.update(weight.tobytes())
+    return digest.digest()
+
+
+def disagreeing_ranks(digest: bytes) -> list[int]:
+    """Return the ranks whose digest differs from rank 0's. All ranks must call it together."""
+    # Horovod: gather a row of 32 bytes from each rank.
+    digests = np.asarray(hvd.allgather(tf.constant([list(digest)], tf.uint8)))
+    return [rank for rank, row in enumerate(digests) if (row != digests[0]).any()]
+
+
 def train(options: argparse.Namespace) -> dict[str, Any]:
     """Train, evaluate, and return the result to print. The accuracy is the same on all ranks."""
     training, held_out = load_digits(options.data)
@@ -130,7 +159,6 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     # A step processes the batches of all ranks, so the learning rate is scaled by their number.
     learning_rate = options.learning_rate * hvd.size()
     model = make_model(learning_rate)
-    ends: list[float] = []
     # All ranks go on with the newest state, or start with that of rank 0.
     state = keep.State(model=model, optimizer=model.optimizer, output=options.output)
     state.restore()
@@ -139,10 +167,13 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     # A checkpoint may come from a run with another number of ranks.
     model.optimizer.learning_rate = learning_rate
     say(f"resumed after epoch {done}" if done else "training from the start")
-    # Horovod: average the metrics of each epoch over all ranks.
+    epoch_ends: list[float] = []
     callbacks = [
+        # Horovod: average the metrics of each epoch over all ranks.
         hvd.callbacks.MetricAverageCallback(),
-        tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: ends.append(time.monotonic())),
+        tf.keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda *_: epoch_ends.append(time.monotonic())
+        ),
         keras_callback(options.batch_size),
         keep.Callback(state),
     ]
@@ -158,26 +189,24 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
         )
         losses = [float(loss) for loss in history.history["loss"]]
     held = model.evaluate(held_out.images, held_out.labels, verbose=0, return_dict=True)
-    digest = hashlib.sha256(b"".join(w.tobytes() for w in model.get_weights()))
-    digests = np.asarray(hvd.allgather(tf.constant([list(digest.digest())], tf.uint8)))
-    # TensorFlow also traces and compiles the model in the first epoch of this process.
-    epochs = len(ends) - 1
-    seconds = ends[-1] - ends[0] if ends else 0.0
+    digest = weights_digest(model)
     return {
         "accuracy": round(float(held["accuracy"]), 4),
         "losses": losses,
-        "images_per_second": epochs * len(mine.labels) * hvd.size() / seconds if seconds else None,
+        "images_per_second": throughput(epoch_ends, len(mine.labels) * hvd.size()),
         "ranks": hvd.size(),
         "epochs": options.epochs,
         "steps": int(model.optimizer.iterations),
         "learning_rate": round(float(model.optimizer.learning_rate), 6),
         "resumed_after_epoch": done,
-        "weights": digest.hexdigest(),
-        "disagreeing_ranks": [n for n, row in enumerate(digests) if (row != digests[0]).any()],
+        "weights": digest.hex(),
+        # If the gradients are averaged, the weights are equal bit for bit.
+        "disagreeing_ranks": disagreeing_ranks(digest),
     }
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
@@ -211,6 +240,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    """Train and print the result. Returns the exit status."""
     options = arguments()
     # Horovod: connect to the other ranks.
     hvd.init()
@@ -222,10 +252,13 @@ def main() -> int:
 
     result = train(options)
     speed = result["images_per_second"]
+    if speed:
+        say(f"throughput: {speed:.0f} images/s over {hvd.size()} ranks")
+    else:
+        say("throughput: needs 2 epochs")
     accuracy = result["accuracy"]
-    shown = f"{speed:.0f} images/s over {hvd.size()} ranks" if speed else "needs 2 epochs"
-    say(f"throughput: {shown}")
     say(f"held-out accuracy: {accuracy}")
+
     strays = result["disagreeing_ranks"]
     target = options.target_accuracy
     ok = not strays and accuracy >= target

@@ -23,18 +23,27 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-HELD_OUT = 360  # of 1797 images
+# Images that no rank trains on, of the 1797 in the file: they measure the accuracy.
+HELD_OUT = 360
+# The split is the same on every rank and in every run: a resumed run must not train on the images
+# that measure its accuracy.
+SPLIT_SEED = 0
+LEARNING_RATE = 0.001
 
 
 def load_digits(file: Path) -> tuple[TensorDataset, TensorDataset]:
-    """Read scikit-learn's file and return (training, held out): images from 0 to 1, and labels."""
-    rows = np.random.default_rng(0).permutation(np.loadtxt(file, delimiter=","))
+    """Read scikit-learn's file and return (training, held out).
+
+    Each row of the file is an image: 64 pixels from 0 to 16, and the label. Images become float32
+    of shape (n, 1, 8, 8), from 0 to 1; labels become int64 of shape (n,).
+    """
+    rows = np.loadtxt(file, delimiter=",")
+    rows = np.random.default_rng(SPLIT_SEED).permutation(rows)
     images = torch.tensor(rows[:, :-1] / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
     labels = torch.tensor(rows[:, -1], dtype=torch.int64)
-    return (
-        TensorDataset(images[HELD_OUT:], labels[HELD_OUT:]),
-        TensorDataset(images[:HELD_OUT], labels[:HELD_OUT]),
-    )
+    training = TensorDataset(images[HELD_OUT:], labels[HELD_OUT:])
+    held_out = TensorDataset(images[:HELD_OUT], labels[:HELD_OUT])
+    return training, held_out
 
 
 def make_model() -> nn.Module:
@@ -61,15 +70,19 @@ def say(text: str) -> None:
 def save(file: Path, state: dict[str, object]) -> None:
     """Replace the checkpoint: if rank 0 dies while it saves, the previous one remains."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(state, file.with_suffix(".tmp"))
-    file.with_suffix(".tmp").replace(file)
+    partial = file.with_suffix(".tmp")
+    torch.save(state, partial)
+    partial.replace(file)
 
 
 def train(options: argparse.Namespace, device: torch.device) -> dict[str, object]:
+    """Train, evaluate, and return the result to print."""
     training, held_out = load_digits(options.data)
     torch.manual_seed(options.seed)
     model = make_model().to(device)
-    optimizer = torch.optim.Adam(model.parameters(), 0.001 * dist.get_world_size())
+    # A step processes the batches of all ranks, so the learning rate is scaled by their number.
+    optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE * dist.get_world_size())
+
     checkpoint = options.output / "digits_ddp.pt" if options.output else None
     done = 0
     if checkpoint and checkpoint.exists():
@@ -80,26 +93,36 @@ def train(options: argparse.Namespace, device: torch.device) -> dict[str, object
     # No rank writes the next checkpoint before all have read this one.
     dist.barrier()
     say(f"resumed after epoch {done}" if done else "training from the start")
+
     # Sends rank 0's weights to all ranks, and averages their gradients in each step.
     parallel = DistributedDataParallel(model)
     sampler = DistributedSampler(training, seed=options.seed)
     loader = DataLoader(training, options.batch_size, sampler=sampler, drop_last=True)
     for epoch in range(done, options.epochs):
+        # Without this, the order would be the same in all epochs.
         sampler.set_epoch(epoch)
         for images, labels in loader:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(parallel(images.to(device)), labels.to(device))
+            logits = parallel(images.to(device))
+            loss = nn.functional.cross_entropy(logits, labels.to(device))
             loss.backward()
             optimizer.step()
+        # The mean over all ranks of the loss of their last batch.
         mean = loss.detach() / dist.get_world_size()
         dist.all_reduce(mean)
         say(f"epoch {epoch + 1}/{options.epochs}: loss {float(mean):.4f}")
         if checkpoint and dist.get_rank() == 0:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            save(checkpoint, {**state, "epochs": epoch + 1})
+            state = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "epochs": epoch + 1,
+            }
+            save(checkpoint, state)
+
     images, labels = held_out.tensors
     with torch.no_grad():
-        right = model(images.to(device)).argmax(1).cpu() == labels
+        predicted = model(images.to(device)).argmax(1).cpu()
+    right = predicted == labels
     return {
         "accuracy": round(float(right.float().mean()), 4),
         "ranks": dist.get_world_size(),
@@ -109,6 +132,7 @@ def train(options: argparse.Namespace, device: torch.device) -> dict[str, object
 
 
 def main() -> int:
+    """Train and print the result. Returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
@@ -118,9 +142,12 @@ def main() -> int:
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument("--output", type=Path, default=Path(output) if output else None)
     options = parser.parse_args()
-    has_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if has_gpu else "gloo")
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if has_gpu else torch.device("cpu")
+    if torch.cuda.is_available():
+        dist.init_process_group("nccl")
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    else:
+        dist.init_process_group("gloo")
+        device = torch.device("cpu")
     result = train(options, device)
     ok = float(str(result["accuracy"])) >= options.target_accuracy
     say(f"RESULT {json.dumps({**result, 'ok': ok})}")

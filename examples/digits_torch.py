@@ -27,7 +27,8 @@ import torch
 from hvd_progress import report
 from torch import nn
 
-HELD_OUT = 360  # of 1797 images
+# Images that no rank trains on, of the 1797 in the file: they measure the accuracy.
+HELD_OUT = 360
 # The split is the same on every rank and in every run: a resumed run must not train on the images
 # that measure its accuracy.
 SPLIT_SEED = 0
@@ -36,11 +37,14 @@ SPLIT_SEED = 0
 def load_digits(file: Path, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Read scikit-learn's file and return (images, labels).
 
-    Images are float32 of shape (n, 1, 8, 8), from 0 to 1; labels are int64 of shape (n,).
+    Images are float32 of shape (n, 1, 8, 8), from 0 to 1; labels are int64 of shape (n,). The
+    first HELD_OUT of them are for the accuracy, the others for training.
     """
-    rows = np.random.default_rng(SPLIT_SEED).permutation(np.loadtxt(file, delimiter=","))
+    rows = np.loadtxt(file, delimiter=",")
+    rows = np.random.default_rng(SPLIT_SEED).permutation(rows)
     images = torch.tensor(rows[:, :-1] / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
-    return images.to(device), torch.tensor(rows[:, -1], dtype=torch.int64, device=device)
+    labels = torch.tensor(rows[:, -1], dtype=torch.int64)
+    return images.to(device), labels.to(device)
 
 
 def make_model() -> nn.Module:
@@ -64,11 +68,21 @@ def say(text: str) -> None:
         print(text, flush=True)
 
 
+def weights_digest(model: nn.Module) -> str:
+    """Return the SHA-256 of all weights, in the model's order."""
+    digest = hashlib.sha256()
+    for value in model.state_dict().values():
+        digest.update(value.cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
 def train(options: argparse.Namespace) -> dict[str, object]:
-    """Train, evaluate, and return the result to print."""
-    # Horovod: each rank uses one GPU, if there are GPUs.
-    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else "cpu"
-    images, labels = load_digits(options.data, torch.device(device))
+    """Train, evaluate, and return the result to print. The accuracy is the same on all ranks."""
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        # Horovod: each rank uses a GPU of its own.
+        device = torch.device("cuda", hvd.local_rank())
+    images, labels = load_digits(options.data, device)
     torch.manual_seed(options.seed)
     model = make_model().to(device)
     # A step processes the batches of all ranks, so the learning rate is scaled by their number.
@@ -76,10 +90,13 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     optimizer = torch.optim.Adam(model.parameters(), rate)
     # Horovod: the optimizer averages the gradients of all ranks before it applies them.
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+
     # All ranks go on with the newest state, or start with that of rank 0.
     state = keep.State(model=model, optimizer=optimizer, output=options.output)
     state.restore()
-    steps = (len(labels) - HELD_OUT) // (options.batch_size * hvd.size())
+    # A step takes this many images, over all ranks.
+    step = options.batch_size * hvd.size()
+    steps = (len(labels) - HELD_OUT) // step
     done = state.epochs(steps)
     say(f"resumed after epoch {done}" if done else "training from the start")
     # The checkpoint may come from a run with another number of ranks.
@@ -87,15 +104,15 @@ def train(options: argparse.Namespace) -> dict[str, object]:
 
     losses = []
     for epoch in range(done, options.epochs):
-        # The order differs between epochs but not between ranks; each rank takes a share of a step.
-        shuffled = torch.randperm(
-            len(labels) - HELD_OUT, generator=torch.Generator().manual_seed(options.seed + epoch)
-        )
-        step = options.batch_size * hvd.size()
-        taken = []
+        # The order differs between epochs but not between ranks.
+        generator = torch.Generator().manual_seed(options.seed + epoch)
+        shuffled = torch.randperm(len(labels) - HELD_OUT, generator=generator)
         batches = shuffled[: steps * step].reshape(-1, step)
+        taken = []
+        # The state may be in the middle of an epoch.
         for number in range(state.step + 1, (epoch + 1) * steps + 1):
             batch = batches[(number - 1) % steps]
+            # Each rank takes its share of the step.
             mine = HELD_OUT + batch[hvd.rank() :: hvd.size()]
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(images[mine]), labels[mine])
@@ -110,23 +127,23 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     state.save()
 
     with torch.no_grad():
-        right = model(images[:HELD_OUT]).argmax(1) == labels[:HELD_OUT]
-    digest = hashlib.sha256()
-    for value in model.state_dict().values():
-        digest.update(value.cpu().numpy().tobytes())
+        predicted = model(images[:HELD_OUT]).argmax(1)
+    right = predicted == labels[:HELD_OUT]
+    digest = weights_digest(model)
     return {
         "accuracy": round(float(right.float().mean()), 4),
         "losses": losses,
         "ranks": hvd.size(),
         "epochs": options.epochs,
         "resumed_after_epoch": done,
-        "weights": digest.hexdigest(),
+        "weights": digest,
         # If the gradients are averaged, the weights are equal bit for bit.
-        "ranks_agree": len(set(hvd.allgather_object(digest.hexdigest()))) == 1,
+        "ranks_agree": len(set(hvd.allgather_object(digest))) == 1,
     }
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
@@ -150,11 +167,14 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    """Train and print the result. Returns the exit status."""
     options = arguments()
     # Horovod: connect to the other ranks.
     hvd.init()
     # Fails before any work if the ranks cannot communicate.
-    say(f"first allreduce: {int(hvd.allreduce(torch.ones(()), op=hvd.Sum))} ranks")
+    ranks = int(hvd.allreduce(torch.ones(()), op=hvd.Sum))
+    say(f"first allreduce: {ranks} ranks")
+
     result = train(options)
     ok = bool(result["ranks_agree"]) and float(str(result["accuracy"])) >= options.target_accuracy
     say(f"held-out accuracy: {result['accuracy']}")

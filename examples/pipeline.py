@@ -21,11 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Of a record: its length, a checksum of that, the data, a checksum of those.
+# A record is its length, a checksum of that, the data, and a checksum of those:
+# https://www.tensorflow.org/tutorials/load_data/tfrecord
 LENGTH = struct.Struct("<Q")
+# Bytes of a checksum.
 CHECKSUM = 4
 # How many decoded images are mixed.
 MIXED = 1024
+# How many files are read at once, at most.
+TOGETHER = 16
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,9 @@ class Shards:
     ) -> Shards:
         """Return what belongs to a rank: each file of the folder to one of `size` ranks.
 
-        Of each record of its own files, only the length is read.
+        Of each record of its own files, only the length is read. Raises SystemExit if no file
+        matches the pattern, if there are fewer files than ranks, or for a file that is half
+        written.
         """
         files = sorted(path for path in Path(folder).glob(pattern) if path.is_file())
         if not files:
@@ -53,10 +59,14 @@ class Shards:
                 f"{size} or more, or train with fewer ranks"
             )
         own = files[rank::size]
-        return cls(tuple(map(str, own)), rank, sum(map(count_records, own)))
+        records = sum(count_records(file) for file in own)
+        return cls(tuple(str(file) for file in own), rank, records)
 
     def steps(self, batch_size: int) -> int:
-        """The whole batches that this rank has; those of other ranks may be more or fewer."""
+        """Return how many whole batches this rank has; other ranks may have more or fewer.
+
+        Raises SystemExit if it has none.
+        """
         steps = self.records // batch_size
         if not steps:
             raise SystemExit(
@@ -67,16 +77,23 @@ class Shards:
 
 
 def count_records(file: Path) -> int:
-    """Return the number of records. Raises SystemExit for a file that ends in one, or is none."""
+    """Return the number of records of a TFRecord file.
+
+    Raises SystemExit for a file that ends in the middle of a record, that is another kind of file,
+    or that has no record.
+    """
     size = file.stat().st_size
     count = 0
+    # Where the record that is being read ends.
     end = 0
     with file.open("rb") as records:
         while end < size:
             head = records.read(LENGTH.size)
-            if len(head) == LENGTH.size:
-                end += LENGTH.size + CHECKSUM + LENGTH.unpack(head)[0] + CHECKSUM
-            if len(head) < LENGTH.size or end > size:
+            is_whole = len(head) == LENGTH.size
+            if is_whole:
+                (length,) = LENGTH.unpack(head)
+                end += LENGTH.size + CHECKSUM + length + CHECKSUM
+            if not is_whole or end > size:
                 raise SystemExit(
                     f"{file}: {size} bytes end in record {count + 1}: it is half written, or not a "
                     "TFRecord file: copy or write it again"
@@ -89,8 +106,12 @@ def count_records(file: Path) -> int:
 
 
 def threads_of_rank() -> int:
-    """How many cores this rank has for its operations, as the chart or the plan has set it."""
-    return int(os.environ.get("TF_NUM_INTRAOP_THREADS", "0")) or len(os.sched_getaffinity(0))
+    """Return how many cores this rank has for its operations, as the chart or the plan has set it.
+
+    Outside of a run, these are all cores that the process may use.
+    """
+    planned = int(os.environ.get("TF_NUM_INTRAOP_THREADS", "0"))
+    return planned or len(os.sched_getaffinity(0))
 
 
 def read_images(
@@ -105,11 +126,15 @@ def read_images(
 ) -> Any:
     """Return an endless tf.data.Dataset of batches: images (batch, size, size, 3), labels (batch,).
 
-    Images are uint8 until they are in a batch, then float32 of 0 to 1. `augment` gets an image and
-    a label, and is called anew in each epoch.
-    `cache`: "" keeps the decoded images in memory, of size * size * 3 bytes each; a path keeps them
-    in files with that beginning, on a fast disk of the node; None decodes them in each epoch.
+    Images are uint8 until they are in a batch, then float32 of 0 to 1. Labels are int64.
+
+    `augment` gets an image and a label, returns both, and is called anew in each epoch.
+    `cache` says where the decoded images are kept, of size * size * 3 bytes each:
+        "": in memory;
+        a path: in files with that beginning, on a fast disk of the node;
+        None: nowhere, so that each epoch decodes them again.
     `threads` caps those that read and decode; 0 means the cores of this rank.
+    `seed` decides the order in which the images are mixed.
     """
     # Here, so that the folder can be checked where TensorFlow is not installed.
     import tensorflow as tf
@@ -127,7 +152,7 @@ def read_images(
         return tf.cast(tf.round(image), tf.uint8), entry["image/class/label"]
 
     # Several files are read at once, because one reader seldom uses the whole disk or network.
-    together = min(len(shards.files), 16)
+    together = min(len(shards.files), TOGETHER)
     images = tf.data.Dataset.from_tensor_slices(list(shards.files)).interleave(
         tf.data.TFRecordDataset,
         cycle_length=together,
@@ -136,6 +161,7 @@ def read_images(
     )
     images = images.map(decode, num_parallel_calls=threads, deterministic=False)
     if cache is not None:
+        # Several ranks of a node must not write to the same file.
         images = images.cache(f"{cache}-{shards.rank}" if cache else "")
     images = images.shuffle(min(MIXED, shards.records), seed=seed).repeat()
     if augment is not None:

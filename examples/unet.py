@@ -37,37 +37,51 @@ from hvd_progress import report
 from tensorflow import keras
 from unet_data import SIDE, read_shards
 
+# How often the network halves the side of a slice, and doubles it again.
 LEVELS = 4
 # Other first weights of a layer with ReLU, and a network of this depth hardly learns.
 RELU = {"activation": "relu", "kernel_initializer": "he_normal"}
+# Added to both parts of the Dice coefficient, which has a value for empty masks then.
 SMOOTH = 1.0
+# How many held-out slices are shown.
 PICTURES = 6
 
 
 def make_model(filters: int) -> keras.Model:
-    """Make a U-Net: slices (batch, SIDE, SIDE, 1) -> probabilities of the same shape."""
+    """Make a U-Net: slices (batch, SIDE, SIDE, 1) -> probabilities of the same shape.
 
-    def convolve_twice(state: Any, level: int, dropout: float = 0.0) -> Any:
-        for drop in (dropout, 0.0):
-            state = keras.layers.Conv2D(filters << level, 3, padding="same", **RELU)(state)
-            state = keras.layers.Dropout(drop)(state) if drop else state
-        return state
+    `filters` are those of the first level; each further level has twice as many.
+    """
 
-    slices = state = keras.Input((SIDE, SIDE, 1))
+    def convolve(state: Any, level: int) -> Any:
+        return keras.layers.Conv2D(filters * 2**level, 3, padding="same", **RELU)(state)
+
+    slices = keras.Input((SIDE, SIDE, 1))
+    state = slices
     skipped = []
     for level in range(LEVELS):
-        state = convolve_twice(state, level, dropout=0.2 if level >= LEVELS - 2 else 0.0)
+        state = convolve(state, level)
+        if level >= LEVELS - 2:
+            state = keras.layers.Dropout(0.2)(state)
+        state = convolve(state, level)
         skipped.append(state)
         state = keras.layers.MaxPooling2D()(state)
-    state = convolve_twice(state, LEVELS)
+    state = convolve(state, LEVELS)
+    state = convolve(state, LEVELS)
     for level in reversed(range(LEVELS)):
-        state = keras.layers.Conv2DTranspose(filters << level, 2, strides=2)(state)
-        state = convolve_twice(keras.layers.concatenate([state, skipped[level]]), level)
-    return keras.Model(slices, keras.layers.Conv2D(1, 1, activation="sigmoid")(state))
+        state = keras.layers.Conv2DTranspose(filters * 2**level, 2, strides=2)(state)
+        state = keras.layers.concatenate([state, skipped[level]])
+        state = convolve(state, level)
+        state = convolve(state, level)
+    probabilities = keras.layers.Conv2D(1, 1, activation="sigmoid")(state)
+    return keras.Model(slices, probabilities)
 
 
 def dice_loss(masks: tf.Tensor, predicted: tf.Tensor) -> tf.Tensor:
-    """Return the soft Dice loss of a batch: -log of the Dice coefficient of probabilities."""
+    """Return the soft Dice loss of a batch: -log of the Dice coefficient of probabilities.
+
+    Both arguments have the shape (batch, SIDE, SIDE, 1); the sums are over the whole batch.
+    """
     shared = tf.reduce_sum(masks * predicted)
     total = tf.reduce_sum(masks) + tf.reduce_sum(predicted)
     return tf.math.log(total + SMOOTH) - tf.math.log(2 * shared + SMOOTH)
@@ -81,11 +95,15 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         self.steps = steps
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        return self.rate * tf.minimum(1.0, (tf.cast(step, tf.float32) + 1) / self.steps)
+        share = (tf.cast(step, tf.float32) + 1) / self.steps
+        return self.rate * tf.minimum(1.0, share)
 
 
 def split(slices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return scans and masks in float32, as the model takes them."""
+    """Return scans and masks as the model takes them: each float32 of shape (n, SIDE, SIDE, 1).
+
+    `slices` have the shape (n, SIDE, SIDE, 2).
+    """
     both = slices.astype(np.float32)
     return both[..., :1], both[..., 1:]
 
@@ -93,7 +111,11 @@ def split(slices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def batches(
     shards: list[np.ndarray], options: argparse.Namespace, first: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the batches of this rank from step `first` on: each slice once in an epoch."""
+    """Yield the batches of this rank from step `first` on, without an end.
+
+    Each slice is used once in an epoch. A batch may have the last slices of an epoch and the first
+    ones of the next.
+    """
     places = [(shard, index) for shard in shards for index in range(len(shard))]
 
     @lru_cache(2)
@@ -101,9 +123,12 @@ def batches(
         return np.random.default_rng([options.seed, hvd.rank(), epoch]).permutation(len(places))
 
     for start in range(first * options.batch_size, sys.maxsize, options.batch_size):
-        chosen = [divmod(place, len(places)) for place in range(start, start + options.batch_size)]
-        batch = [places[order(epoch)[place]] for epoch, place in chosen]
-        yield split(np.stack([shard[index] for shard, index in batch]))
+        slices = []
+        for number in range(start, start + options.batch_size):
+            epoch, place = divmod(number, len(places))
+            shard, index = places[order(epoch)[place]]
+            slices.append(shard[index])
+        yield split(np.stack(slices))
 
 
 def make_step(
@@ -125,7 +150,11 @@ def make_step(
 
 
 def measure(model: keras.Model, held_out: np.ndarray, batch_size: int) -> dict[str, float]:
-    """Compare predictions with the truth, over the voxels of all held-out slices together."""
+    """Compare predictions with the truth, over the voxels of all held-out slices together.
+
+    Returns the Dice coefficient, the sensitivity and the specificity, each from 0 to 1. All ranks
+    must call it together, and get the same.
+    """
     counts = np.zeros(4)
     # Horovod: each rank predicts its share, and the counts are summed.
     mine = held_out[hvd.rank() :: hvd.size()]
@@ -148,7 +177,10 @@ def measure(model: keras.Model, held_out: np.ndarray, batch_size: int) -> dict[s
 
 
 def pictures(model: keras.Model, held_out: np.ndarray) -> np.ndarray:
-    """Return some held-out slices, each above the truth and the prediction: values of 0 to 1."""
+    """Return some held-out slices, each above the truth and the prediction.
+
+    The shape is (PICTURES, 3 * SIDE, SIDE, 1), and the values are from 0 to 1.
+    """
     chosen = np.linspace(0, len(held_out) - 1, PICTURES).astype(int)
     scans, masks = split(held_out[chosen])
     low = scans.min()
@@ -185,23 +217,39 @@ def say(text: str) -> None:
 
 
 def set_dropout(model: keras.Model, seed: int, step: int) -> None:
-    """Set what the dropout draws next. The ranks draw differently, a resumed one as if it had not
-    been interrupted.
+    """Set what the dropout draws next.
+
+    The ranks draw differently, and a resumed one draws as if it had not been interrupted.
     """
     # These are the only variables of this model that are not trained: a seed and a counter.
     for layer, state in enumerate(model.non_trainable_variables):
         state.assign([seed + LEVELS * hvd.rank() + layer, step])
 
 
+def weights_digest(model: keras.Model) -> str:
+    """Return the SHA-256 of all weights, in the model's order."""
+    digest = hashlib.sha256()
+    for weight in model.get_weights():
+        digest.update(weight.tobytes())
+    return digest.hexdigest()
+
+
 def train(options: argparse.Namespace) -> dict[str, Any]:
-    """Train, measure, and return the result to print."""
+    """Train, measure, and return the result to print.
+
+    Raises FloatingPointError on all ranks if a gradient is not finite, and SystemExit if the data
+    cannot be used.
+    """
     shards, held_out = read_shards(options.data, hvd.rank(), hvd.size())
     keras.utils.set_random_seed(options.seed)
     model = make_model(options.filters)
     # A step processes the batches of all ranks, so the learning rate is scaled by their number.
     rate = WarmUp(options.learning_rate * hvd.size(), options.warmup_steps)
     optimizer = keras.optimizers.Adam(rate)
-    output = Output(options.output, model) if options.output and hvd.rank() == 0 else None
+    output = None
+    if options.output and hvd.rank() == 0:
+        output = Output(options.output, model)
+
     # All ranks go on with the newest state, or start with that of rank 0.
     state = keep.State(model=model, optimizer=optimizer, output=options.output)
     done = state.restore()
@@ -210,13 +258,12 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
 
     step = make_step(model, optimizer)
     source = batches(shards, options, done)
-    # TensorFlow traces and compiles in the first step, which is not part of the throughput.
-    began = 0.0
-    seconds = 0.0
-    images = 0
+    began = None
+    speed = None
     metrics = {}
     for number in range(done + 1, options.steps + 1):
-        loss, norm = step(*next(source))
+        scans, masks = next(source)
+        loss, norm = step(scans, masks)
         if not math.isfinite(norm):
             # The averaged gradient is the same on all ranks: they end together, and none
             # keeps weights that are lost.
@@ -225,33 +272,48 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
                 f"{float(loss):.4f}: lower --learning-rate, or look at the data of a rank with nan"
             )
         state.commit()
-        began = began or time.monotonic()
-        seconds = time.monotonic() - began
-        images = (number - done - 1) * options.batch_size
-        report(number, options.steps, float(loss), images / seconds if images else None)
+
+        # TensorFlow traces and compiles in the first step, which is not part of the throughput.
+        if began is None:
+            began = time.monotonic()
+        else:
+            images = (number - done - 1) * options.batch_size
+            speed = images / (time.monotonic() - began)
+        report(number, options.steps, float(loss), speed)
+
         if number % options.check_every == 0 or number == options.steps:
-            metrics = measure(model, held_out, options.batch_size)
             # Horovod: average the loss over all ranks.
-            metrics = {"loss": float(hvd.allreduce(loss)), **metrics}
+            metrics = {"loss": float(hvd.allreduce(loss))}
+            metrics.update(measure(model, held_out, options.batch_size))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
             say(f"step {number} of {options.steps}: {shown}")
             if output:
-                more = {"learning rate": float(rate(number)), "norm of the gradient": float(norm)}
-                output.write(number, {**metrics, **more}, held_out)
+                scalars = {
+                    **metrics,
+                    "learning rate": float(rate(number)),
+                    "norm of the gradient": float(norm),
+                }
+                output.write(number, scalars, held_out)
     state.save()
-    digest = hashlib.sha256(b"".join(w.tobytes() for w in model.get_weights())).hexdigest()
+
+    if not metrics:
+        # The run that this one resumes had made all steps.
+        metrics = measure(model, held_out, options.batch_size)
+    digest = weights_digest(model)
     return {
-        **(metrics or measure(model, held_out, options.batch_size)),
+        **metrics,
         "steps": int(optimizer.iterations),
         "resumed_after_step": done,
         "ranks": hvd.size(),
-        "images_per_second": images * hvd.size() / seconds if images else None,
+        "images_per_second": None if speed is None else speed * hvd.size(),
         "weights": digest,
+        # If the gradients are averaged, the weights are equal bit for bit.
         "ranks_agree": len(set(hvd.allgather_object(digest))) == 1,
     }
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--data",
@@ -284,12 +346,15 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    """Train and print the result. Returns the exit status."""
     options = arguments()
     # Horovod: connect to the other ranks.
     hvd.init()
-    for device in tf.config.list_physical_devices("GPU")[hvd.local_rank() : hvd.local_rank() + 1]:
-        # Horovod: each rank uses a GPU of its own.
-        tf.config.set_visible_devices(device, "GPU")
+    # Horovod: each rank uses a GPU of its own, if there are GPUs.
+    gpus = tf.config.list_physical_devices("GPU")
+    if hvd.local_rank() < len(gpus):
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+
     result = train(options)
     ok = result["ranks_agree"] and result["dice"] >= options.target_dice
     if not ok:

@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# Voxels of a slice in each direction, after cropping.
 SIDE = 128
+# The share of the data that measures the model.
 HELD_OUT = 0.15
 # The split is the same in every conversion: results stay comparable.
 SPLIT_SEED = 0
@@ -43,23 +45,30 @@ class Pair(NamedTuple):
     shape: tuple[int, ...]
 
 
-def find(folder: Path, kinds: Sequence[str], ending: str) -> dict[Path, Path]:
-    """Return the files below a folder that end in _KIND or -KIND, by what is before that."""
+def find(folder: Path, kinds: Sequence[str]) -> dict[Path, Path]:
+    """Return the NIfTI files below a folder whose names end in _KIND or -KIND.
+
+    They are keyed by what is before that: /scans/a/x_seg.nii.gz is found as /scans/a/x.
+    """
     found = {}
-    for kind in kinds:
-        for separator in "_-":
-            tail = f"{separator}{kind}{ending}"
-            for file in sorted(folder.rglob(f"*{tail}")):
-                found[Path(str(file).removesuffix(tail))] = file
+    for ending in ENDINGS:
+        for kind in kinds:
+            for separator in "_-":
+                tail = f"{separator}{kind}{ending}"
+                for file in sorted(folder.rglob(f"*{tail}")):
+                    found[Path(str(file).removesuffix(tail))] = file
     return found
 
 
 def find_pairs(folder: Path, image: Sequence[str], mask: Sequence[str]) -> list[Pair]:
-    """Return all masks of a folder with their scans, after a look at each file's header."""
+    """Return all masks of a folder with their scans, after a look at each file's header.
+
+    Raises SystemExit if there is no mask, a mask has no scan, or the two do not belong together.
+    """
     if not folder.is_dir():
         raise SystemExit(f"{folder}: no such folder")
-    masks = {name: file for ending in ENDINGS for name, file in find(folder, mask, ending).items()}
-    images = {n: file for ending in ENDINGS for n, file in find(folder, image, ending).items()}
+    masks = find(folder, mask)
+    images = find(folder, image)
     if not masks:
         wanted = " or ".join(f"*_{kind}.nii.gz" for kind in mask)
         raise SystemExit(f"{folder}: no file is named {wanted}: name the mask's kind with --mask")
@@ -82,7 +91,7 @@ def load(file: Path) -> Any:
 
 
 def check_pair(image: Path, mask: Path) -> Pair:
-    """Raise SystemExit if the two files are not volumes of the same grid."""
+    """Return the pair. Raises SystemExit if the two files are not volumes of the same grid."""
     scan = load(image)
     labels = load(mask)
     if min(scan.shape[:2]) < SIDE:
@@ -104,7 +113,10 @@ def check_pair(image: Path, mask: Path) -> Pair:
 
 
 def read_voxels(file: Path) -> np.ndarray:
-    """Return all slices of a volume, in float32."""
+    """Return all slices of a volume: float32 of shape (slices, height, width).
+
+    Raises SystemExit if the file is not complete, or has voxels that are not a number.
+    """
     volume = load(file)
     try:
         voxels = np.asarray(volume.dataobj, np.float32)
@@ -112,17 +124,24 @@ def read_voxels(file: Path) -> np.ndarray:
         raise SystemExit(f"{file}: not complete, copy it again: {error}") from None
     if not np.isfinite(voxels).all():
         raise SystemExit(f"{file}: has voxels that are not a number: repair or remove it")
+    # The slices are along the third axis of a volume.
     return np.moveaxis(voxels, 2, 0)
 
 
 def crop(voxels: np.ndarray) -> np.ndarray:
     """Return the centre of each slice, shape (slices, SIDE, SIDE)."""
-    top, left = ((length - SIDE) // 2 for length in voxels.shape[1:])
+    _, height, width = voxels.shape
+    top = (height - SIDE) // 2
+    left = (width - SIDE) // 2
     return voxels[:, top : top + SIDE, left : left + SIDE]
 
 
 def read_pair(pair: Pair, threshold: float) -> np.ndarray:
-    """Return the slices of a volume: float16 of shape (slices, SIDE, SIDE, 2), scan and mask."""
+    """Return the slices of a volume: float16 of shape (slices, SIDE, SIDE, 2), scan and mask.
+
+    The scan has the mean 0 and the deviation 1 over the whole volume; the mask is 0 or 1. Raises
+    SystemExit for a scan without contrast, and for a mask that is empty.
+    """
     scan = read_voxels(pair.image)
     labels = read_voxels(pair.mask)
     deviation = scan.std()
@@ -139,21 +158,29 @@ def read_pair(pair: Pair, threshold: float) -> np.ndarray:
 
 
 def held_out(counts: Sequence[int]) -> list[range]:
-    """Return which slices of each volume are held out, for the number of slices of each."""
+    """Return which slices of each volume are held out: all, none, or a block of a single volume.
+
+    `counts` are the numbers of slices of the volumes.
+    """
     if len(counts) == 1:
-        length = max(1, round(counts[0] * HELD_OUT))
-        start = (counts[0] - length) // 2
+        (count,) = counts
+        length = max(1, round(count * HELD_OUT))
+        start = (count - length) // 2
         return [range(start, start + length)]
-    chosen = np.random.default_rng(SPLIT_SEED).permutation(len(counts))
-    chosen = chosen[: max(1, round(len(counts) * HELD_OUT))]
-    return [range(count if index in chosen else 0) for index, count in enumerate(counts)]
+    shuffled = np.random.default_rng(SPLIT_SEED).permutation(len(counts))
+    chosen = shuffled[: max(1, round(len(counts) * HELD_OUT))]
+    return [range(count) if index in chosen else range(0) for index, count in enumerate(counts)]
 
 
 def convert(pairs: Sequence[Pair], folder: Path, shards: int, threshold: float) -> dict[str, Any]:
-    """Write the shards, and last the manifest, which is returned."""
-    tests = held_out([pair.shape[2] for pair in pairs])
+    """Write the shards, and last the manifest, which is returned.
+
+    Raises SystemExit if there are fewer slices to train on than shards, or a file cannot be used.
+    """
+    counts = [pair.shape[2] for pair in pairs]
+    tests = held_out(counts)
     testing = sum(map(len, tests))
-    training = sum(pair.shape[2] for pair in pairs) - testing
+    training = sum(counts) - testing
     if training < shards:
         raise SystemExit(f"{training} training slices for {shards} shards: set fewer --shards")
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,25 +191,26 @@ def convert(pairs: Sequence[Pair], folder: Path, shards: int, threshold: float) 
         np.lib.format.open_memmap(folder / name, "w+", np.float16, (length, SIDE, SIDE, 2))
         for name, length in lengths.items()
     ]
-    dealt = tested = 0
+    *train_arrays, test_array = arrays
+    dealt = 0
+    tested = 0
     for pair, test in zip(pairs, tests, strict=True):
         slices = read_pair(pair, threshold)
-        arrays[-1][tested : tested + len(test)] = slices[test.start : test.stop]
+        test_array[tested : tested + len(test)] = slices[test.start : test.stop]
         tested += len(test)
         for index, both in enumerate(slices):
             if index not in test:
-                arrays[dealt % shards][dealt // shards] = both
+                train_arrays[dealt % shards][dealt // shards] = both
                 dealt += 1
         print(f"{pair.image.name}: {len(slices)} slices, {len(test)} held out", flush=True)
     for array in arrays:
         array.flush()
-    manifest = {
-        "volumes": len(pairs),
-        "files": {
-            name: {"slices": length, "crc32": zlib.crc32((folder / name).read_bytes())}
-            for name, length in lengths.items()
-        },
-    }
+
+    files = {}
+    for name, length in lengths.items():
+        files[name] = {"slices": length, "crc32": zlib.crc32((folder / name).read_bytes())}
+    manifest = {"volumes": len(pairs), "files": files}
+    # A reader sees no manifest, or all of it.
     partial = folder / f"{MANIFEST}.partial"
     partial.write_text(json.dumps(manifest, indent=1) + "\n")
     partial.replace(folder / MANIFEST)
@@ -192,6 +220,7 @@ def convert(pairs: Sequence[Pair], folder: Path, shards: int, threshold: float) 
 def read_shards(folder: Path, rank: int, size: int) -> tuple[list[np.ndarray], np.ndarray]:
     """Return a rank's own training shards and the slices that are held out, memory-mapped.
 
+    Each is float16 of shape (slices, SIDE, SIDE, 2): scan and mask. `size` is the number of ranks.
     Raises SystemExit if the data set is missing, incomplete, damaged, or in too few shards.
     """
     if not (folder / MANIFEST).is_file():
@@ -208,13 +237,15 @@ def read_shards(folder: Path, rank: int, size: int) -> tuple[list[np.ndarray], n
             f"{folder}: {len(names)} shards for {size} ranks, each of which needs one: convert the "
             f"data with --shards {size} or more, or train with fewer ranks"
         )
-    return [read(folder / name, files[name]) for name in names[rank::size]], read(
-        folder / "test.npy", files["test.npy"]
-    )
+    own = [read(folder / name, files[name]) for name in names[rank::size]]
+    return own, read(folder / "test.npy", files["test.npy"])
 
 
 def read(file: Path, expected: dict[str, int]) -> np.ndarray:
-    """Open a shard after a comparison of its bytes with the manifest."""
+    """Open a shard after a comparison of its bytes with the manifest.
+
+    `expected` is its entry there. Raises SystemExit if the file is missing or has other bytes.
+    """
     again = "copy the data set again, or convert it again"
     if not file.is_file():
         raise SystemExit(f"{file}: is missing, but {MANIFEST} has it: {again}")
@@ -224,6 +255,7 @@ def read(file: Path, expected: dict[str, int]) -> np.ndarray:
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("source", type=Path, help="folder with NIfTI files, at any depth")
     parser.add_argument("folder", type=Path, help="where the data set is written")
@@ -239,6 +271,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    """Convert a folder and print how much it gave. Returns the exit status."""
     options = arguments()
     if (options.folder / MANIFEST).exists():
         raise SystemExit(f"{options.folder}: has a data set: delete it, or name another folder")
