@@ -16,7 +16,8 @@ demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current
 	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(NODES),--nodes $(NODES))
 
 test: lint ## Run all checks, and all tests but the rare ones
-	@$(PY) -m pytest -q --numprocesses 4 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
+	@$(PY) -m pytest -q --numprocesses 4 --dist loadgroup --durations=20 --durations-min=5 \
+	  -m "not rare" tests
 
 lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spelling, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint
@@ -28,7 +29,8 @@ else
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-first unit-second
 endif
 
-# Two processes, which take about equally long. These tests take milliseconds each, and pytest-xdist would take a fifth more.
+# Two processes, which take about equally long. These tests take milliseconds each, and
+# pytest-xdist would take a fifth more.
 unit-first:
 	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first tests/unit/hvd_pods -m "not fuzz and not slow"
 
@@ -70,7 +72,9 @@ docs: venv ## Build the site of the documentation into build/site; a broken link
 
 release: venv ## Write the packaged chart, the wheel, notes and checksums into dist/ (REPOSITORY=https://...)
 	@rm -rf dist
-	@$(PY) -m devtools.release build dist $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(REGISTRY),--registry $(REGISTRY))
+	@$(PY) -m devtools.release build dist \
+	  $(if $(REPOSITORY),--repository $(REPOSITORY)) \
+	  $(if $(REGISTRY),--registry $(REGISTRY))
 
 wheels: venv ## Build Horovod's wheels and its source with the patches into dist/wheels (TENSORFLOW="2.21.0 2.20.0"; default: that of the image cpu)
 	@mkdir -p dist/wheels
@@ -87,9 +91,11 @@ format: venv ## Format the Python files with ruff
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
 
 lock: venv ## Lock the newest Python packages that requirements/*.in allow
-	@cd requirements && for name in dev docs; do ../$(PY) -m piptools compile -q --upgrade --generate-hashes \
-	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
-	  $$name.in -o $$name.txt || exit; done
+	@cd requirements && for name in dev docs; do \
+	  ../$(PY) -m piptools compile -q --upgrade --generate-hashes \
+	    --allow-unsafe --strip-extras --no-header \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	    $$name.in -o $$name.txt || exit; done
 
 BENCHES_APART := $(foreach name,thousand faults bare pipeline scale,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
@@ -97,14 +103,17 @@ bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; check
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
 bench-faults: venv ## Measure start and faults, also of other launchers (ONLY=keep,waiting PARTS=start,each,storm,node TURNS=5 SECONDS=300)
-	@$(PY) -m tests.bench.bench_faults $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS)) $(if $(TURNS),--turns $(TURNS)) \
-	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EVERY),--every $(EVERY)) $(if $(SEED),--seed $(SEED))
+	@$(PY) -m tests.bench.bench_faults \
+	  $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS)) \
+	  $(if $(TURNS),--turns $(TURNS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	  $(if $(EVERY),--every $(EVERY)) $(if $(SEED),--seed $(SEED))
 
 bench-scale: venv ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo (TURNS=18)
 	@$(PY) -m tests.bench.bench_scale $(if $(TURNS),--turns $(TURNS))
 
 bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)
-	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))
+	@$(PY) -m tests.bench.bench_bare \
+	  $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))
 
 bench-pipeline: venv ## Measure what reading images costs a training, naive and with pipeline.py (TURNS=12)
 	@$(PY) -m tests.bench.bench_pipeline $(if $(TURNS),--turns $(TURNS))
