@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 # The distribution's version, too: pyproject.toml reads it here.
 __version__ = "0.2.0"
-# The modules of the names. Each is imported when it is first used: a command such as `status` needs
-# none of them, and they take 0.2 s.
+# The names of the library, by module. A module is imported when one of its names is first used: a
+# command such as `status` needs none of them, and they take 0.2 s.
 _NAMES = {
     "hvdchart.calls.launcher": ("Launcher", "launch"),
     "hvdchart.errors": (
@@ -90,7 +90,11 @@ __all__ = sorted([*_MODULES, "__version__"])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
+    """Import a name of the library when it is first used. Raises AttributeError for another one."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
+    module = importlib.import_module(_MODULES[name])
+    value = getattr(module, name)
+    # Python does not call this function again for a name that the module has.
+    globals()[name] = value
     return value

@@ -12,7 +12,10 @@ from hvdchart.errors import FileError
 
 
 def chart_dir() -> Path:
-    """The chart's directory: inside an installed wheel, or beside this package in a checkout."""
+    """The chart's directory: inside an installed wheel, or beside this package in a checkout.
+
+    Raises FileError when it is in neither place.
+    """
     package = Path(__file__).resolve().parent
     for candidate in (package / "chart", package.parent / "charts" / "horovod"):
         if (candidate / "Chart.yaml").is_file():
@@ -23,14 +26,20 @@ def chart_dir() -> Path:
 
 @functools.cache
 def read_data(name: str) -> dict[str, Any]:
-    """The content of a JSON file that the pods' programs read, too; not to be changed."""
+    """The content of a JSON file that the pods' programs read, too.
+
+    All callers share the object, so that none may change it.
+    """
     folder = chart_dir() / "files" / "hvd_pods" / "common"
     data: dict[str, Any] = json.loads((folder / name).read_text("utf-8"))
     return data
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether an extended resource is a GPU, a part of one or a share of one: one rank for each."""
+    """Whether an extended resource is a GPU, a part of one or a share of one: one rank for each.
+
+    The names are those of resources.json, which the chart's templates read, too.
+    """
     return re.fullmatch(read_data("resources.json")["gpus"], resource) is not None
 
 
@@ -40,7 +49,7 @@ def launch_modes() -> tuple[str, ...]:
 
 
 def example(name: str) -> str:
-    """The text of one of the examples. Raises FileError."""
+    """The text of one of the examples. Raises FileError when it is not installed."""
     package = Path(__file__).resolve().parent
     # Inside an installed wheel, or of a checkout.
     for folder in (package / "examples", package.parent / "examples"):

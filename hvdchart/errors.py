@@ -52,7 +52,10 @@ class SpecError(HvdchartError, exit_code=3):
 
     @classmethod
     def join(cls, errors: Sequence[SpecError]) -> SpecError:
-        """One error for several, of which there is at least one; each text is kept once."""
+        """One error for several, of which there is at least one.
+
+        Each text is kept once. The message has at most _MOST_LINES of them, `errors` has all.
+        """
         every = {str(error): error for joined in errors for error in joined.errors}
         first, *more = every.values()
         if not more:
@@ -73,18 +76,22 @@ class ErrorCollector:
         self._errors: list[SpecError] = []
 
     def add(self, error: SpecError) -> None:
+        """Keep an error, and continue."""
         self._errors.append(error)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """Keep the error of what runs in this context, and continue after it."""
+        """Keep the SpecError of what runs in this context, and continue after it.
+
+        What follows the error in the context does not run. Other exceptions are raised.
+        """
         try:
             yield
         except SpecError as error:
             self._errors.append(error)
 
     def raise_all(self) -> None:
-        """Raise what was collected, if anything, as one error."""
+        """Raise what was collected as one SpecError; nothing if there is none."""
         if self._errors:
             raise SpecError.join(self._errors)
 

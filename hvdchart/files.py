@@ -30,9 +30,8 @@ def write_atomically(path: Path, content: str | bytes, mode: int | None = None) 
             return
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            with os.fdopen(
-                os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb"
-            ) as file:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            with os.fdopen(descriptor, "wb") as file:
                 if mode is not None:
                     os.fchmod(file.fileno(), mode)
                 file.write(data)
@@ -44,7 +43,10 @@ def write_atomically(path: Path, content: str | bytes, mode: int | None = None) 
 
 
 def difference(path: Path, text: str) -> str:
-    """The diff from the file, if there is one, to `text`; empty if equal. Raises FileError."""
+    """The diff from the file to `text`: empty if they are equal, all of `text` without a file.
+
+    Raises FileError when the file cannot be read.
+    """
     try:
         old = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
@@ -61,7 +63,10 @@ def text_difference(old: str, new: str, old_name: str, new_name: str) -> str:
 
 
 def read_patterns(file: Path, lines: Sequence[str]) -> GitIgnoreSpec:
-    """The patterns of a .gitignore; FileError names a line that is none, such as a lone `!`."""
+    """The patterns in the lines of a .gitignore or a file like it.
+
+    Raises FileError, with the file's name and the line, for one that is no pattern: a lone `!`.
+    """
     # Most commands read no such file.
     from pathspec import GitIgnoreSpec
 

@@ -40,15 +40,17 @@ def parse_quantity(text: str) -> Fraction:
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")
-    exponent = match["exponent"]
-    scale = _SCALES[match["suffix"]] if exponent is None else Fraction(f"1e{exponent}")
-    return Fraction(match["number"]) * scale
+    number = Fraction(match["number"])
+    if match["exponent"] is not None:
+        return number * Fraction(f"1e{match['exponent']}")
+    return number * _SCALES[match["suffix"]]
 
 
 def memory_bytes(text: str) -> int:
-    """Bytes in a quantity such as 384Gi or 1.5G, rounded down; raises ValueError otherwise.
+    """Bytes in a quantity such as 384Gi or 1.5G, rounded down.
 
-    Fractional suffixes are refused: Kubernetes reads 128m as 0.128 bytes, where 128M was meant.
+    Raises ValueError for any other text. Fractional suffixes are refused, too: Kubernetes reads
+    128m as 0.128 bytes, where 128M was meant.
     """
     if text.endswith(("n", "u", "m")):
         raise ValueError(f"{text!r} is a fraction of a byte")
@@ -81,10 +83,12 @@ def memory_text(size: int) -> str:
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """The quantity of a resource: CPUs in thousandths, anything else in whole numbers."""
+    """The quantity of a resource: `amount` is in thousandths of a CPU, bytes, or whole devices."""
     if resource == "cpu":
         return cpu_text(amount)
-    return memory_text(amount) if resource == "memory" else str(amount)
+    if resource == "memory":
+        return memory_text(amount)
+    return str(amount)
 
 
 def pluralize(number: int, noun: str) -> str:

@@ -13,21 +13,26 @@ def join_names(names: Iterable[str], limit: int = 3) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines whose columns are aligned; a line may be of any width."""
+    """Rows of cells as lines whose columns are aligned; a line may be of any width.
+
+    All rows have the same number of cells.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def split_image(reference: str) -> dict[str, str]:
-    """The chart's keys for an image reference: repository, tag, digest.
+    """The chart's keys for an image reference: those of repository, tag and digest that it has.
 
     registry:5000/a/b -> registry:5000/a/b and the tag latest, as for the kubelet.
     """
     name, _, digest = reference.partition("@")
     repository, colon, tag = name.rpartition(":")
+    # A colon before a slash is that of a registry's port.
     if not colon or "/" in tag:
         repository = name
         tag = "" if digest else "latest"

@@ -95,8 +95,10 @@ def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
 
 for _name in _COMMANDS:
     _module = import_module(f"hvdchart.cli.{_name}")
-    _add(app, _name, getattr(_module, f"{_name}_" if _name in _TAKEN else _name))
+    _function = f"{_name}_" if _name in _TAKEN else _name
+    _add(app, _name, getattr(_module, _function))
 _image = typer.Typer(no_args_is_help=True, help="Check container images.")
+# Without a callback, Typer would make its only command the group itself.
 _image.callback()(lambda: None)
 _add(_image, "check", image.check)
 app.add_typer(_image, name="image")
@@ -109,7 +111,11 @@ def command() -> Callable[[], None]:
 
 
 def main() -> None:
-    """Run the command; print an HvdchartError as one message and exit with its exit code."""
+    """Run the command; print an HvdchartError as one message and exit with its exit code.
+
+    A write to standard output that finds the disk full ends in the same way. Any other exception is
+    a defect, and shows a traceback.
+    """
     try:
         command()()
     except HvdchartError as error:

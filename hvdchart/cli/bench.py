@@ -67,15 +67,10 @@ def bench(
     from hvdchart.run.helm import Helm as Program
 
     chosen = options.parse_numbers("workers", workers)
-    words = options.split_words("command", command) or [
-        "python",
-        "benchmark.py",
-        "--model",
-        model,
-        "--batch-size",
-        str(batch_size),
-        *options.split_words("arguments", arguments),
-    ]
+    words = options.split_words("command", command)
+    if not words:
+        words = ["python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)]
+        words += options.split_words("arguments", arguments)
     _, plan = options.plan_specs(specs, files, settings)
     options.print_warnings(plan)
     tried = sizes(plan.workers, chosen)
@@ -83,9 +78,13 @@ def bench(
     made = bench_plan(plan, trials, words)
     cluster = options.connect(context, namespace)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
-    about = {"name": plan.spec.name, "command": words, "turns": turns}
-    about["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-    result = {**about, **measure(cluster, made, trials, turns, say, Program(helm, context))}
+    result = {
+        "name": plan.spec.name,
+        "command": words,
+        "turns": turns,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    result |= measure(cluster, made, trials, turns, say, Program(helm, context))
     if written is not None:
         import json
 

@@ -131,7 +131,12 @@ def launch(
     is_followed: bool,
     wait: bool,
 ) -> None:
-    """Install or upgrade a run, and follow it; `before` is its release so far, if it was read."""
+    """Install or upgrade a run, and follow it; `before` is its release so far, if it was read.
+
+    With `wait`, phases and progress are printed instead of logs. With neither `is_followed` nor
+    `wait`, returns when Helm has changed the release. Raises the errors of Helm and the cluster,
+    and RunFailedError when the run that is followed fails or is replaced.
+    """
     from hvdchart.quantity import pluralize
     from hvdchart.run.helm import upgrade
     from hvdchart.run.status import run_status
@@ -174,7 +179,10 @@ def launch(
 
 
 def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
-    """The release's objects so far; raises ClusterError when the name is that of something else."""
+    """The release's objects so far.
+
+    Raises ClusterError when the name is that of another chart's release.
+    """
     from hvdchart.run.helm import release_chart
 
     release = cluster.release(name)
@@ -189,6 +197,10 @@ def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
 
 
 def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
+    """Print logs, or else phases with progress, until the run is over, and how it ended.
+
+    Raises RunFailedError when it fails, or when another run takes its place.
+    """
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status

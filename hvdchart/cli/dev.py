@@ -132,7 +132,10 @@ class _Session:
         self._validated: Mapping[str, Plain] | None = None
 
     def run(self, version: "Mapping[str, Plain]") -> None:
-        """Run a version of the code, or say why not. Raises HvdchartError for the first one."""
+        """Run a version of the code, or say why not and wait for the next one.
+
+        Raises HvdchartError when the first version cannot be run.
+        """
         is_first = not self._name
         try:
             plan = self._make_plan(version)
@@ -206,6 +209,7 @@ class _Log:
         self._wanted.set()
 
     def mute(self, pods: set[str]) -> None:
+        """Print no further line of these pods, and again those of pods that were muted before."""
         self._muted = frozenset(pods)
 
     def _print(self) -> None:
@@ -226,7 +230,8 @@ class _Log:
             return
         self._reported = current.job
         progress = f" at {current.progress.text(is_over=True)}" if current.progress else ""
-        say(f"run {current.state}{progress}{f': {current.reason}' if current.reason else ''}")
+        reason = f": {current.reason}" if current.reason else ""
+        say(f"run {current.state}{progress}{reason}")
 
     def _lines(self) -> "Iterator[LogLine]":
         from hvdchart.run.logs import follow

@@ -47,13 +47,15 @@ def doctor(
         _, plan = options.plan_specs(specs, files, settings)
         values = merge_values(default_values(), checked_values(plan))
     engines = working_engines()
-    missing = f"none of {', '.join(ENGINES)} works here"
-    builder = Finding(
-        "image builder",
-        "ok" if engines else "problem" if is_builder_needed else "unknown",
-        ", ".join(engines) or missing,
-        "" if engines else "install and start one to build images; --code needs none",
-    )
+    if engines:
+        builder = Finding("image builder", "ok", ", ".join(engines))
+    else:
+        builder = Finding(
+            "image builder",
+            "problem" if is_builder_needed else "unknown",
+            f"none of {', '.join(ENGINES)} works here",
+            "install and start one to build images; --code needs none",
+        )
     findings = [*examine_tools(helm), builder, *examine_cluster(context, namespace, values)]
     if output != "text":
         options.print_document([dataclasses.asdict(finding) for finding in findings], output)

@@ -37,11 +37,16 @@ def run_in_pod(
     command: list[str] | None,
     context: str | None,
 ) -> None:
-    """Run a command in the pod that a person means, and exit with its code."""
+    """Run a command in the pod that a person means, and exit with its code.
+
+    `target` is a rank's number, worker-N, master or a pod's name; without a command, a shell runs.
+    Raises ClusterError while the pod does not run.
+    """
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.output import running_pod
     from hvdchart.run.release import component_of
 
     pod = running_pod(release, target)
-    names = (pod["metadata"]["name"], component_of(pod))
-    raise typer.Exit(Kubectl(cluster.namespace, context).run_in(*names, command or ()))
+    kubectl = Kubectl(cluster.namespace, context)
+    code = kubectl.run_in(pod["metadata"]["name"], component_of(pod), command or ())
+    raise typer.Exit(code)

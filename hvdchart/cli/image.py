@@ -69,10 +69,13 @@ def check(
         done = run_in(image, checks.probe_command(), checks.UNKNOWN_USER, engine)
         output = done.stdout
         errors = done.stderr
-    brought = [name for name, given in (("ssh", with_ssh), ("mpi", with_mpi)) if given]
-    findings = checks.check_requirements(
-        checks.read_probe(image, output, errors), mode, framework, brought
-    )
+    brought = []
+    if with_ssh:
+        brought.append("ssh")
+    if with_mpi:
+        brought.append("mpi")
+    report = checks.read_probe(image, output, errors)
+    findings = checks.check_requirements(report, mode, framework, brought)
     show(*checks.check_report(image, findings))
     unmet = checks.missing(findings)
     if unmet:

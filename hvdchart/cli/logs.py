@@ -49,6 +49,7 @@ def logs(
     Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used;
     130 interrupted.
     """
+    # First, because it needs none of these modules.
     seconds = parse_duration(since)
     from hvdchart.run.logs import LogLine, follow, read_logged_lines
     from hvdchart.run.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
@@ -59,12 +60,13 @@ def logs(
     if rank is not None and job:
         run = run_of(job)
         check_tagged(run)
-        last = sum(1 for _ in pods_of_ranks(run, {})) - 1
+        last = len(list(pods_of_ranks(run, {}))) - 1
         if rank > last and not run.elastic:
             raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")
     # Without a Job, which has a time to live, the run is over.
     read = follow if job and is_followed else read_logged_lines
-    component = "" if rank is None and not master else "master"
+    # The master's log has the output of all ranks.
+    component = "master" if master or rank is not None else ""
     lines = read(cluster, name, tail=tail, since=seconds, component=component)
     if rank is not None:
         lines = (

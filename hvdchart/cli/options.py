@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Seconds of each unit of a duration.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# Columns of a table that no terminal shows.
+# Columns of a table, or of a document, that no terminal shows: no line is wrapped.
 _UNLIMITED = 10_000
 Specs = Annotated[
     list[Path] | None,
@@ -131,14 +131,17 @@ Words = Annotated[
 
 
 def connect(context: str | None, namespace: str | None = None) -> Cluster:
-    """The cluster of --context and --namespace; raises ClusterError."""
+    """The cluster of --context and --namespace. Raises ClusterError when it cannot be used."""
     from hvdchart.run.cluster import Cluster
 
     return Cluster.connect(context, namespace)
 
 
 def parse_duration(text: str | None) -> int | None:
-    """The seconds of a duration such as 90s, 5m, 2h or 1d; a number alone is seconds."""
+    """The seconds of a duration such as 90s, 5m, 2h or 1d; a number alone is seconds.
+
+    None for an option that was not given. Raises typer.BadParameter for any other text.
+    """
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
@@ -148,7 +151,10 @@ def parse_duration(text: str | None) -> int | None:
 
 
 def parse_numbers(option: str, text: str) -> tuple[int, ...]:
-    """The numbers of an option such as 1,2,4; none for an empty text."""
+    """The numbers of an option such as 1,2,4; none for an empty text.
+
+    Raises typer.BadParameter for any other text, and for numbers of more than six digits.
+    """
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(word.isdecimal() and len(word) < 7 for word in words):
         raise typer.BadParameter(f"--{option} {text!r}: must be whole numbers, separated by commas")
@@ -156,7 +162,10 @@ def parse_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def split_words(option: str, text: str) -> list[str]:
-    """The words of an option that is a command line."""
+    """The words of an option that is a command line.
+
+    Raises typer.BadParameter for a quotation mark that is not closed.
+    """
     import shlex
 
     try:
@@ -166,7 +175,11 @@ def split_words(option: str, text: str) -> list[str]:
 
 
 def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Plain] | None:
-    """The chart's values in the files of --values, and those of --code; raises FileError."""
+    """The chart's values in the files of --values, and those of --code, merged in order.
+
+    None if there are none. Raises FileError for what cannot be read, SpecError for what is not
+    YAML, and typer.BadParameter for a file that is not a map.
+    """
     from hvdchart.spec.load import load_tree
     from hvdchart.values.merge import merge_values
 
@@ -186,7 +199,11 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
 def spec_files(
     specs: list[Path] | None, files: list[Path] | None, code: Path | None = None
 ) -> list[Path]:
-    """The spec files in order. A project's folder stands for its spec, as that of --code alone."""
+    """The spec files in order: SPEC first, then those of --file.
+
+    A folder stands for the spec in it. Without any of them, the spec is that of the folder that
+    --code names or is in; empty without --code, too.
+    """
     named = [*(specs or ()), *(files or ())]
     if not named and code is not None:
         named = [code if code.is_dir() else code.parent]
@@ -200,7 +217,10 @@ def plan_specs(
     values: Mapping[str, Plain] | None = None,
     code: Path | None = None,
 ) -> tuple[list[Path], Plan]:
-    """The spec files in order, and the plan of what they, the settings and `values` merge to."""
+    """The spec files in order, and the plan of what they, the settings and `values` merge to.
+
+    Raises FileError and SpecError, and typer.BadParameter when no spec is named.
+    """
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_specs, read_spec
 
@@ -218,9 +238,14 @@ def plan_project(
     code: Path | None,
     values: list[Path] | None = None,
 ) -> tuple[list[Path], Plan]:
-    """As `plan_specs`, with the files of --values and the code: of --code, or the first folder."""
+    """As `plan_specs`, with the files of --values and the code.
+
+    The code is that of --code, or of the first folder among the specs; without either, there is
+    none.
+    """
     if code is None:
-        code = next((path for path in (*(specs or ()), *(files or ())) if path.is_dir()), None)
+        named = [*(specs or ()), *(files or ())]
+        code = next((path for path in named if path.is_dir()), None)
     return plan_specs(specs, files, settings, read_values(values, code), code)
 
 
@@ -238,14 +263,18 @@ def print_document(document: object, output: str) -> None:
     if output == "yaml":
         import yaml
 
-        text = "---\n" + yaml.safe_dump(
-            json.loads(text), sort_keys=False, allow_unicode=True, width=10_000
-        )
+        # Through JSON, because YAML would write tuples with a tag of Python.
+        plain = json.loads(text)
+        dumped = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_UNLIMITED)
+        text = f"---\n{dumped}"
     write_document(text.rstrip("\n") + "\n")
 
 
 def write_output(output: Path | None, text: str) -> None:
-    """Write to the file of --write, or to standard output without it; raises FileError."""
+    """Write to the file of --write, or to standard output without it.
+
+    Raises FileError when the file cannot be written.
+    """
     from hvdchart.files import write_atomically
 
     if output is None:

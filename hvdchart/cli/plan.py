@@ -72,7 +72,12 @@ def plan(
 
 
 def _expectation(plan: "Plan", model: str, speed: float | None, gbit: float) -> dict[str, Any]:
-    """The speed on 1, 2, 4 ... of the plan's nodes, as JSON data; raises SpecError."""
+    """The speed on 1, 2, 4 ... of the plan's nodes and on all of them, as JSON data.
+
+    `speed` is in samples/s of a rank that trains alone, `gbit` in Gbit/s of each node's network.
+    Raises SpecError for a spec of several groups, and typer.BadParameter for an unknown model or
+    without a speed.
+    """
     from hvdchart.errors import SpecError
     from hvdchart.plan import expect as model_of
 
@@ -88,14 +93,19 @@ def _expectation(plan: "Plan", model: str, speed: float | None, gbit: float) -> 
     (group,) = plan.groups
     work = model_of.Work(model, plan.spec.train.batch_size or _BATCH, speed)
     network = model_of.Network(gbit, rdma=group.group.rdma is not None)
-    hosts = sorted({*(2**n for n in range(plan.workers.bit_length())), plan.workers})
+    powers = {2**n for n in range(plan.workers.bit_length())}
     expected = []
-    for number in hosts:
+    for number in sorted(powers | {plan.workers}):
         ranks = number * group.slots
         share = model_of.expect(work, network, number, group.slots)
-        rate = round(ranks * speed * share, 1)
-        row = {"workers": number, "ranks": ranks, "imagesPerSecond": rate}
-        expected.append({**row, "efficiency": round(share, 4)})
+        expected.append(
+            {
+                "workers": number,
+                "ranks": ranks,
+                "imagesPerSecond": round(ranks * speed * share, 1),
+                "efficiency": round(share, 4),
+            }
+        )
     return {"expected": expected, "assumptions": model_of.assumptions(work, network)}
 
 

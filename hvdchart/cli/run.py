@@ -96,12 +96,14 @@ def run(
         raise typer.BadParameter(f"{why}, which the default image lacks: name one with --image")
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)
-    # Many scripts have the same name, and the present run may be of somebody else's.
-    if not name and (current := run_status(cluster.release(plan.spec.name))).is_active:
-        raise ClusterError(
-            f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
-            f"{current.name} replaces it, any other --name starts another run beside it"
-        )
+    if not name:
+        # Many scripts have the same name, and the present run may be of somebody else's.
+        current = run_status(cluster.release(plan.spec.name))
+        if current.is_active:
+            raise ClusterError(
+                f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
+                f"{current.name} replaces it, any other --name starts another run beside it"
+            )
     launch(
         plan,
         cluster,

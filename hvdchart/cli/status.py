@@ -41,14 +41,16 @@ def status(
 
     cluster = connect(context, namespace)
     last = None
-    for release in watch_release(cluster, name) if watch else [cluster.release(name)]:
+    releases = watch_release(cluster, name) if watch else [cluster.release(name)]
+    for release in releases:
         current = run_status(release)
-        if current != last and output != "text":
-            print_document(current.document(), output)
-        elif current != last:
-            if watch:
-                clear_screen()
-            show(*status_report(current, cluster.namespace))
+        if current != last:
+            if output != "text":
+                print_document(current.document(), output)
+            else:
+                if watch:
+                    clear_screen()
+                show(*status_report(current, cluster.namespace))
         last = current
         if current.over or current.state == "not found":
             break

@@ -56,20 +56,25 @@ def clear_screen() -> None:
 
 
 def print_log(lines: Iterable[LogLine], *, has_pods: bool = True) -> None:
-    """Print each line of the pods' output as soon as it comes, with its pod or without."""
+    """Print each line of the pods' output as soon as it comes, with its pod or without.
+
+    At a terminal, each pod has a colour of its own, unless NO_COLOR is set: https://no-color.org
+    """
     colours: dict[str, str] = {}
-    # https://no-color.org
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in lines:
+        if not has_pods:
+            _write(sys.stdout, f"{line.text}\n")
+            continue
         prefix = f"[{printable(line.pod, keeps='')}]"
         if coloured:
             colour = colours.setdefault(line.pod, _COLOURS[len(colours) % len(_COLOURS)])
             prefix = typer.style(prefix, fg=colour)
-        _write(sys.stdout, f"{prefix} {line.text}\n" if has_pods else f"{line.text}\n")
+        _write(sys.stdout, f"{prefix} {line.text}\n")
 
 
 def raise_unless_finished(status: Status) -> None:
-    """Raise RunFailedError for a run that did not finish, though a suspended one may still."""
+    """Raise RunFailedError for a run that did not finish; a suspended one may still."""
     if status.state not in ("finished", "suspended"):
         raise RunFailedError(f"run {status.name} {status.state}: {one_line(status.reason, 4096)}")
 

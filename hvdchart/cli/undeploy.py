@@ -38,9 +38,10 @@ def undeploy(
     cluster = connect(context, namespace)
     program = Program(helm, context)
     kept = []
-    # Nothing but Helm deletes claims.
-    with suppress(NoRunError):
-        kept = keep_claims(cluster, name, program) if keep_data else []
+    if keep_data:
+        # Nothing but Helm deletes claims: where it knows no release, they stay.
+        with suppress(NoRunError):
+            kept = keep_claims(cluster, name, program)
     removed = remove(cluster, name, program)
     note(f"release {name} uninstalled from namespace {cluster.namespace}")
     note(*(f"removed, although Helm did not know it: {item}" for item in removed))

@@ -27,6 +27,7 @@ def wait(
     Exit codes: 0 the run finished; 7 there is no such run, or the cluster cannot be used; 8 the
     run failed; 124 the time-out passed first.
     """
+    # First, because it needs none of these modules.
     limit = parse_duration(timeout)
     from hvdchart.run.watch import wait_for_end
 
@@ -35,9 +36,9 @@ def wait(
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if not current.over:
+        reason = f", {current.reason}" if current.reason else ""
         raise TimeLimitError(
-            f"run {name} has not ended within {timeout}: it is {current.state}"
-            f"{f', {current.reason}' if current.reason else ''}"
+            f"run {name} has not ended within {timeout}: it is {current.state}{reason}"
         )
     raise_unless_finished(current)
     show(f"run {name} finished")
