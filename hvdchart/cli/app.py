@@ -98,7 +98,6 @@ for _name in _COMMANDS:
     _function = f"{_name}_" if _name in _TAKEN else _name
     _add(app, _name, getattr(_module, _function))
 _image = typer.Typer(no_args_is_help=True, help="Check container images.")
-# Without a callback, Typer would make its only command the group itself.
 _image.callback()(lambda: None)
 _add(_image, "check", image.check)
 app.add_typer(_image, name="image")

@@ -263,7 +263,7 @@ def print_document(document: object, output: str) -> None:
     if output == "yaml":
         import yaml
 
-        # Through JSON, because YAML would write tuples with a tag of Python.
+        # Through JSON, so that nothing that occurs twice is written as an alias.
         plain = json.loads(text)
         dumped = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_UNLIMITED)
         text = f"---\n{dumped}"

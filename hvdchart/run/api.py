@@ -39,7 +39,10 @@ class RefusedError(ClusterError):
 
 
 def unless_refused(call: Callable[[], T], default: T, statuses: Collection[int] = (403, 404)) -> T:
-    """What a call returns, or the default when the API server refuses it with such a status."""
+    """What a call returns, or the default when the API server refuses it with such a status.
+
+    Raises RefusedError for another status, and ClusterError when the API server does not answer.
+    """
     try:
         return call()
     except RefusedError as error:
@@ -62,7 +65,10 @@ class Api:
 
     @staticmethod
     def connect(context: str | None = None) -> Api:
-        """As `Cluster.connect`."""
+        """Connect as a kubeconfig's context says; without one, to the cluster that this runs in.
+
+        Raises ClusterError when there is no such context, or its credentials cannot be had.
+        """
         return Api(find_connection(context))
 
     def _use(self, credentials: Credentials) -> None:
@@ -80,7 +86,7 @@ class Api:
         return self._ask(what, "GET", path, query)
 
     def list(self, what: str, path: str, labels: str = "") -> list[Object]:
-        """Read the objects of a list that match a label selector."""
+        """Read the objects of a list that match a label selector; all of them when it is empty."""
         answer = self.get(what, path, {"labelSelector": labels})
         with _wrap_errors(what):
             return [_object(item) for item in answer["items"] or ()]
@@ -98,7 +104,10 @@ class Api:
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
     ) -> Iterator[tuple[str, Object]]:
-        """Yield the present objects, then their changes: ADDED, MODIFIED or DELETED, and each."""
+        """Yield the present objects, then their changes, until the API server ends after `seconds`.
+
+        Each comes with the type of its change: ADDED, MODIFIED or DELETED.
+        """
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
         # A connection that broke without a word would be waited for forever.
         for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
@@ -114,7 +123,10 @@ class Api:
     def lines(
         self, what: str, path: str, query: dict[str, str], read_seconds: int | None = None
     ) -> Iterator[str]:
-        """Yield the lines of an answer as they come; each may take `read_seconds`."""
+        """Yield the lines of an answer as they come, without their ends.
+
+        Each may take `read_seconds`; None: any time.
+        """
         response = self._send(what, "GET", path, query, read_seconds=read_seconds)
         with _wrap_errors(what):
             rest = b""
@@ -128,6 +140,7 @@ class Api:
             yield rest.decode("utf-8", "replace")
 
     def _ask(self, what: str, *request: Any, **more: Any) -> Object:
+        """The object in the answer to a request; the arguments are those of `_send`."""
         response = self._send(what, *request, **more)
         with _wrap_errors(what):
             return _object(json.loads(response.read()))
@@ -142,8 +155,15 @@ class Api:
         form: str = "application/json",
         read_seconds: int | None = TIMEOUT_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
+        """The answer to a request, whose content is not read yet.
+
+        Names of `query` without a value are left out; `form` is the type of the body. Raises
+        RefusedError for a redirect and any status but 2xx, and ClusterError without an answer.
+        """
         asked = urlencode({name: value for name, value in (query or {}).items() if value})
-        url = f"{self._connection.server}/{path}{'?' if asked else ''}{asked}"
+        url = f"{self._connection.server}/{path}"
+        if asked:
+            url += f"?{asked}"
         timeout = urllib3.Timeout(connect=TIMEOUT_SECONDS, read=read_seconds)
 
         def ask() -> urllib3.BaseHTTPResponse:
@@ -163,13 +183,15 @@ class Api:
 
         with _wrap_errors(what):
             response = ask()
-            # The credentials may have expired.
-            fresh = self._connection.log_in() if response.status == 401 else self._credentials
-            if fresh != self._credentials:
-                self._use(fresh)
-                response.drain_conn()
-                response = ask()
-            if location := response.get_redirect_location():
+            if response.status == 401:
+                # The credentials may have expired.
+                fresh = self._connection.log_in()
+                if fresh != self._credentials:
+                    self._use(fresh)
+                    response.drain_conn()
+                    response = ask()
+            location = response.get_redirect_location()
+            if location:
                 # Another server would get the credentials, and pass for the cluster's.
                 server = one_line(without_password(location).partition("?")[0])
                 raise RefusedError(
@@ -189,6 +211,7 @@ class Api:
 
 
 def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext:
+    """How to connect by TLS. Raises ClusterError for certificates that cannot be used."""
     try:
         context = ssl.create_default_context(cadata=connection.authorities or None)
         # Newer versions of Python refuse authorities that kubectl and older versions accept.
@@ -212,6 +235,7 @@ def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext:
 
 
 def _object(answer: Any) -> Object:
+    """The answer, if it is an object of JSON; raises TypeError for anything else."""
     if not isinstance(answer, dict):
         raise TypeError(str(answer)[:80])
     return answer
@@ -219,6 +243,7 @@ def _object(answer: Any) -> Object:
 
 @contextmanager
 def _wrap_errors(what: str) -> Iterator[None]:
+    """Raise ClusterError for what goes wrong on the way to an answer, and in its content."""
     try:
         yield
     except (HTTPError, OSError) as error:
@@ -231,6 +256,7 @@ def _wrap_errors(what: str) -> Iterator[None]:
 
 
 def _reason(status: int, message: Any) -> str:
+    """Why the API server refuses a request, and what to do where that is known."""
     message = one_line(str(message), _LONGEST)
     if status == 401:
         return (

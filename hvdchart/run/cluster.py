@@ -49,7 +49,11 @@ class Cluster:
 
     @staticmethod
     def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
-        """Connect as a kubeconfig's context says; without one, to the cluster that this runs in."""
+        """Connect as a kubeconfig's context says; without one, to the cluster that this runs in.
+
+        Without a namespace, it is that of the context. Raises ClusterError when there is no such
+        context, or its credentials cannot be had.
+        """
         return Cluster(Api.connect(context), namespace)
 
     def nodes(self, labels: str = "") -> list[Object]:
@@ -71,11 +75,14 @@ class Cluster:
         return unless_refused(lambda: self._api.list("list node resource topologies", path), [])
 
     def release(self, name: str) -> Release:
-        """The objects of one release of the chart that show its state."""
-        jobs, sets, pods = (
-            self._list(kind, selector(name)) for kind in ("jobs", "statefulsets", "pods")
-        )
-        return Release(name, jobs, sets, pods, self.events(name), self._record(name))
+        """The objects of one release of the chart that show its state.
+
+        A release that does not exist has none of them.
+        """
+        jobs = self._list("jobs", selector(name))
+        stateful_sets = self._list("statefulsets", selector(name))
+        pods = self._list("pods", selector(name))
+        return Release(name, jobs, stateful_sets, pods, self.events(name), self._record(name))
 
     def present_release(self, name: str) -> Release:
         """As `release`; raises NoRunError when it has no objects."""
@@ -85,7 +92,10 @@ class Cluster:
         return release
 
     def releases(self, *, everywhere: bool = False) -> list[tuple[str, Release]]:
-        """The releases of the chart in the namespace, or in all, each with its namespace."""
+        """The releases of the chart in the namespace, or in all, each with its namespace.
+
+        They are sorted by namespace and name, and without their events.
+        """
         by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
         where = "in all namespaces" if everywhere else f"in namespace {self.namespace}"
         for kind in ("jobs", "statefulsets", "pods"):
@@ -98,12 +108,16 @@ class Cluster:
                 by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
         releases = []
         for (place, name), objects in sorted(by_release.items()):
-            jobs, sets, pods = (objects.get(k, []) for k in ("jobs", "statefulsets", "pods"))
+            jobs = objects.get("jobs", [])
+            stateful_sets = objects.get("statefulsets", [])
+            pods = objects.get("pods", [])
+            # Without its Job, only the record says how a run has ended.
             record = {} if jobs else Cluster(self._api, place)._record(name)
-            releases.append((place, Release(name, jobs, sets, pods, [], record)))
+            releases.append((place, Release(name, jobs, stateful_sets, pods, [], record)))
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
+        """What the master has written about the release's last run; empty before it does."""
         record = unless_refused(lambda: self.config_map(f"{release}-run"), Object(), [404])
         return record.get("data") or {}
 
@@ -113,11 +127,12 @@ class Cluster:
         return self._api.get(what, self._path("configmaps", name))
 
     def events(self, release: str) -> list[Object]:
-        """The events of a release's objects, oldest first."""
+        """The events of a release's objects, oldest first; empty where Kubernetes has none left."""
         own = [event for event in self._list("events") if is_about(event, release)]
         return sorted(own, key=event_order)
 
     def services(self, release: str) -> list[Object]:
+        """The Services of a release."""
         return self._list("services", selector(release))
 
     def watch(
@@ -147,14 +162,21 @@ class Cluster:
         `tail` is the number of last lines, `since` the age of the oldest one in seconds.
         """
         query = {"container": container}
-        query |= {"follow": "true"} if follow else {}
-        query |= {} if tail is None else {"tailLines": str(tail)}
-        query |= {} if since is None else {"sinceSeconds": str(since)}
+        if follow:
+            query["follow"] = "true"
+        if tail is not None:
+            query["tailLines"] = str(tail)
+        if since is not None:
+            query["sinceSeconds"] = str(since)
         what = f"read the log of pod {pod} in namespace {self.namespace}"
         return self._api.lines(what, f"{self._path('pods', pod)}/log", query)
 
     def rest(self, release: str) -> list[tuple[str, Object]]:
-        """What Helm has created for a release and not deleted, of the kinds that one may list."""
+        """What Helm has created for a release and not deleted: the kind and the object of each.
+
+        Kinds that one may not list are left out, as are objects that are being deleted, and those
+        that their annotation helm.sh/resource-policy keeps.
+        """
         rest = []
         for kind in _GROUPS:
             items: list[Object] = unless_refused(partial(self._list, kind, selector(release)), [])
@@ -175,12 +197,17 @@ class Cluster:
         self._api.delete(what, self._path(kind, name), {"propagationPolicy": "Background"})
 
     def scale(self, stateful_set: str, number: int) -> None:
+        """Set the number of a StatefulSet's pods."""
         what = f"scale statefulset {stateful_set} in namespace {self.namespace}"
         path = f"{self._path('statefulsets', stateful_set)}/scale"
         self._api.merge_patch(what, path, {"spec": {"replicas": number}})
 
     def run_pod(self, pod: Object) -> str:
-        """Create a pod of one container, wait for its end, delete it; returns what it printed."""
+        """Create a pod of one container, wait for its end, delete it; returns what it printed.
+
+        Raises ClusterError when it cannot start, and when it has not ended after POD_SECONDS. How
+        it has ended does not matter.
+        """
         where = f"in namespace {self.namespace}"
         created = self._api.create(f"create a pod {where}", self._path("pods"), pod)
         name = created["metadata"]["name"]
@@ -188,7 +215,8 @@ class Cluster:
             for _, present in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
                 if present["status"].get("phase") in ("Succeeded", "Failed"):
                     break
-                if problem := problem_of(present, []):
+                problem = problem_of(present, [])
+                if problem:
                     raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
             else:
                 raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
@@ -199,17 +227,22 @@ class Cluster:
             self._api.delete(f"delete pod {name} {where}", self._path("pods", name), now)
 
     def version(self) -> str:
-        """The version of Kubernetes."""
+        """The version of Kubernetes, such as v1.34.1; empty if the API server does not say it."""
         return str(self._api.get("read the cluster's version", "version").get("gitVersion", ""))
 
     def namespace_object(self) -> Object | None:
         """The namespace; an empty map if it does not exist, None without the right to read it."""
         path = f"api/v1/namespaces/{self.namespace}"
         read = partial(self._api.get, f"read namespace {self.namespace}", path)
-        return unless_refused(lambda: unless_refused(read, Object(), [404]), None)
+        read_if_present = partial(unless_refused, read, Object(), [404])
+        return unless_refused(read_if_present, None)
 
     def may(self, group: str, resource: str, verb: str) -> bool:
-        """Whether this user may do one thing in the namespace."""
+        """Whether this user may do one thing in the namespace.
+
+        `group` is that of the API, empty for the core; `resource` may have a subresource, as in
+        pods/log.
+        """
         resource, _, subresource = resource.partition("/")
         attributes = {
             "namespace": self.namespace,
@@ -235,17 +268,22 @@ class Cluster:
         return unless_refused(lambda: self._api.get(f"read claim {name}", path), None)
 
     def dns_endpoints(self) -> int | None:
-        """How many servers of the cluster's DNS are ready; None where none can be seen."""
+        """How many servers of the cluster's DNS are ready; None where none can be seen.
+
+        The label k8s-app=kube-dns is that of CoreDNS, too.
+        """
         path = "apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
-        what = "list endpointslices of kube-system"
-        slices = unless_refused(
-            lambda: self._api.list(what, path, "k8s-app=kube-dns"), list[Object]()
+        read = partial(
+            self._api.list, "list endpointslices of kube-system", path, "k8s-app=kube-dns"
         )
+        slices: list[Object] = unless_refused(read, [])
         endpoints = [each for item in slices for each in item.get("endpoints") or []]
+        # An endpoint whose condition is not known counts as ready: the API says so.
         ready = [each for each in endpoints if (each.get("conditions") or {}).get("ready", True)]
         return len(ready) if slices else None
 
     def _path(self, kind: str, name: str = "") -> str:
+        """The path of a kind in the namespace, or of one object of it."""
         path = f"{_GROUPS.get(kind, 'api/v1')}/namespaces/{self.namespace}/{kind}"
         return f"{path}/{name}" if name else path
 

@@ -22,6 +22,7 @@ def stop(cluster: Cluster, name: str, helm: Helm) -> Status:
     """End the pods of master and workers; the release, its Job and its volumes stay.
 
     Returns the status before. Of a run that has ended, only the workers that it has left end.
+    Raises NoRunError without a release, and HelmError and ClusterError.
     """
     release = cluster.present_release(name)
     before = run_status(release)
@@ -65,7 +66,10 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
 
 
 def restart(cluster: Cluster, name: str, helm: Helm) -> int:
-    """Start the run once more, from its checkpoints if it has any; returns its generation."""
+    """Start the run once more, from its checkpoints if it has any; returns its generation.
+
+    Raises NoRunError without a release, and HelmError and ClusterError.
+    """
     cluster.present_release(name)
     values = release_values(name, cluster.namespace, helm)
     generation = int((values.get("master") or {}).get("generation") or 1) + 1
@@ -74,7 +78,13 @@ def restart(cluster: Cluster, name: str, helm: Helm) -> int:
 
 
 def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Helm) -> bool:
-    """Set the number of workers, of a group if there are several; whether the run continues."""
+    """Set the number of workers, of a group if there are several.
+
+    Returns True when the run continues, as an elastic one does, and False when another run takes
+    its place. Raises NoRunError without a release; ClusterError for a group that it does not have,
+    without a group where it has several, and for more workers than an elastic run has room for;
+    and HelmError.
+    """
     release = cluster.present_release(name)
     job = newest_job(release)
     values = release_values(name, cluster.namespace, helm)
@@ -102,7 +112,10 @@ def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Hel
 
 
 def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
-    """Let `helm uninstall` leave the release's own PersistentVolumeClaims; returns their names."""
+    """Let `helm uninstall` leave the release's own PersistentVolumeClaims; returns their names.
+
+    Those are the claims among the value extraObjects. Raises NoRunError and HelmError.
+    """
     values = release_values(name, cluster.namespace, helm)
     objects = copy.deepcopy(values.get("extraObjects") or [])
     claims = [item for item in objects if item.get("kind") == "PersistentVolumeClaim"]
@@ -116,6 +129,10 @@ def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
 
 
 def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
+    """The place of a group in workerGroups; None for a run without groups.
+
+    Raises ClusterError for a name that no group has, and without one where there are several.
+    """
     names = [str(item["name"]) for item in groups]
     if group is None and len(names) < 2:
         return 0 if names else None
@@ -129,9 +146,17 @@ def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
 def _change(
     cluster: Cluster, name: str, helm: Helm, changes: Object, values: Object | None = None
 ) -> None:
-    """Upgrade the release with some values changed: one level of maps is merged."""
-    changed = dict(release_values(name, cluster.namespace, helm) if values is None else values)
+    """Upgrade the release with some values changed: one level of maps is merged.
+
+    `values` are those that it was installed with, if they were read already.
+    """
+    if values is None:
+        values = release_values(name, cluster.namespace, helm)
+    changed = dict(values)
     for key, value in changes.items():
-        changed[key] = {**(changed.get(key) or {}), **value} if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            changed[key] = {**(changed.get(key) or {}), **value}
+        else:
+            changed[key] = value
     # The API server has accepted these fields before.
     upgrade(name, cluster.namespace, changed, helm, is_validated=False)

@@ -30,9 +30,11 @@ _MASTER = {
 def debug_pods(
     cluster: Cluster, name: str, helm: Helm, report: Callable[[str], None]
 ) -> Iterator[Release]:
-    """The release NAME-debug, whose pods are up and run a command that only waits, until the end of
-    the block. Calls `report` with what is waited for. Raises ClusterError without such a run, and
-    RunFailedError when the pods do not come up.
+    """The release NAME-debug, whose pods are up and run a command that only waits.
+
+    It is uninstalled at the end of the block. Calls `report` with what is waited for. Raises
+    ClusterError when there is no such run, or NAME-debug exists already, RunFailedError when the
+    pods do not come up, and HelmError.
     """
     cluster.present_release(name)
     copy = f"{name}-debug"
@@ -43,6 +45,7 @@ def debug_pods(
         )
     values = release_values(name, cluster.namespace, helm)
     launch = values.get("launch") or {}
+    # The others are settings of the launcher, which is not started.
     kept = {key: launch[key] for key in ("hostsTimeoutSeconds", "preload") if key in launch}
     values = {key: value for key, value in values.items() if key not in _OWN}
     values["launch"] = {"mode": "custom", **kept}
@@ -57,6 +60,7 @@ def debug_pods(
 
 
 def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:
+    """The release when its master has started. Raises RunFailedError when it fails instead."""
     last = ""
     for release in watch_release(cluster, name):
         current = run_status(release)
@@ -69,5 +73,6 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
             raise RunFailedError(f"run {name} {current.state}: {current.reason}")
         if current.state != "not found" and current.reason not in ("", last):
             last = current.reason
-            report(f"{last}{f'; {current.advice}' if current.advice else ''}")
+            advice = f"; {current.advice}" if current.advice else ""
+            report(f"{last}{advice}")
     raise AssertionError("a watch without a time-out has no end")

@@ -21,7 +21,10 @@ from pathlib import Path
 
 
 def parse_speed(output: str) -> float | None:
-    """The images/s in the last line with RESULT {...}, as the examples print it, or None."""
+    """The images/s in the last line with RESULT {...}, as the examples print it.
+
+    None when there is no such line, or it has no number of that name.
+    """
     for line in reversed(output.splitlines()):
         start = line.find("RESULT {")
         if start >= 0:
@@ -39,9 +42,15 @@ def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list
     each rank compares with how many were started.
     """
     lines = Path(hostfile).read_text().splitlines()[:hosts]
-    ranks = sum(int(match[0]) for match in (re.search(r"\d+$", line) for line in lines) if match)
+    ranks = 0
+    for line in lines:
+        # A line ends with the host's number of ranks, whichever launcher reads it.
+        slots = re.search(r"\d+$", line)
+        if slots:
+            ranks += int(slots[0])
     changed = list(launcher)
-    changed[changed.index("-np") + 1] = changed[-1] = str(ranks)
+    changed[changed.index("-np") + 1] = str(ranks)
+    changed[-1] = str(ranks)
     return changed, ranks, "".join(f"{line}\n" for line in lines)
 
 
@@ -61,11 +70,12 @@ def main(text: str, hostfile: str, launcher: list[str]) -> int:
         line, ranks, hosts = on_first_hosts(launcher, hostfile, trial["workers"])
         # With `env` on the workers: their own settings would override what mpirun passes on.
         env = [f"{name}={value}" for name, value in trial["env"].items()]
+        command = ["env", *env, *job["command"]] if env else job["command"]
         with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file:
             file.write(hosts)
             file.flush()
             line = [file.name if word == hostfile else word for word in line]
-            code, output = run([*line, *(["env", *env] if env else []), *job["command"]])
+            code, output = run([*line, *command])
         speed = parse_speed(output) if code == 0 else None
         error = "" if speed is not None else f"exit code {code}: {output[-800:]}"
         measured = {"trial": number, "ranks": ranks, "speed": speed, "error": error}

@@ -51,8 +51,15 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         self._options = options
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
+        """Run Helm with these arguments and this input; what it prints to standard output.
+
+        pyhelm3's own commands call it. It never waits for an event loop, which `_result` relies on.
+        Raises CalledProcessError, whose `stderr` is text, when Helm fails, and HelmError without
+        the program.
+        """
         arguments = [self._executable, *map(str, command), *self._options]
-        arguments += ["--kube-context", self._kubecontext] if self._kubecontext else []
+        if self._kubecontext:
+            arguments += ["--kube-context", self._kubecontext]
         # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
         code, output, message = _run(arguments, text.encode())
@@ -61,6 +68,10 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         return output.encode()
 
     async def apply(self, name: str, namespace: str, values: Object, create: bool = False) -> Any:
+        """Install or upgrade a release with these values; `create` its namespace, too.
+
+        Returns the release as Helm prints it in JSON.
+        """
         # Helm merges values into those of the last revision unless --reset-values is given.
         return await self.install_or_upgrade(
             name,
@@ -72,6 +83,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         )
 
     async def get_metadata(self, name: str, namespace: str) -> Any:
+        """The name, chart and revision of a release, as Helm prints them in JSON."""
         command = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
         return json.loads(await self.run(command))
 
@@ -86,7 +98,11 @@ class Helm:
     revisions: int = 10
 
     def call(self, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
-        """What a `_Command` about a release answers. Raises HelmError and NoRunError."""
+        """What a `_Command` about a release answers.
+
+        Raises NoRunError when Helm knows no such release, and HelmError, with the remedy for a
+        known message, when Helm fails, is too old, or prints something else than JSON.
+        """
         try:
             return _result(command)
         except subprocess.CalledProcessError as error:
@@ -101,7 +117,8 @@ class Helm:
         # Not before: it takes as long as a tenth of a second.
         self.version()
         remedy = remedy_for(message, name, namespace)
-        raise HelmError(f"helm {what}: {message}{f'; {remedy}' if remedy else ''}")
+        advice = f"; {remedy}" if remedy else ""
+        raise HelmError(f"helm {what}: {message}{advice}")
 
     def version(self) -> str:
         """The program's version. Raises HelmError if it is too old, or the program is not Helm."""
@@ -153,7 +170,8 @@ def upgrade(
 
     Without --wait and --atomic: Helm would wait for the training to end, time out after 5 minutes
     and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
-    Without `is_validated`, fields that Kubernetes does not know are dropped in silence.
+    Without `is_validated`, fields that Kubernetes does not know are dropped in silence. Raises
+    HelmError.
     """
     # pyhelm3's own disable_validation adds each character of it as an argument.
     options = () if is_validated else ("--disable-openapi-validation",)
@@ -180,7 +198,10 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
-    """The name of a release's chart; None when there is no release of that name."""
+    """The name of a release's chart; None when Helm knows no release of that name.
+
+    Raises HelmError.
+    """
     try:
         command = _Command(helm).get_metadata(name, namespace)
         return str(helm.call(name, namespace, command)["chart"])
@@ -189,7 +210,10 @@ def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
 
 
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
-    """The values that a release was installed with; raises ClusterError without a release."""
+    """The values that a release was installed with, without the chart's defaults.
+
+    Raises NoRunError without a release, and HelmError.
+    """
     command = _Command(helm).get_values(name, namespace=namespace)
     values: Object = helm.call(name, namespace, command)
     return values
@@ -202,7 +226,10 @@ def undeploy(name: str, namespace: str, helm: Helm) -> None:
 
 
 def _result(command: Coroutine[Any, Any, T]) -> T:
-    """What a command of pyhelm3 answers; no event loop, because asyncio's holds back Ctrl-C."""
+    """What a command of pyhelm3 answers; no event loop, because asyncio's holds back Ctrl-C.
+
+    Raises what the command raises, and RuntimeError for a command that does wait for an event loop.
+    """
     try:
         command.send(None)
     except StopIteration as end:
@@ -229,7 +256,9 @@ def _public(manifest: str) -> str:
 
 
 def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
-    """Run a program to its end; its exit code, output and errors.
+    """Run a program to its end, with `values` as its input; its exit code, output and errors.
+
+    Without errors, their place has the exit code in words. Raises HelmError without the program.
 
     Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
     both revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks
@@ -242,7 +271,9 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
         )
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
     # Steps after an interrupt, in order; None: only say that hvdchart waits for Helm's change.
-    steps = [*([None] if changes else []), signal.SIGTERM, signal.SIGKILL]
+    steps: list[signal.Signals | None] = [signal.SIGTERM, signal.SIGKILL]
+    if changes:
+        steps.insert(0, None)
     given: bytes | None = values
     pipe = subprocess.PIPE
     with (
@@ -251,6 +282,7 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
             command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
         ) as process,
     ):
+        # How many of the steps were taken, and when the last one was.
         taken = 0
         last = 0.0
         while True:
@@ -265,7 +297,7 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
                     output = errors = b""
                     break
                 _end(process, steps[taken])
-                taken = taken + 1
+                taken += 1
                 last = now
     message = errors.decode(errors="replace").strip() or f"exit code {process.returncode}"
     return process.returncode, output.decode(errors="replace"), message

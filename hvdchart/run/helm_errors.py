@@ -52,8 +52,7 @@ REMEDIES = {
 
 def remedy_for(message: str, name: str, namespace: str) -> str:
     """What to do about a message of Helm; empty for an unknown message."""
-    places = {"name": name, "namespace": namespace}
     for sign, remedy in REMEDIES.items():
         if sign.replace("{namespace}", namespace).lower() in message.lower():
-            return remedy.format(**places)
+            return remedy.format(name=name, namespace=namespace)
     return ""

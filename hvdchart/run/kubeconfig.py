@@ -63,7 +63,11 @@ class Connection:
 
 
 def find_connection(context: str | None = None) -> Connection:
-    """The connection of a context (default: the current one); in a pod, its own cluster's."""
+    """The connection of a context (default: the current one); in a pod, its own cluster's.
+
+    Reads the files that KUBECONFIG names, or else ~/.kube/config, as kubectl does. A pod's own is
+    taken where none of them exists and no context is asked for. Raises ClusterError.
+    """
     setting = os.environ.get("KUBECONFIG") or "~/.kube/config"
     paths = [Path(path).expanduser() for path in setting.split(os.pathsep) if path]
     files = [path for path in paths if path.exists()]
@@ -77,6 +81,7 @@ def find_connection(context: str | None = None) -> Connection:
 
 @contextmanager
 def _usable(setting: str) -> Iterator[None]:
+    """Raise ClusterError for what is wrong in a kubeconfig, or in what it names."""
     try:
         yield
     # ValueError: a certificate that is no text.
@@ -92,7 +97,9 @@ def _usable(setting: str) -> Iterator[None]:
 
 
 def _of_pod(setting: str) -> Connection:
-    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    """The connection of the pod that this runs in; raises ClusterError outside of a pod."""
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
     if not (host and port):
         raise ClusterError(
             f"no cluster: there is no kubeconfig {setting}; set KUBECONFIG to a kubeconfig file"
@@ -104,11 +111,13 @@ def _of_pod(setting: str) -> Connection:
         except OSError as error:
             raise ClusterError(f"the pod's service account cannot be used: {error}") from error
 
+    def log_in() -> Credentials:
+        # The kubelet replaces the token from time to time.
+        return Credentials((_bearer(read("token")),))
+
+    # An address of IPv6 has colons itself.
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    # The kubelet replaces the token from time to time.
-    return Connection(
-        server, lambda: Credentials((_bearer(read("token")),)), read("namespace"), read("ca.crt")
-    )
+    return Connection(server, log_in, namespace=read("namespace"), authorities=read("ca.crt"))
 
 
 class _Kubeconfig:
@@ -149,16 +158,17 @@ class _Kubeconfig:
                 return self._log_in(self._entry("user", user), cluster, authorities)
 
         return Connection(
-            server,
-            log_in,
-            _text(chosen, "namespace") or "default",
-            authorities.decode(),
-            cluster.get("insecure-skip-tls-verify") is not True,
-            _text(cluster, "tls-server-name"),
-            _text(cluster, "proxy-url"),
+            server=server,
+            log_in=log_in,
+            namespace=_text(chosen, "namespace") or "default",
+            authorities=authorities.decode(),
+            is_verified=cluster.get("insecure-skip-tls-verify") is not True,
+            server_name=_text(cluster, "tls-server-name"),
+            proxy=_text(cluster, "proxy-url"),
         )
 
     def _entry(self, kind: str, name: str) -> _Entry:
+        """The entry of a name; empty for a context without a user. Raises UnusableError."""
         if kind == "user" and not name:
             return {}, Path()
         if name not in self._entries[kind]:
@@ -168,6 +178,10 @@ class _Kubeconfig:
         return self._entries[kind][name]
 
     def _log_in(self, entry: _Entry, cluster: Mapping[str, Any], authorities: bytes) -> Credentials:
+        """The credentials of a user, for which a program may be run. Raises UnusableError, OSError.
+
+        A token wins over a program, as in kubectl, and a program's certificate over the user's.
+        """
         user, folder = entry
         certificate = _content(user, "client-certificate", folder)
         key = _content(user, "client-key", folder)
@@ -181,7 +195,8 @@ class _Kubeconfig:
             key = status.get("clientKeyData", "").encode() or key
         headers = [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
         for field, name in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
-            headers += [(name, _text(user, field))] if field in user else []
+            if field in user:
+                headers.append((name, _text(user, field)))
         if "auth-provider" in user:
             raise UnusableError(
                 "the user has an auth-provider, which hvdchart does not read; name a program that "
@@ -210,6 +225,7 @@ def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
+    """The text of a key; empty without one. Raises UnusableError for a value of another type."""
     value = entry.get(key)
     if not isinstance(value, str | None):
         # Without the value, which may be a password.
@@ -230,10 +246,12 @@ def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
 
 
 def _bearer(token: str) -> tuple[str, str]:
+    """The header of a request that shows a token."""
     return "Authorization", f"Bearer {token}"
 
 
 def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[str, Any]:
+    """What a program for credentials is told of a cluster: `spec.cluster` of ExecCredential."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     shown = {key: cluster[key] for key in keys if key in cluster}
     shown["certificate-authority-data"] = base64.b64encode(authorities).decode()

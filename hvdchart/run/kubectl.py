@@ -37,6 +37,7 @@ class Kubectl:
     context: str | None = None
 
     def command(self, *arguments: str) -> list[str]:
+        """The command line of kubectl with these arguments, for the namespace and the context."""
         program = shutil.which("kubectl")
         if program is None:
             raise ClusterError(
@@ -46,14 +47,21 @@ class Kubectl:
         return [program, *context, "--namespace", self.namespace, *arguments]
 
     def run_in(self, pod: str, container: str, command: Sequence[str]) -> int:
-        """Run a command, or a shell, in a container with this terminal; returns its exit code."""
+        """Run a command, or a shell, in a container with this terminal; returns its exit code.
+
+        It runs in the folder of the run's code, with the packages that were installed for it.
+        """
         options = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
         line = (*IN_CODE, *(command or SHELL))
         arguments = self.command("exec", options, pod, "-c", container, "--", *line)
         return subprocess.run(arguments, check=False).returncode
 
     def read(self, pod: str, container: str, command: Sequence[str]) -> bytes:
-        """What a command in a container prints. Raises ClusterError when it fails."""
+        """What a command in a container prints to standard output.
+
+        Raises ClusterError when it fails, with what it prints to standard error, and when it prints
+        more than 512 MiB.
+        """
         arguments = self.command("exec", pod, "-c", container, "--", *command)
         with (
             TemporaryFile() as errors,
@@ -99,8 +107,10 @@ class Kubectl:
     def read_first(
         self, sources: Sequence[tuple[str, str]], command: Sequence[str]
     ) -> tuple[str, bytes]:
-        """The first pod of some pods and their containers in which a command succeeds, and what it
-        prints. Raises ClusterError, with the reason of the first pod, when it fails in all.
+        """The first pod in which a command succeeds, and what it prints.
+
+        `sources` are pods, each with its container, of which there is at least one. Raises
+        ClusterError, with the reason of the first pod, when the command fails in all.
         """
         problems = []
         for pod, container in sources:
@@ -111,7 +121,10 @@ class Kubectl:
         raise problems[0]
 
     def forward(self, service: str, port: int, local_port: int) -> int:
-        """Make a Service's port one of this machine, 0: any that is free, until kubectl ends."""
+        """Make a Service's port one of this machine until kubectl ends; returns its exit code.
+
+        A `local_port` of 0 is any that is free; kubectl prints which.
+        """
         ports = f"{local_port or ''}:{port}"
         arguments = self.command("port-forward", f"service/{service}", ports)
         return subprocess.run(arguments, check=False).returncode

@@ -50,7 +50,11 @@ def read_logged_lines(
     since: int | None = None,
     component: str = "",
 ) -> Iterator[LogLine]:
-    """The lines logged so far, or in the last `since` seconds, pod by pod."""
+    """The lines logged so far, or in the last `since` seconds, pod by pod.
+
+    `tail` is the number of last lines of each pod, and `component` restricts the pods, as in
+    `follow`. Raises ClusterError when the API server refuses a request.
+    """
     for pod in cluster.release(release).pods:
         if has_log(pod) and component in ("", component_of(pod)):
             name = pod["metadata"]["name"]
@@ -131,7 +135,7 @@ def follow(
 
 
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:
-    """The lines of the warnings about the release since then."""
+    """The lines of the warnings about the release since a time in RFC 3339."""
     for event in release.events:
         is_told = event.get("type") == "Warning" and event.get("reason") != _EXPECTED
         if is_told and event_time(event) >= since:

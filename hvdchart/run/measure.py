@@ -27,8 +27,8 @@ def run_trials(
 ) -> None:
     """Install a plan of `trials_plan`, `take` each outcome as it comes, and uninstall it.
 
-    Raises ClusterError where a release has the run's name, and RunFailedError if the run ends with
-    fewer outcomes than `least`.
+    `trials` is the number of trials in the plan. Raises ClusterError where a release has the run's
+    name, RunFailedError if the run ends with fewer outcomes than `least`, and what `take` raises.
     """
     taken = 0
     last = ""
@@ -60,7 +60,8 @@ def installed(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[None]:
 def install(cluster: Cluster, plan: Plan, helm: Helm) -> None:
     """Install a plan; what is incomplete is removed.
 
-    Raises ClusterError where a release has the name: it would be replaced and uninstalled.
+    Raises ClusterError where a release has the name, which would be replaced and uninstalled, and
+    HelmError.
     """
     name = plan.spec.name
     # Refused requests end here: Helm would explain them less well.
@@ -75,7 +76,10 @@ def install(cluster: Cluster, plan: Plan, helm: Helm) -> None:
 
 
 def upgrade_or_remove(cluster: Cluster, plan: Plan, helm: Helm) -> None:
-    """Install a plan in the place of the release's last one; what is incomplete is removed."""
+    """Install a plan in the place of the release's last one; what is incomplete is removed.
+
+    Raises HelmError. Also Ctrl-C removes it.
+    """
     name = plan.spec.name
     try:
         upgrade(name, cluster.namespace, checked_values(plan), helm)
@@ -83,8 +87,11 @@ def upgrade_or_remove(cluster: Cluster, plan: Plan, helm: Helm) -> None:
         # Remove the part of the release that Helm may have created; but a release that another
         # command is changing (BUSY) belongs to that command.
         if BUSY not in str(problem):
-            # After Ctrl-C, nothing else says that a run may be left.
-            is_reported = isinstance(problem, HelmError)
-            with suppress(ClusterError, *((HelmError,) if is_reported else ())):
+            ignored: list[type[Exception]] = [ClusterError]
+            # The first error is the one to report; but after Ctrl-C, nothing else says that a run
+            # may be left.
+            if isinstance(problem, HelmError):
+                ignored.append(HelmError)
+            with suppress(*ignored):
                 remove(cluster, name, helm)
         raise

@@ -14,17 +14,22 @@ _TIMELINE = "HOROVOD_TIMELINE"
 
 
 def running_pod(release: Release, target: str) -> Object:
-    """The pod of a rank, a worker or the master; raises ClusterError while it does not run."""
+    """The pod of a rank, a worker or the master, which `target` names as in `pod_of`.
+
+    Raises ClusterError while the pod does not run, and for a rank or worker that the run has not.
+    """
     job = newest_job(release)
     if job is None:
         raise ClusterError(f"run {release.name} is over, and its pods are gone")
+    # The record of an earlier run may name other workers.
     is_of_job = release.record.get("job") == job["metadata"]["name"]
     wanted = pod_of(run_of(job), target, release.record if is_of_job else {})
     for pod in release.pods:
-        name = str(pod["metadata"]["name"])
-        is_wanted = component_of(pod) == "master" if wanted == "master" else name == wanted
-        is_wanted = is_wanted and not belongs_to_other_job(pod, job)
-        if is_wanted and pod["status"].get("phase") == "Running":
+        if belongs_to_other_job(pod, job) or pod["status"].get("phase") != "Running":
+            continue
+        # The name of the master's pod ends with random characters.
+        name = component_of(pod) if wanted == "master" else pod["metadata"]["name"]
+        if name == wanted:
             return pod
     current = run_status(release)
     reason = f": {current.reason}" if current.reason else ""
@@ -56,21 +61,24 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
     Rank 0 writes it, and TensorBoard, which stays after the run, may have the same volume. Raises
     ClusterError when the run writes none, or none of these pods runs.
     """
-    path = next(filter(None, map(_timeline_path, release.stateful_sets)), None)
-    if path is None:
+    paths = [path for path in map(_timeline_path, release.stateful_sets) if path]
+    if not paths:
         raise ClusterError(
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
+    path = paths[0]
     job = newest_job(release)
     first = pod_of(run_of(job), "0", release.record) if job else ""
-    names = [
-        (str(pod["metadata"]["name"]), component_of(pod))
-        for pod in release.pods
-        if pod["status"].get("phase") == "Running"
-    ]
-    found = [each for each in names if each[0] == first or each[1] == "tensorboard"]
-    if found:
-        return path, sorted(found, key=lambda each: each[0] != first)
+    sources = []
+    for pod in release.pods:
+        name = str(pod["metadata"]["name"])
+        component = component_of(pod)
+        is_running = pod["status"].get("phase") == "Running"
+        if is_running and (name == first or component == "tensorboard"):
+            sources.append((name, component))
+    if sources:
+        # Rank 0's own pod first.
+        return path, sorted(sources, key=lambda source: source[0] != first)
     raise ClusterError(
         f"no running pod of run {release.name} has {path}: read it from the volume, or set "
         "tensorboard.enabled, whose pod stays after the run"
@@ -78,6 +86,7 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _timeline_path(stateful_set: Object) -> str | None:
+    """Where the ranks of a StatefulSet write their timeline; None when they write none."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     for container in pod.get("containers") or []:
         values = {
@@ -86,6 +95,7 @@ def _timeline_path(stateful_set: Object) -> str | None:
         if values.get(_TIMELINE):
             # Kubernetes replaces references such as $(OUTPUT_PATH).
             parts = _REFERENCE.split(values[_TIMELINE])
+            # Each second part is the name of a variable; a reference to an unknown one stays.
             parts[1::2] = [values.get(name, f"$({name})") for name in parts[1::2]]
             return "".join(parts)
     return None

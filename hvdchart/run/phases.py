@@ -29,27 +29,34 @@ class Phase:
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}{f': {self.detail}' if self.detail else ''}"
+        return f"{self.name}: {self.detail}" if self.detail else self.name
 
 
 def phase_of(release: Release) -> Phase:
+    """The phase of the release's newest run, by its master's events or what its pods wait for.
+
+    A release without a Job is queued.
+    """
     status = run_status(release)
     if status.over:
-        return Phase(DONE, f"{status.state}{f', {status.reason}' if status.reason else ''}")
+        return Phase(DONE, f"{status.state}, {status.reason}" if status.reason else status.state)
     job = newest_job(release)
-    if job is None or job["spec"].get("suspend"):
-        return Phase(QUEUED, "the Job is suspended" if job else "")
-    name = job["metadata"]["name"]
-    told = [event for event in release.events if event["involvedObject"].get("name") == name]
-    stages = [_STAGES[reason] for event in told if (reason := event.get("reason", "")) in _STAGES]
-    stage = stages[-1] if stages else ""
+    if job is None:
+        return Phase(QUEUED)
+    if job["spec"].get("suspend"):
+        return Phase(QUEUED, "the Job is suspended")
+    stage = ""
+    # The last event that the master has written about its Job counts.
+    for event in release.events:
+        if event["involvedObject"].get("name") == job["metadata"]["name"]:
+            stage = _STAGES.get(event.get("reason", ""), stage)
     if stage == TRAINING:
         return Phase(TRAINING, status.progress.text() if status.progress else "")
     return _phase_of_pods(release, status.workers_wanted + 1) or Phase(stage or STARTING)
 
 
 def _phase_of_pods(release: Release, wanted: int) -> Phase | None:
-    """What pods are waited for; None when all are up."""
+    """What pods are waited for; None when all are up. `wanted` counts workers and the master."""
     pods = release.pods
     gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
     if gated:
@@ -67,10 +74,12 @@ def _phase_of_pods(release: Release, wanted: int) -> Phase | None:
 
 
 def _why(release: Release) -> str:
+    """The first problem of a pod, and what to do about it; empty when no pod has one."""
     for pod in release.pods:
         problem = problem_of(pod, release.events)
         if problem:
-            return f"; {problem.reason}{f'; {problem.advice}' if problem.advice else ''}"
+            advice = f"; {problem.advice}" if problem.advice else ""
+            return f"; {problem.reason}{advice}"
     return ""
 
 

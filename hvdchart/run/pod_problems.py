@@ -22,7 +22,7 @@ _HEALTHY_WAITS = ("ContainerCreating", "PodInitializing")
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a pod, and what a person can do about it."""
+    """What is wrong with a pod, and what a person can do about it; `advice` may be empty."""
 
     reason: str
     advice: str
@@ -80,13 +80,15 @@ def waits_for(pod: Object) -> str:
 
 
 def _container_problem(container: Object) -> Problem | None:
+    """What is wrong with a container by its status; None for one that runs, or that is created."""
     state = container.get("state") or {}
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
     waiting = state.get("waiting") or {}
     if ended.get("reason") == "OOMKilled":
         return Problem("killed for memory (OOMKilled)", "raise memory in its resources")
     told = str(ended.get("message") or "")
-    if told and (known := find_known_problem("exit", told)):
+    known = find_known_problem("exit", told) if told else None
+    if known:
         return Problem(f"container {container['name']} cannot run: {_short(told)}", known["remedy"])
     reason = str(waiting.get("reason", ""))
     known = find_known_problem("container", reason)
@@ -97,7 +99,8 @@ def _container_problem(container: Object) -> Problem | None:
         known = find_known_problem("image", message) or known
     if reason == "CrashLoopBackOff" and ended:
         message = f"it ended with exit code {ended.get('exitCode')}"
-        message += f": {_short(str(ended['message']))}" if ended.get("message") else ""
+        if ended.get("message"):
+            message += f": {_short(str(ended['message']))}"
     # Some messages name the image and some do not.
     image = str(container.get("image", ""))
     named = f" of image {image}" if "Image" in reason and image not in message else ""
@@ -106,16 +109,21 @@ def _container_problem(container: Object) -> Problem | None:
 
 
 def _stuck(pod: Object, events: list[Object]) -> Problem | None:
+    """A known problem in the warnings at the end of a pod's events; None where there is none."""
     name = pod["metadata"]["name"]
+    # An event of a pod that had the name before has another UID; some have none.
+    uids = ("", pod["metadata"].get("uid"))
     for event in reversed(events):
         about = event.get("involvedObject", {})
-        if about.get("name") == name and about.get("uid", "") in ("", pod["metadata"].get("uid")):
-            if event.get("type") != "Warning":
-                return None
-            known = find_known_problem("event", str(event.get("reason", "")))
-            if known:
-                message = _short(str(event.get("message", "")))
-                return Problem(f"{event['reason']}: {message}", known["remedy"])
+        if about.get("name") != name or about.get("uid", "") not in uids:
+            continue
+        if event.get("type") != "Warning":
+            # What the warnings before it were about is over.
+            return None
+        known = find_known_problem("event", str(event.get("reason", "")))
+        if known:
+            message = _short(str(event.get("message", "")))
+            return Problem(f"{event['reason']}: {message}", known["remedy"])
     return None
 
 

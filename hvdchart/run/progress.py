@@ -39,13 +39,20 @@ class Progress:
     idle_seconds: int = 0
 
     def text(self, *, is_over: bool = False) -> str:
-        """In one line: step 120 of 500, loss 0.41, 32 images/s, about 4 min left."""
-        parts = [f"step {self.step}{f' of {self.steps}' if self.steps is not None else ''}"]
-        if self.loss is not None:
-            parts.append(f"loss {self.loss if isinstance(self.loss, str) else f'{self.loss:.4g}'}")
+        """In one line: step 120 of 500, loss 0.41, 32 images/s, about 4 min left.
+
+        Times are left out when the run is over.
+        """
+        of_steps = "" if self.steps is None else f" of {self.steps}"
+        parts = [f"step {self.step}{of_steps}"]
+        if isinstance(self.loss, str):
+            parts.append(f"loss {self.loss}")
+        elif self.loss is not None:
+            parts.append(f"loss {self.loss:.4g}")
         speed = self.images_per_second
         if speed is not None:
-            parts.append(f"{speed:{'.0f' if speed >= 100 else '.3g'}} images/s")
+            digits = ".0f" if speed >= 100 else ".3g"
+            parts.append(f"{speed:{digits}} images/s")
         if not is_over and self.idle_seconds > _LATE:
             parts.append(f"no step for {duration(self.idle_seconds)}")
         elif not is_over and self.seconds_left is not None:
@@ -62,14 +69,16 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
     step = _whole(content, "step") if isinstance(content, dict) else None
     if step is None:
         return None
-    loss = content.get("loss")
+    loss: float | str | None = _number(content, "loss")
+    if isinstance(content.get("loss"), str):
+        loss = one_line(content["loss"], _LONGEST_LOSS)
     return Progress(
-        step,
-        _whole(content, "steps"),
-        one_line(loss, _LONGEST_LOSS) if isinstance(loss, str) else _number(content, "loss"),
-        _number(content, "imagesPerSecond"),
-        _whole(content, "secondsLeft"),
-        _idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
+        step=step,
+        steps=_whole(content, "steps"),
+        loss=loss,
+        images_per_second=_number(content, "imagesPerSecond"),
+        seconds_left=_whole(content, "secondsLeft"),
+        idle_seconds=_idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
     )
 
 
@@ -85,6 +94,7 @@ def duration(seconds: float) -> str:
 
 
 def _number(content: Mapping[str, Any], name: str) -> float | None:
+    """The number of a name; None when there is none, or it is too large to mean something."""
     value = content.get(name)
     if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST:
         return float(value)
@@ -92,12 +102,16 @@ def _number(content: Mapping[str, Any], name: str) -> float | None:
 
 
 def _whole(content: Mapping[str, Any], name: str) -> int | None:
+    """As `_number`, without the part behind the point."""
     number = _number(content, name)
     return None if number is None else int(number)
 
 
 def _idle_seconds(renewed: str, time: str) -> int:
-    """How long before the renewal of the record the step was made. One clock wrote both."""
+    """How long before the renewal of the record the step was made; 0 if that is not known.
+
+    The master's clock wrote both times, which are in ISO 8601.
+    """
     try:
         passed = datetime.fromisoformat(renewed) - datetime.fromisoformat(time)
     except (ValueError, TypeError, OverflowError):

@@ -13,7 +13,11 @@ from hvdchart.errors import ClusterError
 
 
 def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManager:
-    """Connections to `server`, through the kubeconfig's `proxy` if any. Raises ClusterError."""
+    """Connections to `server`, through the kubeconfig's `proxy` if any, or else the environment's.
+
+    The environment's is HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY names the server. `options` are
+    those of urllib3. Raises ClusterError for a proxy that cannot be used.
+    """
     parts = urlsplit(server)
     chosen = proxy or _variable(f"{parts.scheme}_proxy")
     if not proxy and _is_direct(parts.hostname or "", _variable("no_proxy")):
@@ -41,10 +45,12 @@ def without_password(url: str) -> str:
 
 
 def _variable(name: str) -> str:
+    """The value of a variable, in capitals or not; empty without it."""
     return os.environ.get(name.upper()) or os.environ.get(name) or ""
 
 
 def _is_direct(host: str, rules: str) -> bool:
+    """Whether NO_PROXY, whose content is `rules`, or Go itself exempts a host from the proxy."""
     address = None
     try:
         address = ipaddress.ip_address(host)

@@ -25,7 +25,11 @@ _TAGGING = {"tag-output", "prepend-rank", "l"}
 
 
 def run_of(job: Object) -> Run:
-    """What the chart tells the master about the run. Raises ClusterError for another chart."""
+    """What the chart tells the master about the run.
+
+    Raises ClusterError for the Job of another version of the chart, and for one of more than a
+    million ranks.
+    """
     for container in job["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or []:
             if variable["name"] == "HVD_RUN":
@@ -54,8 +58,12 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
         used = {}
     for host in run.hosts:
         named = used.get(host.stateful_set)
-        ordinal = int(host.name.rpartition("-")[2])
-        if (not host.optional) if named is None else any(ordinal in part for part in named):
+        if named is None:
+            has_ranks = not host.optional
+        else:
+            ordinal = int(host.name.rpartition("-")[2])
+            has_ranks = any(ordinal in part for part in named)
+        if has_ranks:
             yield from [host.name] * host.slots
 
 
@@ -63,14 +71,18 @@ def _ranges(text: str) -> Iterator[range]:
     """The ranges in a list such as 0-2,5; raises ValueError for any other text."""
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        begin, end = (parse_count(number, _MOST_RANKS) for number in (first, last or first))
+        begin = parse_count(first, _MOST_RANKS)
+        end = parse_count(last or first, _MOST_RANKS)
         if begin is None or end is None:
             raise ValueError(part)
         yield range(begin, end + 1)
 
 
 def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
-    """The pod that a rank's number, `worker-N` or a pod's name means. Raises ClusterError."""
+    """The pod that a rank's number, `worker-N` or a pod's name means; "master" stays as it is.
+
+    Raises ClusterError for a text that is none of these.
+    """
     pods = list(pods_of_ranks(run, record))
     if target == "master":
         return target
@@ -98,10 +110,14 @@ def check_tagged(run: Run) -> None:
 
 
 def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
-    """The lines of one rank, without what the launcher puts before each."""
+    """The lines of one rank, without what the launcher puts before each.
+
+    A launcher that does not tag lines leaves the one with which each rank begins.
+    """
     for line in lines:
         tag = _TAG.match(line)
         text = line[tag.end() :] if tag else line
         own = _OWN.match(text)
-        if str(rank) in (tag and tag[1], own and own[1]):
+        ranks = [match[1] for match in (tag, own) if match]
+        if str(rank) in ranks:
             yield text

@@ -33,8 +33,10 @@ class Release:
 def lacks_image(node: Object, reference: str) -> bool:
     """Whether a node does not report an image, which it lists as docker.io/library/resnet:1."""
     ending = f"/{reference}"
-    names = [n for image in node["status"].get("images") or [] for n in image.get("names") or []]
-    return not any(f"/{name}".endswith(ending) for name in names)
+    for image in node["status"].get("images") or []:
+        if any(f"/{name}".endswith(ending) for name in image.get("names") or []):
+            return False
+    return True
 
 
 def component_of(pod: Object) -> str:
@@ -55,7 +57,7 @@ def is_about(event: Object, release: str) -> bool:
 
 
 def event_time(event: Object) -> str:
-    """When an event last happened, in RFC 3339."""
+    """When an event last happened, in RFC 3339; empty if it does not say it."""
     series = event.get("series") or {}
     time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return str(time or event["metadata"].get("creationTimestamp", ""))

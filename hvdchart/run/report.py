@@ -33,7 +33,8 @@ def status_report(status: Status, namespace: str) -> Iterator[str]:
         yield f"why: {one_line(status.reason, LONGEST)}"
     if status.advice:
         yield f"what to do: {status.advice}"
-    shown = pods = status.pods
+    pods = status.pods
+    shown = pods
     if len(pods) > _MOST_PODS:
         shown = tuple(pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem)
     width = max((len(pod.name) for pod in shown), default=0)
@@ -42,7 +43,8 @@ def status_report(status: Status, namespace: str) -> Iterator[str]:
         restarts = f", restarted {pod.restarts} times" if pod.restarts else ""
         yield f"  {pod.name:<{width}}  {pod.state}{node}{restarts}"
     if len(shown) < len(pods):
-        yield f"  {len(pods) - len(shown)} {'other ' if shown else ''}pods run; -o json lists all"
+        other = "other " if shown else ""
+        yield f"  {len(pods) - len(shown)} {other}pods run; -o json lists all"
     where = f"{status.name} -n {namespace}"
     if status.workers_left:
         yield f"its workers stay, as cleanup says; to remove them: hvdchart stop {where}"
@@ -51,7 +53,10 @@ def status_report(status: Status, namespace: str) -> Iterator[str]:
 
 
 def list_report(runs: Sequence[tuple[str, Status]]) -> list[str]:
-    """A table of runs, each with its namespace: one line each, however wide."""
+    """A table of runs, each with its namespace: one line each, however wide.
+
+    Workers are ready/wanted, with a plus before those of the spares; an attempt is one of as many.
+    """
     rows = [("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON")]
     for namespace, run in runs:
         workers = f"{run.workers_ready}/{run.workers_wanted}"

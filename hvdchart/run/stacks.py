@@ -15,7 +15,8 @@ _PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
 def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Iterator[str]:
     """The stacks of one rank, of a worker's or of all: a text for each pod.
 
-    A pod that does not answer is named at the end. Raises ClusterError when none does.
+    `target` names a rank or a pod; None: all workers. A pod that does not answer is named at the
+    end. Raises ClusterError when none does, or `target` is no rank and no worker.
     """
     if target is not None:
         pods = [running_pod(release, target)]
@@ -31,5 +32,8 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
     answers = kubectl.read_each(pods, [*_PROGRAM, *ranks])
     for name, text in answers:
         if isinstance(text, str):
-            yield f"{name}:\n{text or 'no rank runs' + chr(10)}"
-    yield from (f"{problem}\n" for _, problem in answers if isinstance(problem, ClusterError))
+            stacks = text or "no rank runs\n"
+            yield f"{name}:\n{stacks}"
+    for _, problem in answers:
+        if isinstance(problem, ClusterError):
+            yield f"{problem}\n"

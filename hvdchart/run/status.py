@@ -24,7 +24,10 @@ _REFUSED = "FailedCreate"
 
 @dataclass(frozen=True)
 class PodStatus:
-    """One pod; `state` is the phase or waiting reason that `kubectl get pods` shows."""
+    """One pod; `state` is the phase or waiting reason that `kubectl get pods` shows.
+
+    `node` and `problem` are empty for a pod without a node, and without a problem.
+    """
 
     name: str
     state: str
@@ -63,10 +66,12 @@ class Status:
 
     @property
     def is_active(self) -> bool:
+        """Whether the run has a Job that has not ended; a suspended one counts."""
         return bool(self.job) and not self.over
 
     @property
     def over(self) -> bool:
+        """Whether the run has finished or failed."""
         return self.state in ("finished", "failed")
 
     def document(self) -> dict[str, Any]:
@@ -80,31 +85,41 @@ def run_status(release: Release) -> Status:
     pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
-    failed = int((job or {}).get("status", {}).get("failed", 0))
-    # The record counts the master's attempts; the Job counts only masters that were lost.
-    own = release.record if job and release.record.get("job") == job["metadata"]["name"] else {}
-    limit = int(job["spec"].get("backoffLimit", 6)) if job else -1
+    name = ""
+    attempt = 0
+    attempts = 0
+    record = release.record
+    if job:
+        name = str(job["metadata"]["name"])
+        # The record of an earlier run says nothing about this one.
+        record = release.record if release.record.get("job") == name else {}
+        # Six is Kubernetes' own default.
+        attempts = int(job["spec"].get("backoffLimit", 6)) + 1
+        # The record counts the master's attempts; the Job counts only masters that were lost.
+        failed = int(job.get("status", {}).get("failed", 0))
+        attempt = parse_count(record.get("attempts", ""), _MOST) or min(failed + 1, attempts)
     return Status(
         name=release.name,
         state=state,
         reason=reason,
         advice=advice,
-        job=job["metadata"]["name"] if job else "",
-        attempt=(parse_count(own.get("attempts", ""), _MOST) or min(failed + 1, limit + 1))
-        if job
-        else 0,
-        attempts=limit + 1,
+        job=name,
+        attempt=attempt,
+        attempts=attempts,
         workers_ready=workers.ready,
         workers_wanted=workers.wanted,
         spares_ready=workers.spares_ready,
         spares_wanted=workers.spares_wanted,
         pods=tuple(_pod_status(pod, release) for pod in sorted(pods, key=_by_name)),
-        progress=read_progress(own if job else release.record),
+        progress=read_progress(record),
     )
 
 
 def newest_job(release: Release) -> Object | None:
-    """The Job of the newest run. An upgrade deletes the older Job, which may take a moment."""
+    """The Job of the newest run; None without one.
+
+    An upgrade deletes the older Job, which may take a moment.
+    """
     present = [job for job in release.jobs if "deletionTimestamp" not in job["metadata"]]
     return max(present, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
 
@@ -145,13 +160,21 @@ def _judge(
     if workers.ready < workers.wanted or not masters:
         waiting: dict[str, list[str]] = {}
         for pod in needed:
-            if what := waits_for(pod):
+            what = waits_for(pod)
+            if what:
                 waiting.setdefault(what, []).append(pod["metadata"]["name"])
-        ready = f"{workers.ready} of {workers.wanted} workers are up"
-        return "waiting", "; ".join(filter(None, (ready, _group_names(waiting)))), ""
+        reason = f"{workers.ready} of {workers.wanted} workers are up"
+        if waiting:
+            reason += f"; {_group_names(waiting)}"
+        return "waiting", reason, ""
+    # Spares that do not come up keep nothing from training.
     spare, advice = _problems(release, workers.dispensable)
-    reasons = (f"an earlier attempt failed: {last}" if last else "", spare)
-    return "running", "; ".join(filter(None, reasons)), advice
+    reasons = []
+    if last:
+        reasons.append(f"an earlier attempt failed: {last}")
+    if spare:
+        reasons.append(spare)
+    return "running", "; ".join(reasons), advice
 
 
 def _not_stored(release: Release) -> str:
@@ -163,6 +186,7 @@ def _not_stored(release: Release) -> str:
 def _failed(
     condition: Object, masters: list[Object], pods: list[Object], release: Release
 ) -> Judgement:
+    """Why a run has failed: what its last master said, the time limit, a worker's problem."""
     reason = _last_failure(masters)
     advice = ""
     if condition.get("reason") == "DeadlineExceeded":
@@ -208,7 +232,10 @@ def _refusals(release: Release, job: Object, pods: list[Object]) -> Iterator[tup
 
 
 def _last_failure(masters: list[Object]) -> str:
-    """The termination message of the last failed attempt; without one, its exit code."""
+    """The termination message of the last failed attempt; without one, its exit code.
+
+    Empty when no attempt has failed.
+    """
     ended = [
         (str(state.get("finishedAt", "")), _terminated_text(state))
         for pod in masters
@@ -224,6 +251,7 @@ def _last_failure(masters: list[Object]) -> str:
 
 
 def _terminated(pod: Object) -> Iterator[Object]:
+    """How the containers of a pod have ended: the present state and the one before it."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
         for state in (container.get("lastState"), container.get("state")):
             if state and "terminated" in state:
@@ -262,6 +290,7 @@ def belongs_to_other_job(pod: Object, job: Object) -> bool:
 
 
 def _by_name(pod: Object) -> tuple[str, int, str]:
+    """Sort key: worker-2 comes before worker-10."""
     name = str(pod["metadata"]["name"])
     prefix, _, ordinal = name.rpartition("-")
     return (prefix, int(ordinal), "") if ordinal.isdecimal() else (name, 0, name)
@@ -306,7 +335,8 @@ def _is_child(pod: Object, owner: str) -> bool:
 
 def is_ready(pod: Object) -> bool:
     """Whether a pod serves."""
-    return _is_true({c["type"]: c for c in pod.get("status", {}).get("conditions") or []}, "Ready")
+    conditions = {c["type"]: c for c in pod.get("status", {}).get("conditions") or []}
+    return _is_true(conditions, "Ready")
 
 
 def _is_true(conditions: Mapping[str, Object], kind: str) -> bool:

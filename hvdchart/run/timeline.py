@@ -23,7 +23,11 @@ _MOST_RANKS = 1_000_000
 
 @dataclass(frozen=True)
 class Wait:
-    """The time from the first to the last rank at one tensor, in seconds since the start."""
+    """The time from the first to the last rank at one tensor.
+
+    `at` is when the first rank had the tensor, in seconds since the start; `seconds` is how long
+    it took until the last one, which is `rank`, had it.
+    """
 
     tensor: str
     operation: str
@@ -53,7 +57,8 @@ def waits_report(waits: list[Wait]) -> list[str]:
         for rank, seconds in slowest[:_MOST]
     ]
     largest = sorted(waits, key=lambda wait: -wait.seconds)[:_MOST]
-    lines += ["largest waits:"] if largest else []
+    if largest:
+        lines.append("largest waits:")
     lines += [
         f"  {wait.seconds:.3f} s for rank {wait.rank} at {wait.at:.2f} s: {wait.operation} of "
         f"{wait.tensor}"
@@ -63,7 +68,10 @@ def waits_report(waits: list[Wait]) -> list[str]:
 
 
 def read_events(text: str) -> list[dict[str, Any]]:
-    """The events of a file that may be incomplete: an active run has not closed it."""
+    """The events of a file that may be incomplete: an active run has not closed it.
+
+    Raises FileError for a file that is no list of trace events.
+    """
     # The last line may be half written.
     for part in (text, text.strip().rpartition("\n")[0]):
         for end in ("", "]", "}]"):
@@ -93,6 +101,6 @@ def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:
         elif tensor in open_spans and kind == "E":
             operation, ready = open_spans.pop(tensor)
             if len(ready) > 1:
-                (first, _) = min(ready)
-                (last, rank) = max(ready)
+                first, _ = min(ready)
+                last, rank = max(ready)
                 yield Wait(names.get(tensor, ""), operation, first, last - first, rank)

@@ -27,7 +27,10 @@ _RANK_LINE = re.compile(r"(\d+):horovod_(step|images_per_second) ([-+0-9.eE]+)")
 
 @dataclass
 class Usage:
-    """One pod: CPUs and bytes, None where unknown; step and speed by rank."""
+    """What a pod uses: CPUs over a second, and bytes of memory; None where unknown.
+
+    `ranks` has, for each rank that reports them, `step` and `images_per_second`.
+    """
 
     pod: str
     cpus: float | None = None
@@ -36,7 +39,10 @@ class Usage:
 
 
 def read_usage(release: Release, kubectl: Kubectl) -> list[Usage]:
-    """What each pod that runs says of itself. Raises ClusterError when none answers."""
+    """What each pod that runs says of itself; empty when none runs.
+
+    Raises ClusterError when none of them answers.
+    """
     pods = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
     answers = kubectl.read_each(pods, ["sh", "-c", _PROBE])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]

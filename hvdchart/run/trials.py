@@ -34,7 +34,10 @@ class Outcome:
 
 
 def trials_plan(plan: Plan, purpose: str, trials: Sequence[Trial], command: Sequence[str]) -> Plan:
-    """The plan of a run NAME-PURPOSE of the trials."""
+    """The plan of a run NAME-PURPOSE, with as many workers as the largest trial has.
+
+    Its master makes the trials one after the other, each with `command` on the ranks.
+    """
     driver = Path(__file__).with_name("driver.py").read_text("utf-8")
     job = {"command": list(command), "trials": [asdict(each) for each in trials]}
     line = ["python3", "-c", driver, json.dumps(job), "$(HOSTFILE)", "$(LAUNCH)"]
@@ -42,7 +45,11 @@ def trials_plan(plan: Plan, purpose: str, trials: Sequence[Trial], command: Sequ
 
 
 def parse_outcome(line: str, trials: int) -> Outcome | None:
-    """The outcome in a line of the driver; None for another line. Raises RunFailedError."""
+    """The outcome in a line of the driver; None for another line.
+
+    `trials` is how many there are. Raises RunFailedError for a line that begins as the driver's,
+    but cannot be read.
+    """
     if not line.startswith(_MARK):
         return None
     try:

@@ -38,7 +38,11 @@ def watch_release(
     timeout: float | None = None,
     kinds: Sequence[str] = ("pods", "jobs"),
 ) -> Iterator[Release]:
-    """The release now and after each change, for `timeout` seconds. Raises ClusterError."""
+    """The release now and after each change of an object of these kinds, for `timeout` seconds.
+
+    Without a timeout, it has no end. Raises ClusterError when the API server refuses a request, or
+    does not answer for RETRY_SECONDS.
+    """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
         for kind in kinds:
@@ -51,6 +55,7 @@ def watch_release(
                 return
             with suppress(queue.Empty):
                 follower.get(min(left, READ_EVERY))
+                # What has changed until then is read together.
                 time.sleep(max(0.0, read_at + SETTLE - time.monotonic()))
                 while True:
                     follower.get(0)
@@ -62,7 +67,10 @@ def wait_for_end(
     timeout: float | None = None,
     seen: Callable[[Release], None] = lambda release: None,
 ) -> Status:
-    """The status of a run that has ended, or that does not exist; its last one at the time-out."""
+    """The status of a run that has ended, or that does not exist; its last one at the time-out.
+
+    `timeout` is in seconds; None: no limit. Calls `seen` with the release after each change.
+    """
     for release in watch_release(cluster, name, timeout):
         seen(release)
         current = run_status(release)
@@ -93,8 +101,12 @@ def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]
         pods = [pod for pod in release.pods if component_of(pod) == "tensorboard"]
         if any(map(is_ready, pods)):
             return
-        problem = next(filter(None, (problem_of(pod, release.events) for pod in pods)), None)
-        reason = f": {problem.reason}; {problem.advice}" if problem else ""
+        reason = ""
+        for pod in pods:
+            problem = problem_of(pod, release.events)
+            if problem:
+                reason = f": {problem.reason}; {problem.advice}"
+                break
         text = f"TensorBoard is not up yet{reason}"
         if text != last:
             report(text)
@@ -115,17 +127,18 @@ class Follower(Generic[T]):
         self.closed.set()
 
     def put(self, item: T) -> None:
+        """Put an item on the queue, and wait while it is full."""
         self._items.put(item)
 
     def get(self, seconds: float | None = None) -> T:
-        """The next item. Raises queue.Empty at the time-out, and a thread's ClusterError."""
+        """The next item. Raises queue.Empty after `seconds`, and a thread's ClusterError."""
         item = self._items.get(timeout=seconds)
         if isinstance(item, ClusterError):
             raise item
         return item
 
     def start(self, work: Callable[[], None]) -> None:
-        """Do something in a thread of its own."""
+        """Do something in a thread of its own, whose ClusterError `get` raises."""
 
         def run() -> None:
             try:
