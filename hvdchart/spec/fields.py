@@ -28,7 +28,7 @@ class Reader(Protocol[T_co]):
     """Reads one kind of value."""
 
     def read(self, node: Node, path: str) -> T_co:
-        """The checked value of `node`; raises SpecError."""
+        """The checked value of `node`; `path` is its key in messages. Raises SpecError."""
 
     def schema(self) -> dict[str, Plain]:
         """The JSON schema of the values that `read` accepts."""
@@ -138,7 +138,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A Kubernetes quantity as a whole number of its smallest unit."""
+    """A Kubernetes quantity as a whole number of its smallest unit, from `low` to `high`."""
 
     parse: Callable[[str], int]
     expected: str
@@ -166,13 +166,13 @@ class _Quantity:
 
 
 def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802
-    """CPUs in thousandths, counting hyperthreads."""
+    """CPUs in thousandths, counting hyperthreads; `low_millis` is the least that is accepted."""
     expected = f"a number of CPUs from {low_millis / 1000:g} to 16384, such as 4 or 500m"
     return _Quantity(cpu_millis, expected, low_millis, 16384 * 1000, "m")
 
 
 def Memory(low: str = "16Mi", high: str = "64Ti") -> Reader[int]:  # noqa: N802
-    """Memory in bytes."""
+    """Memory in bytes; the limits are quantities."""
     expected = f"an amount of memory from {low} to {high}, such as 16Gi"
     return _Quantity(memory_bytes, expected, memory_bytes(low), memory_bytes(high))
 
@@ -269,7 +269,7 @@ class ObjectOf(Generic[T]):
                 reader: Reader[Any] = field.metadata[_READER]
                 with errors.step():
                     values[field.name] = reader.read(node.value[name], prefix + name)
-            elif field.default is field.default_factory is dataclasses.MISSING:
+            elif _is_required(field):
                 errors.add(
                     SpecError(
                         str(node.place), path, f"key {name!r} is missing", str(field.metadata[_DOC])
@@ -293,8 +293,6 @@ class ObjectOf(Generic[T]):
 
     def schema(self) -> dict[str, Plain]:
         keys = _keys(self.make)
-        missing = dataclasses.MISSING
-        required = [n for n, f in keys.items() if f.default is f.default_factory is missing]
         properties = {}
         for name, field in keys.items():
             properties[name] = {
@@ -304,12 +302,20 @@ class ObjectOf(Generic[T]):
             default: object = field.default
             if isinstance(default, str | int):
                 properties[name]["default"] = default
-        closed: dict[str, Plain] = {"type": "object", "additionalProperties": False}
-        return {**closed, **({"required": required} if required else {}), "properties": properties}
+        schema: dict[str, Plain] = {"type": "object", "additionalProperties": False}
+        required = [name for name, field in keys.items() if _is_required(field)]
+        if required:
+            schema["required"] = required
+        schema["properties"] = properties
+        return schema
 
 
 def key(reader: Reader[Any], doc: str, default: Any = dataclasses.MISSING, name: str = "") -> Any:
-    """A dataclass field read from a key: the field's name in camelCase, or `name`."""
+    """A dataclass field read from a key: the field's name in camelCase, or `name`.
+
+    `doc` describes the key in the schema, in the docs and in messages. Without a default, a spec
+    must have the key.
+    """
     metadata = {_READER: reader, _DOC: doc, "name": name}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
@@ -321,17 +327,27 @@ def optional(reader: Reader[Any], doc: str, name: str = "") -> Any:
     return key(reader, doc, None, name)
 
 
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether a spec must have the field's key, because it has no default."""
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
 def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
+    """The fields of a dataclass that are declared with `key`, by the name of their key."""
     fields = [field for field in dataclasses.fields(kind) if _READER in field.metadata]
     return {field.metadata["name"] or camel(field.name): field for field in fields}
 
 
 def _plain(value: object) -> Plain:
+    """A value of a spec's dataclass as `read` would take it from YAML."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ObjectOf(type(value)).write(value)
     if isinstance(value, Mapping):
         return {key: _plain(child) for key, child in value.items()}
-    return [_plain(child) for child in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return value
 
 
 def camel(name: str) -> str:

@@ -22,7 +22,10 @@ LAUNCH = "$(LAUNCH)"
 
 
 def interface_variables(interface: str, transport: str) -> dict[str, str]:
-    """The variables that name a group's network interface to its ranks and their daemons."""
+    """The variables that name a group's network interface to its ranks and their daemons.
+
+    `transport` is network.transport, or empty: some variables would contradict it.
+    """
     return {
         variable["name"]: interface
         for variable in LAUNCHER_OPTIONS["interfaceVariables"]
@@ -78,7 +81,10 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
 
 
 def launcher_memory(mode: str, ranks: int) -> int:
-    """The bytes that the master needs for the SSH clients that its launcher keeps for the ranks."""
+    """The bytes that the master needs for the SSH clients that its launcher keeps for the ranks.
+
+    0 for a launcher that keeps none for each rank.
+    """
     if mode not in LAUNCHER_OPTIONS["connections"]["perRank"]:
         return 0
     return connection_memory(ranks) * MI

@@ -35,7 +35,11 @@ def load_specs(
     settings: Iterable[str] = (),
     values: Mapping[str, Plain] | None = None,
 ) -> Node:
-    """The YAML tree that `load_spec` reads. Raises FileError and SpecError."""
+    """The YAML tree that `load_spec` reads, before it is checked.
+
+    Raises FileError when a file cannot be read, and SpecError for what is not YAML and for a
+    setting that has no place.
+    """
     tree = apply_settings(merge_specs([load_tree(Path(each)) for each in paths]), settings)
     if values:
         tree = merge_specs([tree, from_plain({"values": dict(values)}, Place("the given values"))])
@@ -43,12 +47,18 @@ def load_specs(
 
 
 def load_tree(path: Path) -> Node:
-    """The YAML tree of a file, or of standard input for "-". Raises FileError and SpecError."""
+    """The YAML tree of a file, or of standard input for "-".
+
+    Raises FileError when it cannot be read, and SpecError for what is not YAML.
+    """
     return parse(*read_bytes(path))
 
 
 def read_bytes(path: Path) -> tuple[bytes, str]:
-    """The content of a file, or of standard input for "-", and its name. Raises FileError."""
+    """The content of a file, or of standard input for "-", and its name.
+
+    No more than MAX_BYTES + 1 are read. Raises FileError when the file cannot be read.
+    """
     # One byte over the limit shows that a file is too long.
     if str(path) == "-":
         return sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"
@@ -69,6 +79,10 @@ def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[st
 
 
 def read_spec(root: Node) -> Spec:
+    """The spec in a YAML tree. Raises SpecError with all that is wrong in it.
+
+    Contradictions between keys are looked for when each key alone is right.
+    """
     spec = ObjectOf(Spec).read(root, "")
     errors = ErrorCollector()
     for path, problem, expected in find_contradictions(spec):

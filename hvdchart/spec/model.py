@@ -365,7 +365,7 @@ class Spec:
 
 
 def mount_path(name: str, volume: Volume) -> str:
-    """The mount path of a volume in the pods."""
+    """The mount path of a volume in the pods, without a slash at its end."""
     chosen = volume.mount_path or DEFAULT_MOUNTS.get(name, f"/{name}")
     return chosen.rstrip("/") or "/"
 

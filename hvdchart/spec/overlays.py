@@ -28,11 +28,15 @@ def merge(
 ) -> Plain:
     """`newer` merged into `base` as Helm merges: maps key by key, anything else replaces.
 
-    Both are plain values, or both nodes. A value that `deletes` removes its key, and with
-    `empty_clears` an empty map replaces another one. Neither argument is changed.
+    Both are plain values, or both nodes. A value for which `deletes` returns True removes its key;
+    it is asked with the value's path, of which `path` is the begin. With `empty_clears` an empty
+    map replaces another one. Neither argument is changed.
     """
-    old, new = (each.value if isinstance(each, Node) else each for each in (base, newer))
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or (empty_clears and not new):
+    old = base.value if isinstance(base, Node) else base
+    new = newer.value if isinstance(newer, Node) else newer
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return newer
+    if empty_clears and not new:
         return newer
     merged = dict(old)
     for key, value in new.items():
@@ -52,6 +56,7 @@ def merge_specs(trees: Sequence[Node]) -> Node:
 
 
 def _deletes(path: KeyPath, value: Node) -> bool:
+    """Whether a value is a null that deletes its key of a spec."""
     # Below `values` a null is for Helm, which deletes the chart's default there.
     return value.value is None and (len(path) == 1 or path[0] != "values")
 
@@ -96,11 +101,15 @@ def _move(node: Node, place: Place) -> Node:
 
 
 def _set(node: Node, above: tuple[str, ...], steps: Sequence[str], value: Node) -> Node:
-    """`node`, which stands at `above`, with `value` at `steps` below it."""
+    """`node`, which stands at `above`, with `value` at `steps` below it.
+
+    Maps on the way are made where there are none. Raises SpecError for an item that a list does not
+    have, and for steps below something that is neither a map nor a list.
+    """
     if not steps:
         return value
     step = steps[0]
-    path = (*above, steps[0])
+    path = (*above, step)
     if isinstance(node.value, list):
         items = list(node.value)
         index = int(step) if re.fullmatch("[0-9]{1,6}", step) else len(items)

@@ -32,16 +32,18 @@ MIG_WARNING = "MIG slices: NCCL does not connect slices of one GPU"
 def without_spot(group: NodeGroup) -> NodeGroup:
     """A group without what selects or tolerates nodes that the provider takes away.
 
-    A nodeAffinity that asks for such nodes is left out as a whole.
+    A nodeAffinity that asks for such nodes is left out as a whole. A group that does neither is
+    equal to the result.
     """
     affinity = dict(group.affinity)
     if _asks_for_spot(affinity.get("nodeAffinity")):
         del affinity["nodeAffinity"]
+    selector = {
+        key: value for key, value in group.node_selector.items() if not _is_spot(key, value)
+    }
+    tolerations = [each for each in group.tolerations if not _is_spot(each.taint, each.value)]
     return dataclasses.replace(
-        group,
-        node_selector={k: v for k, v in group.node_selector.items() if not _is_spot(k, v)},
-        tolerations=tuple(t for t in group.tolerations if not _is_spot(t.taint, t.value)),
-        affinity=affinity,
+        group, node_selector=selector, tolerations=tuple(tolerations), affinity=affinity
     )
 
 
@@ -82,10 +84,14 @@ def override(spec: Spec, name: str) -> int | None:
 
     None without one: several groups become workerGroups, whose own numbers count.
     """
+    if len(spec.nodes) != 1:
+        return None
     value = spec.worker_value(name)
-    # The chart's schema decides later whether the chart takes any other value.
-    is_number = isinstance(value, int) and value is not True and value > 0
-    return value if is_number and len(spec.nodes) == 1 else None
+    # The chart's schema decides later whether the chart takes any other value. To Python, True is
+    # an integer.
+    if isinstance(value, int) and value is not True and value > 0:
+        return value
+    return None
 
 
 def default_slots(group: NodeGroup) -> int:
@@ -123,7 +129,8 @@ def kubelet_cpu(group: NodeGroup) -> int:
     if given is not None:
         return given
     core = 1000 * (group.threads_per_core or 1)
-    return -(-kubelet_reserve_cpu(node_cpu(group)) // core) * core
+    cores_kept = _divide_up(kubelet_reserve_cpu(node_cpu(group)), core)
+    return cores_kept * core
 
 
 def reserved_cores(group: NodeGroup) -> int:
@@ -134,7 +141,8 @@ def reserved_cores(group: NodeGroup) -> int:
     """
     if group.cpu_manager != "static":
         return 0
-    return -(-(kubelet_cpu(group) + PODS_CPU) // (1000 * (group.threads_per_core or 1)))
+    core = 1000 * (group.threads_per_core or 1)
+    return _divide_up(kubelet_cpu(group) + PODS_CPU, core)
 
 
 def node_reserve_cpu(millis: int) -> int:
@@ -148,8 +156,9 @@ def kubelet_reserve_cpu(millis: int) -> int:
     6 % of the first CPU, 1 % of the second, 0.5 % of the next two and 0.25 % of the rest, which is
     the table that GKE publishes.
     """
+    # Shares in hundredths of a percent.
     steps = ((1000, 600), (1000, 100), (2000, 50), (millis, 25))
-    return -(-_sum_of_shares(millis, steps) // 10_000)
+    return _divide_up(_sum_of_shares(millis, steps), 10_000)
 
 
 def visible_memory(size: int) -> int:
@@ -167,8 +176,15 @@ def node_reserve_memory(size: int) -> int:
     rest and 100 MiB for eviction, which is the table that GKE publishes, and the requests of the
     DaemonSets and the master.
     """
+    # Shares in percent.
     steps = ((4 * GI, 25), (4 * GI, 20), (8 * GI, 10), (112 * GI, 6), (size, 2))
-    return _sum_of_shares(size, steps) // 100 + 100 * MI + _DAEMONS_MEMORY + MASTER_MEMORY
+    kubelet = _sum_of_shares(size, steps) // 100 + 100 * MI
+    return kubelet + _DAEMONS_MEMORY + MASTER_MEMORY
+
+
+def _divide_up(number: int, divisor: int) -> int:
+    """The quotient of whole numbers, rounded up."""
+    return -(-number // divisor)
 
 
 def _sum_of_shares(amount: int, steps: tuple[tuple[int, int], ...]) -> int:

@@ -180,6 +180,7 @@ def _run(spec: Spec) -> Iterator[Finding]:
         yield ("train", "checkpoints"), problem, "volumes.output"
     output = spec.volumes.get("output")
     groups = {group.name for group in spec.nodes}
+    # A volume without groups is mounted by all of them.
     on_all = output is not None and (not output.groups or groups <= set(output.groups))
     if spec.horovod.timeline and not on_all:
         expected = "volumes.output, mounted by all groups"
@@ -218,8 +219,9 @@ def _binding(spec: Spec) -> Iterator[Finding]:
         if has_no_place:
             problem = f"launch.mode {mode} takes no binding"
             yield path, problem, "no tuning.binding, or launch.mode mpirun, horovodrun or direct"
-        if binding != given[0][1]:
-            problem = f"binding {binding} here and {given[0][1]} in {dotted(given[0][0])}"
+        first_path, first = given[0]
+        if binding != first:
+            problem = f"binding {binding} here and {first} in {dotted(first_path)}"
             yield path, problem, "one binding for all groups"
         for group in spec.nodes:
             ranks = slots(group, spec)
@@ -233,11 +235,13 @@ def _binding(spec: Spec) -> Iterator[Finding]:
 
 
 def _elastic(spec: Spec) -> Iterator[Finding]:
-    limits = spec.launch.elastic
+    """An elastic run starts on the nodes of the spec, whose ranks must be within its limits."""
+    least = spec.launch.elastic.min_ranks
+    most = spec.launch.elastic.max_ranks
     ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
     for name, limit, is_wrong in (
-        ("minRanks", limits.min_ranks, ranks < (limits.min_ranks or ranks)),
-        ("maxRanks", limits.max_ranks, ranks > (limits.max_ranks or ranks)),
+        ("minRanks", least, least is not None and ranks < least),
+        ("maxRanks", most, most is not None and ranks > most),
     ):
         at: KeyPath = ("launch", "elastic", name)
         if limit is not None and spec.launch.mode != "elastic":

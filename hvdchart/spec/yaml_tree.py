@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
 
+# Limits of a file, which no spec reaches: its size, its levels of maps and lists, and its values
+# when aliases are followed.
 MAX_BYTES = 128 * 1024
 MAX_DEPTH = 40
 MAX_NODES = 50_000
@@ -79,7 +81,10 @@ def shorten(text: str, limit: int = 60) -> str:
 
 
 def from_plain(value: Plain, place: Place) -> Node:
-    """The tree of a plain value, all of it at one place; no reader accepts what YAML has not."""
+    """The tree of a plain value, all of it at one place.
+
+    A value of a type that YAML has not becomes a node, too, and no reader accepts it.
+    """
     if isinstance(value, dict):
         children = {str(key): from_plain(child, place) for key, child in value.items()}
         return Node(place, children, "", place)
@@ -97,12 +102,16 @@ def parse(data: bytes, file: str) -> Node:
 
 
 def parse_all(data: bytes, file: str) -> list[Node]:
-    """The trees of all documents, in which 0700 and 1_000 are the numbers that Helm reads."""
+    """The trees of all documents, in which 0700 and 1_000 are the numbers that Helm reads.
+
+    Empty for a file without a document. Raises SpecError at the first error.
+    """
     roots = _composed(_decoded(data, file), file, lambda yaml, text: list(yaml.compose_all(text)))
     return [_Builder(file, yaml_1_1=True).build(root, ()) for root in roots]
 
 
 def _decoded(data: bytes, file: str) -> str:
+    """The text of a file, without a byte order mark. Raises SpecError for what is no text."""
     if len(data) > MAX_BYTES:
         raise _error(Place(file), "the file is too long", f"at most {MAX_BYTES} bytes")
     data = data.removeprefix(codecs.BOM_UTF8)
@@ -121,11 +130,13 @@ def _decoded(data: bytes, file: str) -> str:
 
 
 def _place_in(before: str, file: str) -> Place:
+    """The place in a file after the text `before`."""
     lines = before.split("\n")
     return Place(file, len(lines), len(lines[-1]) + 1)
 
 
 def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) -> list[Any]:
+    """What `compose` returns of the parser and the text. Raises SpecError for broken YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import MaxDepthExceededError
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -242,6 +253,10 @@ def _scalar(node: Any, place: Place, yaml_1_1: bool = False) -> bool | int | flo
 
 
 def _number(raw: str, is_integer: bool, place: Place) -> int | float:
+    """The number in a scalar.
+
+    Raises SpecError for one that is not finite, or that YAML 1.1 and 1.2 read differently.
+    """
     if "_" in raw:
         # Text in YAML 1.2, and 1000 in Helm's.
         expected = f"{raw.replace('_', '')}, or quotes for text"
