@@ -41,7 +41,10 @@ class Launching:
 
 
 def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
-    """How ranks are bound and started; `slots` are the groups' ranks a node."""
+    """How ranks are bound and started; `slots` are the groups' ranks a node.
+
+    mpirun has one binding for the whole run: ranks are not bound where no binding fits all groups.
+    """
     to, why = _wanted_binding(spec, slots)
     binding = _common_binding(spec.nodes, slots, to)
     if binding is None and to == "core":
@@ -62,6 +65,7 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
 
 
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
+    """What ranks should be bound to, and why: the spec's own choice, else by rule."""
     for index, group in enumerate(spec.nodes):
         if group.tuning.binding:
             return group.tuning.binding, rules.override_reason(f"nodes[{index}].tuning.binding")

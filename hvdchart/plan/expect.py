@@ -33,7 +33,10 @@ TCP_LIMIT = 15.0
 
 @dataclass(frozen=True)
 class Work:
-    """What a rank does in a step: its samples, and its samples per second when it is alone."""
+    """What a rank does in a step: its samples, and its samples per second when it is alone.
+
+    `model` is one of PARAMETERS.
+    """
 
     model: str
     batch_size: int
@@ -52,7 +55,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Network:
-    """The network between the hosts."""
+    """The network between the hosts; `gbit` is what each host's link carries, in Gbit/s."""
 
     gbit: float
     rdma: bool = False
@@ -60,16 +63,22 @@ class Network:
     @property
     def bytes_per_second(self) -> float:
         """What a ring reaches in one direction."""
-        return (self.gbit if self.rdma else min(self.gbit, TCP_LIMIT)) * 1e9 / 8
+        usable = self.gbit if self.rdma else min(self.gbit, TCP_LIMIT)
+        return usable * 1e9 / 8
 
 
 def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> float:
-    """The speed of all ranks together, as a share of the ideal."""
+    """The speed of all ranks together, as a share of the ideal: 1.0 on a single host.
+
+    The ideal is that of one rank alone, times their number.
+    """
     if hosts < 2:
         return 1.0
+    ranks = hosts * ranks_per_host
+    # A ring of n ranks passes each part on 2 (n - 1) times: first to sum it, then to hand it out.
+    hops = 2 * (ranks - 1)
     parts = math.ceil(work.gradients / _FUSED)
-    hops = 2 * (hosts * ranks_per_host - 1)
-    sending = hops / (hosts * ranks_per_host) * work.gradients / network.bytes_per_second
+    sending = hops / ranks * work.gradients / network.bytes_per_second
     latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
     exposed = (1 - HIDDEN) * (sending + hops * parts * latency)
     return work.seconds / (work.seconds + exposed)

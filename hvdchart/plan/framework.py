@@ -30,6 +30,8 @@ _BACKEND = "backend mpi"
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
 # The code of a run has less; an archive that becomes more is not read.
 _MOST_BYTES = 64 << 20
+# For zlib: the largest window, and a header of gzip or zlib, whichever there is.
+_ANY_HEADER = 32 + 15
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ class Framework:
 
 
 def plan_framework(spec: Spec) -> Framework:
-    """The framework of a spec, and the launch mode and imports in advance that follow from it."""
+    """The framework of a spec, and the launch mode and imports in advance that follow from it.
+
+    What the spec itself says counts; else the code in its `values`, where there is some.
+    """
     code = spec.values.get("code")
     sources = _sources(code) if isinstance(code, Mapping) else {}
     used = _find(sources, spec.train.command)
@@ -59,22 +64,30 @@ def plan_framework(spec: Spec) -> Framework:
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
         reasons["mode"] = reason
         # Where PyTorch was compiled with MPI, each rank that mpirun has not started trains alone.
-        on_cpus = None if all(group.gpus for group in spec.nodes) else used.get(_MPI_ON_CPUS)
-        with_mpi = used.get(_BACKEND) or on_cpus
+        with_mpi = used.get(_BACKEND)
+        if not with_mpi and not all(group.gpus for group in spec.nodes):
+            with_mpi = used.get(_MPI_ON_CPUS)
         if mode == "direct" and with_mpi:
             mode = "mpirun"
             reasons["mode"] = Reason(f"{with_mpi}, which may use MPI", "hvdchart")
     has_gpus = any(group.gpus for group in spec.nodes)
-    preload = () if has_gpus or name is None else _PRELOAD.get(name, ())
+    preload: tuple[str, ...] = ()
+    if name is not None and not has_gpus:
+        preload = _PRELOAD.get(name, ())
     return Framework(name, mode, preload, reasons)
 
 
 def _find(sources: Mapping[str, bytes], command: Sequence[str]) -> dict[str, str]:
-    """Where the program first uses each framework, _MPI_ON_CPUS, and _BACKEND."""
+    """Where the program first uses each framework, _MPI_ON_CPUS, and _BACKEND.
+
+    What it does not use is not in the result.
+    """
+    wanted = {**_SIGNS, _MPI_ON_CPUS: (_MPI_ON_CPUS,)}
     used: dict[str, str] = {}
     for file, tree in _program(sources, command):
         for line, module in _modules(tree):
-            for name, signs in (*_SIGNS.items(), (_MPI_ON_CPUS, (_MPI_ON_CPUS,))):
+            for name, signs in wanted.items():
+                # The dots, so that `torch.distributed_x` is none of torch.distributed.
                 if any(f"{module}.".startswith(f"{sign}.") for sign in signs):
                     used.setdefault(name, f"{file}:{line} uses {module}")
         for line in _mpi_backends(tree):
@@ -96,20 +109,22 @@ def _choose(sources: Mapping[str, bytes], used: Mapping[str, str]) -> tuple[str 
     if len(frameworks) != 1:
         return None, "the code does not say it"
     name = frameworks[0]
-    mentions = (file for file, text in sources.items() if b"horovod" in text.lower())
-    file = next(mentions, None) if name in _PRELOAD else None
-    return (None, f"{file} mentions Horovod") if file else (name, used[name])
+    if name in _PRELOAD:
+        for file, text in sources.items():
+            if b"horovod" in text.lower():
+                return None, f"{file} mentions Horovod"
+    return name, used[name]
 
 
 def _sources(code: Mapping[str, Plain]) -> dict[str, bytes]:
     """The Python files of the chart's value `code` by their names; none where it is wrong."""
     files = code.get("files")
-    found = dict(files) if isinstance(files, Mapping) else {}
-    sources = {name: text.encode() for name, text in found.items() if isinstance(text, str)}
+    sources = {}
+    if isinstance(files, Mapping):
+        sources = {name: text.encode() for name, text in files.items() if isinstance(text, str)}
     try:
-        data = zlib.decompressobj(47).decompress(
-            base64.b64decode(str(code.get("archive") or "")), _MOST_BYTES
-        )
+        packed = base64.b64decode(str(code.get("archive") or ""))
+        data = zlib.decompressobj(_ANY_HEADER).decompress(packed, _MOST_BYTES)
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
                 if member.isfile() and member.name.endswith(".py"):
@@ -125,7 +140,11 @@ def _sources(code: Mapping[str, Plain]) -> dict[str, bytes]:
 def _program(
     sources: Mapping[str, bytes], command: Sequence[str]
 ) -> Iterator[tuple[str, ast.Module]]:
-    """The command's script and what it imports of the code, with their names."""
+    """The command's script and what it imports of the code, with their names.
+
+    Files that are no Python are left out, and so is everything where the command names no file of
+    the code.
+    """
     modules = {name.removesuffix("/__init__.py").removesuffix(".py"): name for name in sources}
     words = [word.removeprefix("./") for word in command]
     waiting = [word for word in words if word in sources][:1]

@@ -16,7 +16,8 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
     """The plan with changes of its spec, and a command that starts the ranks itself.
 
     The chart replaces the command's argument $(LAUNCH) by the launcher's line, for the image's own
-    MPI, with the bindings of the plan.
+    MPI, with the bindings of the plan. `retries` is how often a failed run is retried. Raises
+    SpecError where the changes make the spec wrong.
     """
     spec = dataclasses.replace(plan.spec, **changes)
     nodes = [

@@ -38,8 +38,12 @@ class GroupPlan:
     @property
     def requests(self) -> Mapping[str, str]:
         """Resource requests of a worker."""
-        both = {} if self.memory is None else {"memory": memory_text(self.memory)}
-        return both if self.cpu is None else {"cpu": cpu_text(self.cpu), **both}
+        requests = {}
+        if self.cpu is not None:
+            requests["cpu"] = cpu_text(self.cpu)
+        if self.memory is not None:
+            requests["memory"] = memory_text(self.memory)
+        return requests
 
     @property
     def limits(self) -> Mapping[str, str]:

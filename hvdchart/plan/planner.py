@@ -37,14 +37,25 @@ def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
     groups = tuple(_plan_group(spec, index, framework) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
     _check_state(spec, groups, tree)
+    # The chart has one size for all groups.
     largest = max(groups, key=lambda group: group.shm)
-    shm = (largest.shm, largest.reasons["shm"])
-    found = tuple(warnings(spec, groups, launching))
-    return Plan(spec, groups, launching, *shm, found, framework, tree)
+    return Plan(
+        spec=spec,
+        groups=groups,
+        launching=launching,
+        shm=largest.shm,
+        shm_reason=largest.reasons["shm"],
+        warnings=tuple(warnings(spec, groups, launching)),
+        framework=framework,
+        tree=tree,
+    )
 
 
 def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -> None:
-    """Refuse a state of which two copies do not fit into the shared memory of a worker."""
+    """Raise SpecError for a state of which two copies do not fit into a worker's shared memory.
+
+    Where the spec does not give the size of that, it is at most half of the worker's memory.
+    """
     needed = 2 * (spec.train.state or 0)
     for index, group in enumerate(groups):
         is_given = any(tuning.shm for tuning in (group.group.tuning, spec.tuning))
@@ -69,7 +80,10 @@ class _Choices:
         self.reasons: dict[str, Reason] = {}
 
     def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> Any:
-        """The number for `key`: `field` of the group's or the spec's tuning, else `planned`."""
+        """The number for `key`: `field` of the group's or the spec's tuning, else `planned`.
+
+        The reason is kept: `why` for the planned number. None, without a reason, for none.
+        """
         for name, tuning in self.tunings:
             value = getattr(tuning, field)
             if value is not None:
@@ -81,7 +95,10 @@ class _Choices:
         return planned
 
     def variable(self, name: str, planned: str | None) -> str | None:
-        """The text of a planned variable, unless train.env sets it: None where that has no text."""
+        """The text of a planned variable, unless train.env sets it.
+
+        None for a variable that is not planned, and where train.env takes it from an object.
+        """
         own = self.spec.train.env.get(name)
         if own is None:
             return planned
@@ -90,6 +107,7 @@ class _Choices:
 
 
 def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
+    """The plan of one group; values.worker has the last word on its numbers."""
     group = spec.nodes[index]
     choose = _Choices(spec, index)
     choose.reasons["number"] = rules.override_reason(f"nodes[{index}].count")

@@ -67,7 +67,9 @@ def shown(key: str, number: int) -> str:
     """A planned number as the values have it: CPUs and amounts of memory with their units."""
     if key.endswith(".cpu"):
         return cpu_text(number)
-    return memory_text(number) if key.endswith(("memory", "shm")) else str(number)
+    if key.endswith(("memory", "shm")):
+        return memory_text(number)
+    return str(number)
 
 
 def cores_per_rank(group: NodeGroup, slots: int) -> int:
@@ -90,6 +92,7 @@ def cores_per_rank(group: NodeGroup, slots: int) -> int:
 def ranks_of_a_socket(group: NodeGroup, slots: int) -> int:
     """How many ranks each socket has; 0 where they differ or the first has no core for each."""
     per_socket, rest = divmod(slots, group.sockets or 1)
+    # Of the first socket, from which the kubelet takes its cores.
     left = socket_cores(group) - reserved_cores(group)
     return per_socket if not rest and left >= per_socket else 0
 
@@ -201,7 +204,10 @@ def memory_request(group: NodeGroup) -> Rule:
 
 def _whole_memory(free: int) -> tuple[int, str]:
     """`free` in whole GiB from 8 GiB on, else in whole MiB, and words for that where it rounds."""
-    unit, name = (GI, "GiB") if free >= 8 * GI else (MI, "MiB")
+    is_large = free >= 8 * GI
+    unit = GI if is_large else MI
+    name = "GiB" if is_large else "MiB"
+    # Less than a unit stays as it is.
     whole = free // unit * unit or free
     return whole, "" if whole == free else f", in whole {name}"
 
@@ -216,6 +222,7 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, state: int = 0) -> Rul
     wanted = max(GI, ranks * each)
     why = f"{pluralize(ranks, 'rank')} x {memory_text(each)}, at least 1Gi"
     if memory is not None and wanted > memory // 4:
+        # In whole MiB, of which there is at least one.
         wanted = memory // 4 // MI * MI or MI
         why = "a quarter of the worker's memory"
     if state:

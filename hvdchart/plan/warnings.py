@@ -93,6 +93,7 @@ def _group(plan: GroupPlan) -> Iterator[str]:
         not group.gpus
         and sockets > 1
         and topology.reserved_cores(group)
+        # The ranks are the same for each socket, but the first has too few cores.
         and not rules.ranks_of_a_socket(group, plan.slots)
     ):
         yield (
@@ -149,10 +150,10 @@ def _gpus(plan: GroupPlan) -> Iterator[str]:
     sizes = {"coresPerSocket": plan.cpu, "memory": plan.memory}
     missing = [name for name, size in sizes.items() if size is None]
     if group.gpus and missing:
+        request = "request neither" if len(missing) == 2 else "do not request it"
         yield (
-            f"the spec does not give {' and '.join(missing)}: workers "
-            f"{'request neither' if missing[1:] else 'do not request it'}, so other pods may take "
-            "what their ranks need, and the kubelet evicts them first"
+            f"the spec does not give {' and '.join(missing)}: workers {request}, so other pods may "
+            "take what their ranks need, and the kubelet evicts them first"
         )
 
 

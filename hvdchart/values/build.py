@@ -68,20 +68,28 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
 
 
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
-    """The reason for each number by the path of its value, also of the spec's `values`."""
+    """The reason for each planned number by the path of its value.
+
+    Where the spec's `values` replace a number, that is the reason.
+    """
     planned = planned_values(plan)
     merged = make_values(plan)
     reasons = {}
     for path, reason in _planned_reasons(plan).items():
         before = value_in(planned, path)
-        after = value_in(merged, path)
-        replaced = override_reason(f"values.{'.'.join(map(str, path))}", before)
-        reasons[path] = reason if before == after else replaced
+        if before == value_in(merged, path):
+            reasons[path] = reason
+        else:
+            key = ".".join(map(str, path))
+            reasons[path] = override_reason(f"values.{key}", before)
     return reasons
 
 
 def value_in(values: Plain, path: ValuePath) -> Plain:
-    """The value at a path; in a list of named items, such as `env`, the last step is the name."""
+    """The value at a path; None where there is none.
+
+    In a list of named items, such as `env`, the last step is the name.
+    """
     *above, name = path
     parent = value_at(values, above)
     if isinstance(parent, list):
@@ -91,27 +99,35 @@ def value_in(values: Plain, path: ValuePath) -> Plain:
 
 
 def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
+    """The plan's own reasons by the path of their value."""
     reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
     if plan.spec.launch.mode != "custom" or plan.launching.binding.to != "none":
         reasons["launch", "binding", "to"] = plan.launching.reason
     reasons |= {("launch", key): reason for key, reason in plan.framework.reasons.items()}
     for index, group in enumerate(plan.groups):
-        root: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
+        own: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
         for key, reason in group.reasons.items():
+            # The name of a resource has dots itself.
             _, limit, resource = key.partition("resources.limits.")
             steps = ["resources", "limits", resource] if limit else key.split(".")
             variable = key.removeprefix("env.")
             is_users = key != variable and variable in plan.spec.train.env
-            reasons[(*(("worker",) if is_users else root), *steps)] = reason
+            # The variables of train.env are those of all groups.
+            root: ValuePath = ("worker",) if is_users else own
+            reasons[(*root, *steps)] = reason
     return reasons
 
 
 def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plain]:
+    """The values of a group's workers; `common` are the variables that all groups have."""
     nodes = group.group
     own_paths = _paths(plan, nodes.name)
     interfaces = plan.launching.group_env.get(nodes.name, {})
-    worker: dict[str, Plain] = {"number": nodes.count, "spares": nodes.spares or None}
-    worker["slots"] = group.slots
+    worker: dict[str, Plain] = {
+        "number": nodes.count,
+        "spares": nodes.spares or None,
+        "slots": group.slots,
+    }
     own_env = {**group.env, **interfaces, **own_paths}
     # Once: a variable of train.env is among the common ones, and the API refuses two of one name.
     given = plan.spec.train.env
@@ -139,9 +155,9 @@ def _master(plan: Plan) -> dict[str, Plain]:
     memory = max(MASTER_MEMORY, clients)
     requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
-    nodes = [(group.group, without_spot(group.group)) for group in plan.groups]
-    steady = [group for group, rest in nodes if group == rest]
-    master.update(_scheduling(steady[0] if steady else nodes[0][1]))
+    groups = [group.group for group in plan.groups]
+    steady = [group for group in groups if without_spot(group) == group]
+    master.update(_scheduling(steady[0] if steady else without_spot(groups[0])))
     master["backoffLimit"] = train.retries
     master["activeDeadlineSeconds"] = train.deadline_seconds
     return _omit_empty(**master)
@@ -168,24 +184,28 @@ def _launch(plan: Plan) -> dict[str, Plain]:
 
 
 def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
+    """The values that let pods run on a group's nodes."""
+    tolerations = [
+        _omit_empty(
+            key=toleration.taint,
+            operator=toleration.operator,
+            value=toleration.value,
+            effect=toleration.effect,
+            tolerationSeconds=toleration.toleration_seconds,
+        )
+        for toleration in nodes.tolerations
+    ]
     return _omit_empty(
         nodeSelector=dict(nodes.node_selector),
         affinity=copy.deepcopy(dict(nodes.affinity)),
-        tolerations=[
-            _omit_empty(
-                key=toleration.taint,
-                operator=toleration.operator,
-                value=toleration.value,
-                effect=toleration.effect,
-                tolerationSeconds=toleration.toleration_seconds,
-            )
-            for toleration in nodes.tolerations
-        ],
+        tolerations=tolerations,
     )
 
 
 def _is_everywhere(plan: Plan, volume: Volume) -> bool:
-    return not volume.groups or {g.name for g in plan.spec.nodes} <= set(volume.groups)
+    """Whether all groups mount a volume, and so the master."""
+    names = {group.name for group in plan.spec.nodes}
+    return not volume.groups or names <= set(volume.groups)
 
 
 def _is_only_in(plan: Plan, volume: Volume, group: str) -> bool:
@@ -209,25 +229,28 @@ def _paths(plan: Plan, group: str | None) -> dict[str, str]:
 
 
 def _environment(env: Mapping[str, Any]) -> list[Plain]:
-    return [
-        {"name": name, "value": value}
-        if isinstance(value, str)
-        else {"name": name, "valueFrom": dict(value)}
-        for name, value in env.items()
-    ]
+    """Variables as a container has them: each a text, or a map for `valueFrom`."""
+    entries: list[Plain] = []
+    for name, value in env.items():
+        if isinstance(value, str):
+            entries.append({"name": name, "value": value})
+        else:
+            entries.append({"name": name, "valueFrom": dict(value)})
+    return entries
 
 
 def _volume(name: str, volume: Volume) -> dict[str, Plain]:
+    """A volume as a pod has it; only the first of its sources counts."""
+    read_only: dict[str, Plain] = {"readOnly": True} if volume.read_only else {}
     if volume.host_path is not None:
         # Without the data directory the pod fails and names it, instead of training on nothing.
         kind = "Directory" if volume.read_only else "DirectoryOrCreate"
         return {"name": name, "hostPath": {"path": volume.host_path, "type": kind}}
     if volume.pvc is not None:
-        read_only = {"readOnly": True} if volume.read_only else {}
         return {"name": name, "persistentVolumeClaim": {"claimName": volume.pvc, **read_only}}
     if volume.nfs is not None:
-        nfs: dict[str, Plain] = {"server": volume.nfs.server, "path": volume.nfs.path}
-        return {"name": name, "nfs": {**nfs, **({"readOnly": True} if volume.read_only else {})}}
+        server = volume.nfs.server
+        return {"name": name, "nfs": {"server": server, "path": volume.nfs.path, **read_only}}
     if volume.config_map is not None:
         return {"name": name, "configMap": {"name": volume.config_map}}
     return {"name": name, "emptyDir": copy.deepcopy(dict(volume.empty_dir or {}))}
@@ -240,4 +263,5 @@ def _mount(name: str, volume: Volume) -> dict[str, Plain]:
 
 
 def _omit_empty(**pairs: Plain) -> dict[str, Plain]:
+    """The pairs without those that have None, an empty list or an empty map; 0 and False stay."""
     return {key: value for key, value in pairs.items() if value not in (None, [], {}, ())}

@@ -18,9 +18,8 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
     """The plan's values, checked against the chart's schema.
 
     What only the chart's templates refuse, such as options of another launcher in the spec's
-    `values`, Helm reports when it renders the run.
-    Raises SpecError when the spec's `values` are wrong, and ValuesError when other values are,
-    which is a defect of hvdchart.
+    `values`, Helm reports when it renders the run. Raises SpecError when the spec's `values` are
+    wrong, and ValuesError when other values are, which is a defect of hvdchart.
     """
     values = make_values(plan)
     if has_null(values):
@@ -32,6 +31,7 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
 
 
 def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
+    """Raise all that the chart's schema refuses as one error."""
     from jsonschema_rs import Draft7Validator
 
     violations = Draft7Validator(values_schema()).iter_errors(values)
@@ -57,12 +57,14 @@ def _check_images(plan: Plan, values: Mapping[str, Plain]) -> None:
     def names_image(owner: Mapping[str, Plain]) -> bool:
         return bool((owner.get("image") or {}).get("repository"))
 
+    if names_image(values):
+        return
+    # Without an image of all pods, the master needs its own, and a group has that of all workers.
     worker = values.get("worker") or {}
-    pods = [values.get("master") or {}, *(values.get("workerGroups") or [worker])]
-    has_default = names_image(worker)
-    if not names_image(values) and not all(
-        names_image(pod) or (has_default and index) for index, pod in enumerate(pods)
-    ):
+    master = values.get("master") or {}
+    groups = values.get("workerGroups") or [worker]
+    has_workers = names_image(worker) or all(map(names_image, groups))
+    if not names_image(master) or not has_workers:
         problem = "no image for some pods, and the chart has no default"
         expected = 'image: {repository: registry.example/team/app, tag: "1.0"}'
         raise _refused(plan, ("image",), problem, expected=expected)
@@ -71,12 +73,18 @@ def _check_images(plan: Plan, values: Mapping[str, Plain]) -> None:
 def _refused(
     plan: Plan, path: KeyPath, problem: str, at_key: bool = False, expected: str = ""
 ) -> SpecError | ValuesError:
-    """The error for the value at a path of the values, or for its key (`at_key`)."""
-    if path[:1] and (path[0] in plan.spec.values or expected):
+    """The error for the value at a path of the values, or for its key (`at_key`).
+
+    With `expected`, it is one of the spec, whether its `values` have the key or not.
+    """
+    is_in_values = bool(path) and path[0] in plan.spec.values
+    if path and (is_in_values or expected):
         # What `values` makes wrong may be at the same key of the spec itself.
-        where = ("values", *path) if path[0] in plan.spec.values else path
+        where = ("values", *path) if is_in_values else path
         node = nearest_node(plan.tree or from_plain({}, Place("the spec")), where)
-        place = (at_key and node.key_place) or node.place
+        place = node.place
+        if at_key and node.key_place:
+            place = node.key_place
         what = "a key of the chart" if at_key else "a value that the chart accepts"
         return SpecError(str(place), dotted(where), problem, expected or what)
     return ValuesError(f"the chart refuses {dotted(path) or 'the values'}: {problem}")

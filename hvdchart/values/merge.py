@@ -29,14 +29,11 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
     worker |= {key: values.get(key) for key in ("volumes", "volumeMounts")}
     groups = []
     for own in values.get("workerGroups") or [{"name": "worker"}]:
-        added = {
-            key: [*(worker.get(key) or ()), *own[key]]
-            for key in ("env", "volumes", "volumeMounts")
-            if own.get(key)
-        }
-        groups.append(
-            merge(worker, {**own, **added}, lambda path, value: value is None, empty_clears=True)
-        )
+        group = dict(own)
+        for key in ("env", "volumes", "volumeMounts"):
+            if own.get(key):
+                group[key] = [*(worker.get(key) or ()), *own[key]]
+        groups.append(merge(worker, group, lambda path, value: value is None, empty_clears=True))
     return groups
 
 
@@ -57,10 +54,10 @@ def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[st
 
 def has_null(values: Mapping[str, Plain]) -> bool:
     """Whether there is a null in these maps of maps."""
-    return any(
-        has_null(value) if isinstance(value, Mapping) else value is None
-        for value in values.values()
-    )
+    for value in values.values():
+        if value is None or (isinstance(value, Mapping) and has_null(value)):
+            return True
+    return False
 
 
 def without_nulls(value: Plain) -> Plain:

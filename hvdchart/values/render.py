@@ -26,7 +26,8 @@ _NULL = "tag:yaml.org,2002:null"
 def render_values(plan: Plan, origin: str = "a spec") -> str:
     """The values file of a plan as text; `origin` names the spec in its first line.
 
-    Raises SpecError when the chart refuses the values because of the spec's `values`.
+    Raises SpecError when the chart refuses the values because of the spec's `values`, and
+    ValuesError when it refuses others, which is a defect of hvdchart.
     """
     head = f"# Rendered by `hvdchart render {origin}`: edit the spec, not this file.\n"
     batch = "" if plan.global_batch is None else f", global batch {plan.global_batch}"
@@ -52,6 +53,7 @@ def dump(values: dict[str, Plain], reasons: dict[ValuePath, Reason]) -> str:
 
 
 def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) -> Any:
+    """A value for ruamel.yaml, with comments; what has nothing nested is written on one line."""
     from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
     if isinstance(value, dict):
@@ -83,6 +85,7 @@ def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) 
 
 
 def _text(value: str) -> Any:
+    """A text, marked for quotes unless every YAML reads it as text without them."""
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
     plain = _TEXT.fullmatch(value) and value.lower() not in _YAML_1_1_WORDS

@@ -13,7 +13,7 @@ from hvdchart.spec.yaml_tree import Plain
 
 @functools.cache
 def values_schema() -> dict[str, Any]:
-    """The JSON schema (draft 7) of the chart's values."""
+    """The JSON schema (draft 7) of the chart's values; all callers share the object."""
     schema: dict[str, Any] = json.loads((chart_dir() / "values.schema.json").read_text("utf-8"))
     return schema
 
