@@ -23,7 +23,11 @@ def measure(
     report: Callable[[str], None],
     helm: Helm,
 ) -> Object:
-    """The result of a plan of `bench_plan` as JSON data; reports each measurement."""
+    """The result of a plan of `bench_plan` as JSON data; reports each measurement.
+
+    `trials` are those of the plan, in `turns` turns. Raises RunFailedError when one of them cannot
+    be measured, and the errors of Helm and the cluster.
+    """
     measured: list[Measurement] = []
     place: Object = {}
 

@@ -31,7 +31,7 @@ _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.
 
 @dataclass(frozen=True)
 class Measurement:
-    """The speed of all ranks together, in one turn on the first `workers` workers."""
+    """The speed of all ranks together in images/s, in one turn on the first `workers` workers."""
 
     turn: int
     workers: int
@@ -40,8 +40,12 @@ class Measurement:
 
 
 def sizes(workers: int, given: Sequence[int]) -> list[int]:
-    """The numbers of workers to measure, ascending: those given, or 1, 2, 4 ... and all."""
-    chosen = sorted(set(given) or {*(2**n for n in range(workers.bit_length())), workers})
+    """The numbers of workers to measure, ascending: those given, or 1, 2, 4 ... and all.
+
+    Raises SpecError for a number that is not from 1 to `workers`.
+    """
+    powers = {2**n for n in range(workers.bit_length())}
+    chosen = sorted(set(given) or powers | {workers})
     wrong = [size for size in chosen if not 1 <= size <= workers]
     if wrong:
         expected = f"numbers from 1 to {workers}, the workers of the spec"
@@ -51,12 +55,18 @@ def sizes(workers: int, given: Sequence[int]) -> list[int]:
 
 def turns_of(chosen: Sequence[int], turns: int) -> list[Trial]:
     """All sizes in each turn, which begins with another size than the one before."""
-    shifts = [turn % len(chosen) for turn in range(turns)]
-    return [Trial(size) for first in shifts for size in (*chosen[first:], *chosen[:first])]
+    trials = []
+    for turn in range(turns):
+        first = turn % len(chosen)
+        trials += [Trial(size) for size in (*chosen[first:], *chosen[:first])]
+    return trials
 
 
 def bench_plan(plan: Plan, trials: Sequence[Trial], command: Sequence[str]) -> Plan:
-    """The plan of the run that measures. Raises SpecError for a spec of several groups."""
+    """The plan of the run that measures, which has the benchmark as its code.
+
+    Raises SpecError for a spec of several groups.
+    """
     if len(plan.groups) != 1:
         expected = "one group: different nodes wait for each other, whatever their number"
         raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
@@ -89,7 +99,10 @@ def placement(pods: Sequence[Object]) -> Object:
 
 
 def rows(measured: Sequence[Measurement]) -> list[Object]:
-    """A row for each size as JSON data, with half the 95 % interval; efficiency is by turn."""
+    """A row for each size as JSON data; `interval` is half the 95 % interval.
+
+    The efficiency is the speed of a rank as a share of that in the smallest size, in the same turn.
+    """
     by_size: dict[int, dict[int, Measurement]] = {}
     for each in measured:
         by_size.setdefault(each.workers, {})[each.turn] = each
@@ -97,11 +110,11 @@ def rows(measured: Sequence[Measurement]) -> list[Object]:
     table = []
     for size, turns in sorted(by_size.items()):
         speeds = [each.speed for each in turns.values()]
-        shares = [
-            each.speed / each.ranks / (smallest[turn].speed / smallest[turn].ranks)
-            for turn, each in turns.items()
-            if turn in smallest
-        ]
+        shares = []
+        for turn, each in turns.items():
+            if turn in smallest:
+                ideal = smallest[turn].speed / smallest[turn].ranks
+                shares.append(each.speed / each.ranks / ideal)
         speed, interval = mean_and_interval(speeds)
         efficiency, efficiency_interval = mean_and_interval(shares)
         table.append(

@@ -63,7 +63,11 @@ def pack_code(path: Path) -> dict[str, Plain]:
 
 
 def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
-    """Return a tar.gz in base64 of files by their names in it; a FileError names `origin`."""
+    """Return a tar.gz in base64 of files by their names in it; the same files are the same text.
+
+    Raises FileError for a file that cannot be read, and, with the name of `origin`, when they are
+    more than the chart takes.
+    """
     content = io.BytesIO()
     paths = list(files.values())
     # The times are left out: the same files are the same bytes.
@@ -81,7 +85,11 @@ def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that are not ignored, sorted. Raises FileError."""
+    """Return the files of a folder that are not ignored, sorted.
+
+    Raises FileError for a folder that cannot be read, a pattern that is none, and for what is
+    neither a file nor a folder.
+    """
     try:
         return sorted(_walk(folder, [(folder, GitIgnoreSpec.from_lines(ALWAYS_IGNORED))]))
     except OSError as error:
@@ -89,6 +97,7 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def _walk(folder: Path, rules: list[_Rules]) -> Iterator[Path]:
+    """The files below a folder; `rules` are those of the folders above it. Raises FileError."""
     for name in IGNORE_FILES:
         file = folder / name
         if file.is_file():
@@ -120,6 +129,7 @@ def _is_ignored(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
+    """Archive a file without its owner and time, which say nothing about the code."""
     try:
         data = file.read_bytes()
         mode = file.stat().st_mode
@@ -132,6 +142,7 @@ def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
 
 
 def _check_size(path: Path, characters: int, files: list[Path]) -> None:
+    """Raise FileError, with the largest of `files`, for more characters than the chart takes."""
     most = int(read_data("resources.json")["codeCharacters"])
     if characters <= most:
         return

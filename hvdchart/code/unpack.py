@@ -33,7 +33,7 @@ def unpack_code(config_map: Mapping[str, Any], folder: Path) -> list[str]:
     written, when the ConfigMap has something else than code.
     """
     try:
-        entries = {_relative(each[0]): each[1:] for each in _entries(config_map)}
+        entries = {_relative(name): (mode, content) for name, mode, content in _entries(config_map)}
     except (ValueError, TypeError, AttributeError, tarfile.TarError, EOFError) as error:
         raise FileError(f"the ConfigMap has no code that can be unpacked: {error}") from error
     written = []
@@ -45,20 +45,25 @@ def unpack_code(config_map: Mapping[str, Any], folder: Path) -> list[str]:
             if _NEVER & {part.lower() for part in name.split("/")}:
                 continue
             path = folder / name
-            (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
-            if content is not None:
-                # Windows has no O_NOFOLLOW.
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-                with os.fdopen(os.open(path, flags, mode), "wb") as file:
-                    file.write(content)
-                written.append(name)
+            if content is None:
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Windows has no O_NOFOLLOW.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+            with os.fdopen(os.open(path, flags, mode), "wb") as file:
+                file.write(content)
+            written.append(name)
     except OSError as error:
         raise FileError(f"{folder}: cannot write the code: {error}") from error
     return sorted(written)
 
 
 def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, int, bytes | None]]:
-    """Each file with its mode and content, and each folder without content."""
+    """Each file with its mode and content, and each folder with None in the place of that.
+
+    Raises ValueError and tarfile.TarError for an archive that has something else.
+    """
     archive = (config_map.get("binaryData") or {}).get("archive.tgz")
     if archive:
         yield from _members(_decompress(base64.b64decode(archive)))
@@ -67,6 +72,7 @@ def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, int, bytes | 
 
 
 def _decompress(data: bytes) -> bytes:
+    """The content of a gzip archive; raises ValueError for one that is damaged or too large."""
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             content = stream.read(MOST_BYTES + 1)
@@ -94,6 +100,7 @@ def _members(content: bytes) -> Iterator[tuple[str, int, bytes | None]]:
 
 
 def _relative(name: str) -> str:
+    """A name below the folder; raises ValueError for one that is too long or leads out of it."""
     if len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
         raise ValueError(f"{name[:40]!r}... has more than {LONGEST_NAME} bytes")
     if name.startswith("/") or "\0" in name or ".." in name.split("/"):

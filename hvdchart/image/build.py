@@ -46,12 +46,16 @@ class Source:
 
 
 def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
-    """The files of a folder that .dockerignore does not leave out, sorted. Raises FileError."""
+    """The files of a folder that .dockerignore does not leave out, sorted.
+
+    Raises FileError without the Dockerfile, and for a pattern of .dockerignore that is none.
+    """
     if not (folder / dockerfile).is_file():
         raise FileError(f"{folder / dockerfile}: no such file; `hvdchart init` can write one")
     ignore = folder / ".dockerignore"
     lines = ignore.read_text("utf-8", "replace").splitlines() if ignore.is_file() else []
-    spec = GitIgnoreSpec.from_lines(["/.git/"]) + read_patterns(ignore, [*map(_anchor, lines)])
+    patterns = [_anchor(line) for line in lines]
+    spec = GitIgnoreSpec.from_lines(["/.git/"]) + read_patterns(ignore, patterns)
     files = {str(name) for name in spec.match_tree_files(folder, negate=True)}
     # Docker sends it, whether it is ignored or not.
     return sorted(files | {dockerfile})
@@ -60,7 +64,8 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
 def build(source: Source, engine: str, report: Report) -> str:
     """Build the image unless the engine has it; returns its reference.
 
-    `report` gets remarks and each line of the builder. Raises ImageError with the last lines.
+    `report` gets remarks and each line of the builder. Raises ImageError, with the last lines, when
+    the builder fails, and FileError when a file of the folder cannot be read.
     """
     reference = source.reference()
     inspect = [engine, "inspect", "--type=image", reference]
@@ -76,8 +81,10 @@ def build(source: Source, engine: str, report: Report) -> str:
     if engine == "buildah":
         isolation = ["--isolation", "oci", *runtime] if runtime else []
         command = [engine, "bud", *isolation, *options]
+    elif engine == "podman":
+        command = [engine, *runtime, "build", *options]
     else:
-        command = [engine, *(runtime if engine == "podman" else []), "build", *options]
+        command = [engine, "build", *options]
     code, lines = stream(command, report)
     if code:
         raise ImageError(
@@ -90,18 +97,25 @@ def build(source: Source, engine: str, report: Report) -> str:
 def _anchor(line: str) -> str:
     """A pattern of .dockerignore as .gitignore has it: the former's begin at the folder itself."""
     text = line.strip()
-    mark, pattern = ("!", text[1:]) if text.startswith("!") else ("", text)
+    pattern = text.removeprefix("!")
     if not pattern or pattern.startswith(("#", "/", "**")):
         return text
+    mark = "!" if text.startswith("!") else ""
     return f"{mark}/{pattern.removeprefix('./')}"
 
 
 def _content(file: Path) -> bytes:
-    return str(file.readlink()).encode() if file.is_symlink() else file.read_bytes()
+    """The content of a file; of a link, what it names, which the builder copies as it is."""
+    if file.is_symlink():
+        return str(file.readlink()).encode()
+    return file.read_bytes()
 
 
 def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
-    """Run a program; its exit code and its last lines. Each line is reported as it comes."""
+    """Run a program; its exit code and its last lines, without empty ones.
+
+    Each line is reported as it comes. After Ctrl-C, the program is ended.
+    """
     last: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
         command,

@@ -80,7 +80,10 @@ def probe_pod(image: str) -> Object:
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
-    """The probe's report in its output; raises ImageError, with the last lines, without one."""
+    """The probe's report in its output.
+
+    Raises ImageError, with the last lines of its errors or else of its output, without a report.
+    """
     for line in output.splitlines():
         with suppress(ValueError, RecursionError):
             if line.startswith(MARK):
@@ -97,7 +100,10 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
 def check_requirements(
     probe: Mapping[str, Any], mode: str, framework: str = "horovod", brought: Sequence[str] = ()
 ) -> list[Finding]:
-    """Check each requirement; a run brings "ssh" (image.ssh) or "mpi" (requirements.txt) itself."""
+    """Check what an image needs for a launch mode and a framework.
+
+    `brought` is what a run brings itself: "ssh" (image.ssh) and "mpi" (requirements.txt).
+    """
     version = str(probe["python"])
     wanted = ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
@@ -116,7 +122,9 @@ def check_requirements(
         # The master starts any program.
         return findings
     findings.append(_launcher(probe, mode, "mpi" in brought))
-    return [*findings, *_frameworks(probe, mode)] if framework == "horovod" else findings
+    if framework == "horovod":
+        findings += _frameworks(probe, mode)
+    return findings
 
 
 def missing(findings: Sequence[Finding]) -> list[Finding]:
@@ -129,15 +137,15 @@ def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
     width = max(len(finding.requirement) for finding in findings)
     lines = [image]
     for finding in findings:
-        lines.append(
-            f"  {'ok' if finding.met else '--'}  {finding.requirement:<{width}}  {finding.details}"
-        )
+        mark = "ok" if finding.met else "--"
+        lines.append(f"  {mark}  {finding.requirement:<{width}}  {finding.details}")
         if not finding.met:
             lines.append(f"      {'':<{width}}  {finding.remedy}")
     return lines
 
 
 def _launcher(probe: Mapping[str, Any], mode: str, has_pip_mpi: bool) -> Finding:
+    """Whether the image has the launcher of a mode."""
     program = "horovodrun"
     version = ""
     remedy = "install Horovod; horovodrun is a part of it"
@@ -153,6 +161,7 @@ def _launcher(probe: Mapping[str, Any], mode: str, has_pip_mpi: bool) -> Finding
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:
+    """Whether Horovod works with a framework of the image, over what the mode needs."""
     feature = "mpi" if mode == "mpirun" else "gloo"
     if not probe["horovod"]:
         remedy = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"

@@ -28,7 +28,12 @@ def provide(
     report: Report,
     builder: str | None = None,
 ) -> str:
-    """Build the image of a folder and bring it to the target, which may have it; its reference."""
+    """Build the image of a folder and bring it to the target; its reference.
+
+    `is_on_nodes` says whether all nodes have an image: then nothing is built or loaded. Raises
+    ImageError when no builder works, when it fails, and for a repository without a registry to push
+    to; and FileError when a file of the folder cannot be read.
+    """
     reference = source.reference()
     if target.pushes and "/" not in source.repository:
         raise ImageError(
@@ -45,7 +50,7 @@ def provide(
 
 
 def deliver(reference: str, target: Target, engine: str, report: Report) -> None:
-    """Bring an image that the engine has to the target; raises ImageError."""
+    """Bring an image that the engine has to the target. Raises ImageError when that fails."""
     if target.loader:
         report(f"loading {reference}")
         load_with(reference, target.loader, report)
@@ -55,7 +60,10 @@ def deliver(reference: str, target: Target, engine: str, report: Report) -> None
 
 
 def push(reference: str, engine: str, report: Report) -> None:
-    """Push an image to its registry, with the engine's own credentials."""
+    """Push an image to its registry, with the engine's own credentials.
+
+    Raises ImageError, with the last line of the engine, when that fails.
+    """
     # Podman and Buildah would push what they have built under a short name to localhost.
     destination = [] if engine == "docker" else [f"docker://{reference}"]
     code, lines = stream([engine, "push", reference, *destination], report)
@@ -68,7 +76,10 @@ def push(reference: str, engine: str, report: Report) -> None:
 
 
 def load_with(reference: str, loader: Sequence[str], report: Report) -> None:
-    """Run a command that loads an image into a cluster, with the image as its last argument."""
+    """Run a command that loads an image into a cluster, with the image as its last argument.
+
+    Raises ImageError when the program is not on PATH, or fails.
+    """
     if shutil.which(loader[0]) is None:
         raise ImageError(f"cannot load {reference}: no program {loader[0]!r} is on PATH")
     code, lines = stream([*loader, reference], report)
@@ -80,7 +91,10 @@ def load_with(reference: str, loader: Sequence[str], report: Report) -> None:
 
 
 def save(reference: str, engine: str, file: Path) -> None:
-    """Write an image to an archive that containerd, Docker and kind read."""
+    """Write an image to an archive that containerd, Docker and kind read.
+
+    Raises ImageError when the engine fails.
+    """
     if engine == "docker":
         command = [engine, "save", "-o", str(file), reference]
     else:

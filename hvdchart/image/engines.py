@@ -42,7 +42,11 @@ def working_engines() -> list[str]:
 def choose_engine(
     name: str | None, remedy: str = "run the script without an image of its own: deploy --code"
 ) -> str:
-    """The engine of this name, or the first that works; raises ImageError with a remedy."""
+    """The engine of this name, or without one the first that works.
+
+    Raises ImageError for an unknown name, for an engine that does not work, and, with `remedy`,
+    when none works.
+    """
     if name is not None and name not in ENGINES:
         raise ImageError(f"{name!r} is not a builder: use one of {', '.join(ENGINES)}")
     if name is not None and not is_working(name):
@@ -65,17 +69,17 @@ def runtime_options() -> list[str]:
 def run_in(image: str, command: Sequence[str], user: int, engine: str | None = None) -> Result:
     """Run a command in an image as a pod would: group 0, no capabilities, no network.
 
-    `engine` is one of ENGINES; default: the first that works. Raises ImageError when it cannot run
-    the image.
+    `user` is the ID of the user; `engine` is one of ENGINES, by default the first that works. The
+    image is pulled if the engine does not have it. Raises ImageError when it cannot run the image,
+    or the command takes more than five minutes; the exit code of the command may be any.
     """
     name = choose_engine(engine, "check the image in the cluster with --in-cluster")
     if _run([name, "inspect", "--type=image", image]).returncode != 0:
         pulled = _run([name, "pull", image])
         if pulled.returncode != 0:
-            lines = (pulled.stderr or pulled.stdout).strip().splitlines() or [
-                "it printed no reason"
-            ]
-            raise ImageError(f"{name} does not have {image} and cannot pull it: {lines[-1]}")
+            lines = (pulled.stderr or pulled.stdout).strip().splitlines()
+            reason = lines[-1] if lines else "it printed no reason"
+            raise ImageError(f"{name} does not have {image} and cannot pull it: {reason}")
     if name == "buildah":
         return _run_buildah(name, image, command, f"{user}:0")
     runtime = runtime_options() if name == "podman" else []
@@ -99,6 +103,7 @@ def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> 
 
 
 def _run(command: Sequence[str]) -> Result:
+    """Run a program to its end; raises ImageError when that takes longer than _TIME_LIMIT."""
     try:
         return subprocess.run(
             command,
