@@ -32,9 +32,12 @@ class Fit:
     def __str__(self) -> str:
         nodes = len(self.group.nodes)
         line = f"{self.group.name}: {len(self.free)} of {nodes} nodes are free, {self.ranks} ranks"
-        line += f" and {pluralize(self.spares, 'spare')}" if self.spares else ""
-        blocked = join_names(f"{name}: {reason}" for name, reason in self.blocked)
-        return line + (f" ({blocked})" if blocked else "")
+        if self.spares:
+            line += f" and {pluralize(self.spares, 'spare')}"
+        if self.blocked:
+            blocked = join_names(f"{name}: {reason}" for name, reason in self.blocked)
+            line += f" ({blocked})"
+        return line
 
 
 def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
@@ -49,17 +52,20 @@ def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
 
 
 def keep_spares(discovery: Discovery, spares: int) -> Discovery:
-    """The discovery with spares in each group that is large enough; ClusterError if none is."""
-    large = [group for group in discovery.groups if len(group.nodes) > spares]
-    if not large:
+    """The discovery with spares in each group that is large enough.
+
+    Raises ClusterError if none is.
+    """
+    if all(len(group.nodes) <= spares for group in discovery.groups):
         sizes = join_names(f"{group.name}: {len(group.nodes)}" for group in discovery.groups)
         raise ClusterError(f"no group has more nodes than the {spares} spares to keep ({sizes})")
-    groups = [
-        replace(group, entry=_entry(group, len(group.nodes) - spares, spares))
-        if group in large
-        else group
-        for group in discovery.groups
-    ]
+    groups = []
+    for group in discovery.groups:
+        used = len(group.nodes) - spares
+        if used > 0:
+            groups.append(replace(group, entry=_entry(group, used, spares)))
+        else:
+            groups.append(group)
     return replace(discovery, groups=tuple(groups))
 
 
@@ -86,8 +92,12 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
 
 
 def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
-    both = (("cpu", plan.cpu), ("memory", plan.memory))
-    needs = {name: wanted for name, wanted in both if wanted}
+    """What a node lacks for a worker now; empty where it has room for one."""
+    needs = {}
+    if plan.cpu:
+        needs["cpu"] = plan.cpu
+    if plan.memory:
+        needs["memory"] = plan.memory
     if plan.group.gpus:
         needs[plan.group.gpu_resource] = plan.group.gpus
     if plan.group.rdma:
@@ -100,10 +110,16 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
 
 
 def _quantity(name: str, size: int) -> str:
+    """An amount of a resource for a message: memory in whole MiB, and nothing below 0."""
     unit = MI if name == "memory" else 1
     return amount_text(name, max(size, 0) // unit * unit)
 
 
 def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
-    numbers: dict[str, Plain] = {"name": group.name, "count": count}
-    return {**numbers, **({"spares": spares} if spares else {}), **group.entry, **numbers}
+    """The group's entry of the spec with other numbers of nodes, which come first."""
+    entry: dict[str, Plain] = {"name": group.name, "count": count}
+    if spares:
+        entry["spares"] = spares
+    for key, value in group.entry.items():
+        entry.setdefault(key, value)
+    return entry

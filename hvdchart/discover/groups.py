@@ -66,14 +66,19 @@ class Discovery:
             ("train", "command"): "an allreduce check of the chart; replace it with your command"
         }
         for index, group in enumerate(self.groups):
-            comments.update({("nodes", index, *key): text for key, text in group.comments.items()})
+            for key, text in group.comments.items():
+                comments["nodes", index, *key] = text
         return comments
 
 
 def discover(
     nodes: Iterable[NodeFacts], selected: Mapping[str, str], *, pods_known: bool = True
 ) -> Discovery:
-    """Group equal nodes, selected by these labels, and describe each; notes name unusable nodes."""
+    """Group equal nodes, selected by these labels, and describe each group.
+
+    Without any node that can be used, there are no groups; notes say why. Without `pods_known`,
+    what DaemonSets request is estimated.
+    """
     facts = list(nodes)
     usable = [node for node in facts if not node.unusable]
     groups = [Group("", equal) for equal in _equal_nodes(usable)]
@@ -124,6 +129,7 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
 
 
 def _set_names(groups: list[Group]) -> None:
+    """Name each group after its GPUs or its kind of instance; equal names get a number."""
     taken: set[str] = {"master"}
     for group in groups:
         node = group.nodes[0]
@@ -161,7 +167,8 @@ def _describe(group: Group, others: list[NodeFacts], pods_known: bool) -> None:
         comments["rdma", "count"] = (
             f"the node offers {offered}; the API does not show which ones connect the nodes"
         )
-    if label := _unique_label(group.nodes, others):
+    label = _unique_label(group.nodes, others)
+    if label:
         entry["nodeSelector"] = label
     elif others:
         text = "no label is unique to these nodes: label them and add nodeSelector"
@@ -204,16 +211,17 @@ def _unique_label(nodes: list[NodeFacts], others: list[NodeFacts]) -> dict[str, 
     """A label that only these nodes have; empty without others, or without such a label."""
     if not others:
         return {}
-    shared = dict(
-        set(nodes[0].labels.items()).intersection(*(node.labels.items() for node in nodes))
-    )
+    first = nodes[0].labels.items()
+    shared = dict(set(first).intersection(*(node.labels.items() for node in nodes)))
     names = [name for name in _KIND_LABELS if name in shared]
     names += sorted(name for name in shared if not _OTHER_LABELS.fullmatch(name))
     for name in names:
         if shared[name] and all(node.labels.get(name) != shared[name] for node in others):
             return {name: shared[name]}
     host = "kubernetes.io/hostname"
-    return {host: nodes[0].labels[host]} if len(nodes) == 1 and host in shared else {}
+    if len(nodes) == 1 and host in shared:
+        return {host: shared[host]}
+    return {}
 
 
 def _describe_reserve(group: Group, memory: int) -> None:
@@ -227,8 +235,11 @@ def _describe_reserve(group: Group, memory: int) -> None:
 
     nodes = group.nodes
     cpu = kubelet("cpu") + daemons("cpu") + MASTER_CPU
+    # `memory` is that of the smallest node, and the reserve is that of the largest.
     most = max(node.capacity["memory"] for node in nodes)
-    size = -(-(most - memory + kubelet("memory") + daemons("memory") + MASTER_MEMORY) // MI) * MI
+    size = most - memory + kubelet("memory") + daemons("memory") + MASTER_MEMORY
+    # In whole MiB, rounded up.
+    size = -(-size // MI) * MI
     if cpu >= nodes[0].capacity["cpu"] or size >= memory:
         group.comments[("memory",)] = "the kubelet and DaemonSets leave nothing for workers"
         return

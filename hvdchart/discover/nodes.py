@@ -71,14 +71,20 @@ class NodeFacts:
 def read_nodes(
     nodes: Iterable[Object], pods: Iterable[Object], topologies: Iterable[Object] = ()
 ) -> list[NodeFacts]:
-    """The facts about each node, sorted by name; `pods` are those of all namespaces."""
+    """The facts about each node, sorted by name.
+
+    `pods` are those of all namespaces, and `topologies` are NodeResourceTopology objects, where
+    something publishes them.
+    """
     zones = {each["metadata"]["name"]: each.get("zones") or [] for each in topologies}
     by_node: dict[str, list[Object]] = {}
     for pod in pods:
         if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             by_node.setdefault(pod.get("spec", {}).get("nodeName") or "", []).append(pod)
-    names = [(node, node["metadata"]["name"]) for node in nodes]
-    facts = [_read_node(n, by_node.get(name, []), zones.get(name, [])) for n, name in names]
+    facts = []
+    for node in nodes:
+        name = node["metadata"]["name"]
+        facts.append(_read_node(node, by_node.get(name, []), zones.get(name, [])))
     return sorted(facts, key=lambda node: node.name)
 
 
@@ -120,14 +126,14 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
 
 
 def _taints(node: Object) -> list[dict[str, str]]:
+    """The taints that keep pods off a node, sorted."""
     taints: list[dict[str, str]] = node.get("spec", {}).get("taints") or []
-    return sorted(
-        (t for t in taints if t.get("effect") != "PreferNoSchedule"),
-        key=lambda taint: (taint["key"], taint.get("effect", "")),
-    )
+    hard = [taint for taint in taints if taint.get("effect") != "PreferNoSchedule"]
+    return sorted(hard, key=lambda taint: (taint["key"], taint.get("effect", "")))
 
 
 def _unusable_reason(node: Object) -> str:
+    """Why no worker should run on a node; empty where one may."""
     if node.get("spec", {}).get("unschedulable"):
         return "cordoned"
     conditions = node.get("status", {}).get("conditions") or []
@@ -146,13 +152,20 @@ def _threads(labels: Mapping[str, str]) -> int | None:
     if several == "true":
         return 2
     # Today's arm64 servers run one thread per core.
-    return 1 if several == "false" or labels.get("kubernetes.io/arch") == "arm64" else None
+    if several == "false" or labels.get("kubernetes.io/arch") == "arm64":
+        return 1
+    return None
 
 
 def _count(labels: Mapping[str, str], name: str) -> int | None:
-    """The number in a label of node-feature-discovery, which a NodeFeatureRule can publish."""
+    """The number in a label of node-feature-discovery, which a NodeFeatureRule can publish.
+
+    None without such a label, for 0, and for any other text.
+    """
     count = labels.get(f"{_NFD}{name}", "")
-    return int(count) or None if count.isdecimal() else None
+    if not count.isdecimal():
+        return None
+    return int(count) or None
 
 
 def pod_requests(pod: Object) -> dict[str, int]:
@@ -180,8 +193,10 @@ def pod_requests(pod: Object) -> dict[str, int]:
 
 
 def _requests(container: Object) -> dict[str, int]:
+    """A container's requests; Kubernetes takes the limit for one that is missing."""
     resources = container.get("resources") or {}
-    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    limits = resources.get("limits") or {}
+    return _amounts({**limits, **(resources.get("requests") or {})})
 
 
 def _amounts(quantities: Mapping[str, str]) -> dict[str, int]:

@@ -39,7 +39,8 @@ def spec_text(
     if pods_known:
         fits = check_groups(discovery, _plan(discovery, name), spares)
         notes += map(str, fits)
-        discovery = discovery if fit is None else fit_ranks(discovery, fits, fit)
+        if fit is not None:
+            discovery = fit_ranks(discovery, fits, fit)
     if spares and fit is None:
         discovery = keep_spares(discovery, spares)
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:

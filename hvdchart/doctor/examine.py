@@ -25,15 +25,18 @@ _UNSEEN = "you are not allowed to read it"
 
 
 def examine_tools(helm: str) -> Iterator[Finding]:
-    """The programs that commands call."""
+    """The programs that commands call: Helm, and for some of them kubectl."""
     try:
         yield Finding("Helm", "ok", f"{helm} is version {Helm(helm).version()}")
     except HelmError as error:
         problem, _, fix = str(error).partition(": ")
         yield Finding("Helm", "problem", problem, fix)
     kubectl = shutil.which("kubectl")
-    fix = "" if kubectl else "exec, debug, stack, top, tensorboard and timeline call it: install it"
-    yield Finding("kubectl", "ok" if kubectl else "unknown", kubectl or "not on PATH", fix)
+    if kubectl:
+        yield Finding("kubectl", "ok", kubectl)
+    else:
+        fix = "exec, debug, stack, top, tensorboard and timeline call it: install it"
+        yield Finding("kubectl", "unknown", "not on PATH", fix)
 
 
 def examine_cluster(

@@ -52,7 +52,10 @@ def claims(values: Values) -> dict[str, bool]:
 
 
 def security_level(values: Values) -> tuple[str, str]:
-    """The strictest level of Pod Security that admits the pods, and why not a stricter one."""
+    """The strictest level of Pod Security that admits the pods, and why not a stricter one.
+
+    Source: Kubernetes documentation, "Pod Security Standards".
+    """
     for key in ("hostNetwork", "hostPID"):
         if values.get(key):
             return "privileged", key
@@ -80,7 +83,8 @@ def _needs(name: str, number: int, of: Values) -> PodNeeds:
     resources = of.get("resources") or {}
     limits = _quantities(resources.get("limits"))
     # Kubernetes takes the limit for a request that is missing.
-    return PodNeeds(name, number, {**limits, **_quantities(resources.get("requests"))}, limits)
+    requests = {**limits, **_quantities(resources.get("requests"))}
+    return PodNeeds(name, number, requests, limits)
 
 
 def _quantities(resources: Mapping[str, Any] | None) -> dict[str, Fraction]:

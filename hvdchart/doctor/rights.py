@@ -84,15 +84,16 @@ def examine_rights(
         if not missing:
             yield Finding(purpose, "ok", f"all {len(rights)} in namespace {namespace}")
             continue
-        yield Finding(
-            purpose,
-            "unknown" if purpose == _OPTIONAL else "problem",
-            f"missing in namespace {namespace}: {_list(missing)}",
-            "exec, debug, stack, top, timeline and tensorboard need them"
-            if purpose == _OPTIONAL
-            else "ask for a Role with them, such as the ClusterRole `admin` has: kubectl create "
-            f"rolebinding NAME -n {namespace} --clusterrole=admin --user=YOU",
-        )
+        text = f"missing in namespace {namespace}: {_list(missing)}"
+        if purpose == _OPTIONAL:
+            fix = "exec, debug, stack, top, timeline and tensorboard need them"
+            yield Finding(purpose, "unknown", text, fix)
+        else:
+            fix = (
+                "ask for a Role with them, such as the ClusterRole `admin` has: kubectl create "
+                f"rolebinding NAME -n {namespace} --clusterrole=admin --user=YOU"
+            )
+            yield Finding(purpose, "problem", text, fix)
 
 
 def _list(rights: list[Right]) -> str:
@@ -100,7 +101,8 @@ def _list(rights: list[Right]) -> str:
     verbs: dict[tuple[str, str], list[str]] = {}
     for right in rights:
         verbs.setdefault((right.group, right.resource), []).append(right.verb)
-    return "; ".join(
-        f"{', '.join(own)} {resource}{f'.{group}' if group else ''}"
-        for (group, resource), own in verbs.items()
-    )
+    parts = []
+    for (group, resource), own in verbs.items():
+        full_name = f"{resource}.{group}" if group else resource
+        parts.append(f"{', '.join(own)} {full_name}")
+    return "; ".join(parts)

@@ -151,12 +151,17 @@ def _admits(node: Object, pod: Mapping[str, Any]) -> bool:
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    exists = toleration.get("operator") == "Exists"
-    return (
-        toleration.get("effect") in (None, "", taint.get("effect"))
-        and toleration.get("key") in (taint.get("key"), *((None, "") if exists else ()))
-        and (exists or (toleration.get("value") or "") == (taint.get("value") or ""))
-    )
+    """Whether a toleration is for a taint, as Kubernetes compares them.
+
+    Without an effect, it is for all of them; without a key, `Exists` is for all keys.
+    """
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    key = toleration.get("key")
+    if toleration.get("operator") == "Exists":
+        return key in (None, "", taint.get("key"))
+    has_value = (toleration.get("value") or "") == (taint.get("value") or "")
+    return key == taint.get("key") and has_value
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:
@@ -168,13 +173,17 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
                 offered.setdefault(name, []).append(int(parse_quantity(str(count))))
     wanted = [(pod, name, count) for pod in needs or [] for name, count in pod.gpus.items()]
     for pod, name, count in wanted:
-        room = sum(each // count for each in offered.get(name, [])) if count else pod.number
+        room = pod.number
+        if count:
+            room = sum(each // count for each in offered.get(name, []))
         text = (
             f"{pod.number} pods of {pod.name} need {count} {name} each; nodes have room for {room}"
         )
-        fix = "use fewer workers or GPUs, another resource, or install the device plugin"
-        is_enough = room >= pod.number
-        yield Finding("GPUs", "ok" if is_enough else "problem", text, "" if is_enough else fix)
+        if room >= pod.number:
+            yield Finding("GPUs", "ok", text)
+        else:
+            fix = "use fewer workers or GPUs, another resource, or install the device plugin"
+            yield Finding("GPUs", "problem", text, fix)
     if not wanted:
         counts = [f"{sum(each)} {name} on {len(each)} nodes" for name, each in offered.items()]
         yield Finding("GPUs", "ok", ", ".join(counts) or f"none on {len(nodes)} nodes")
@@ -183,6 +192,7 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
 def _over_quota(
     quota: Object, needs: Sequence[PodNeeds], ranges: Sequence[Object]
 ) -> Iterator[str]:
+    """The problems of the pods with one quota."""
     name = quota["metadata"]["name"]
     if quota["spec"].get("scopes") or quota["spec"].get("scopeSelector"):
         # It counts some pods only.
@@ -205,6 +215,7 @@ def _over_quota(
 
 
 def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[str]:
+    """The problems of the pods with one LimitRange; each pod has one container."""
     name = limit_range["metadata"]["name"]
     for limits in limit_range["spec"].get("limits") or []:
         if limits.get("type") not in ("Container", "Pod"):
@@ -221,6 +232,7 @@ def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[st
 
 
 def _has_default(ranges: Sequence[Object], resource: str, is_limit: bool) -> bool:
+    """Whether a LimitRange sets a request or limit that a container does not have."""
     keys = ("default",) if is_limit else ("default", "defaultRequest")
     return any(
         limits.get("type") == "Container" and resource in (limits.get(key) or {})
@@ -231,4 +243,7 @@ def _has_default(ranges: Sequence[Object], resource: str, is_limit: bool) -> boo
 
 
 def _text(resource: str, amount: Fraction) -> str:
-    return amount_text(resource, int(amount * (1000 if resource == "cpu" else 1)))
+    """An amount as a quantity; CPUs are whole ones here."""
+    if resource == "cpu":
+        return amount_text(resource, int(amount * 1000))
+    return amount_text(resource, int(amount))

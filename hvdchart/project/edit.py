@@ -16,12 +16,19 @@ from hvdchart.spec.yaml_tree import Node, Plain, parse
 
 
 def get(file: Path, path: str) -> Plain:
-    """The value at a path such as nodes.0.count. Raises SpecError for a path without a value."""
+    """The value at a path such as nodes.0.count.
+
+    Raises SpecError for a path without a value, and FileError when the file cannot be read.
+    """
     return _walk(parse(_read(file), str(file)).plain, _steps(path), path)
 
 
 def set_values(file: Path, settings: Sequence[str]) -> None:
-    """Set each `path=value`, unless the spec would be wrong then. Raises SpecError, FileError."""
+    """Set each `path=value`; the value is YAML, and maps on the way are made.
+
+    Raises SpecError, and changes nothing, for a setting that has no place and if the spec would
+    become wrong; and FileError when the file cannot be read or written.
+    """
 
     def change(root: Any) -> None:
         for setting in settings:
@@ -36,7 +43,11 @@ def set_values(file: Path, settings: Sequence[str]) -> None:
 
 
 def unset_values(file: Path, paths: Sequence[str]) -> None:
-    """Remove each path. Raises SpecError for a missing path, and if the spec would become wrong."""
+    """Remove each path.
+
+    Raises SpecError, and changes nothing, for a missing path and if the spec would become wrong;
+    and FileError when the file cannot be read or written.
+    """
 
     def change(root: Any) -> None:
         for path in paths:
@@ -54,6 +65,7 @@ def unset_values(file: Path, paths: Sequence[str]) -> None:
 
 
 def _edit(file: Path, change: Callable[[Any], None]) -> None:
+    """Write the file as `change` leaves its tree of ruamel.yaml, if that is a right spec."""
     from ruamel.yaml import YAML
 
     original = _read(file)
@@ -103,6 +115,7 @@ def _has_indented_list(node: Node) -> bool:
 
 
 def _read(file: Path) -> bytes:
+    """The content of a file; raises FileError when it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -110,6 +123,7 @@ def _read(file: Path) -> bytes:
 
 
 def _steps(path: str) -> list[str]:
+    """The keys of a dotted path; raises SpecError for a text that is none."""
     steps = split_path(path)
     if not steps:
         raise SpecError("config", "", f"got {path!r}", "a path such as nodes.0.count")
@@ -121,17 +135,18 @@ def _target(root: Any, path: str, *, creates: bool = False) -> tuple[Any, str | 
     steps = _steps(path)
     target = _walk(root, steps[:-1], path, creates=creates)
     key = _key(target, steps[-1], path)
-    present = isinstance(key, int) or key in target
-    anchor = getattr(getattr(target[key], "anchor", None), "value", None) if present else None
-    places = list(_places(root, target[key])) if anchor else []
-    # Aliases would get another value than the anchor that they name.
-    if len(places) > 1 and places[0][0] is target and places[0][1] == key:
-        raise SpecError(
-            "config",
-            path,
-            f"other keys use its value (*{anchor})",
-            "a key whose value has no anchor; change this one in the file",
-        )
+    is_present = isinstance(key, int) or key in target
+    if is_present:
+        anchor = getattr(getattr(target[key], "anchor", None), "value", None)
+        places = list(_places(root, target[key])) if anchor else []
+        # Aliases would get another value than the anchor that they name, which is the first place.
+        if len(places) > 1 and places[0][0] is target and places[0][1] == key:
+            raise SpecError(
+                "config",
+                path,
+                f"other keys use its value (*{anchor})",
+                "a key whose value has no anchor; change this one in the file",
+            )
     return target, key
 
 
@@ -150,7 +165,10 @@ def _walk(root: Any, steps: Sequence[str], path: str, *, creates: bool = False) 
 
 
 def _key(target: Any, step: str, path: str) -> str | int:
-    """A step as a key of a map, or as the index of an existing item."""
+    """A step as a key of a map, which need not exist, or as the index of an existing item.
+
+    Raises SpecError for another index, and for a step below a scalar.
+    """
     if isinstance(target, dict):
         return step
     if isinstance(target, list):

@@ -125,8 +125,9 @@ def make_project(
 ) -> list[Path]:
     """Write a new project to a folder that does not exist yet; returns its files.
 
-    `image` is a reference to use instead of the template's. Raises FileError for a folder that
-    exists, and SpecError for a name that no run can have.
+    `image` is a reference to use instead of the template's; with `has_dockerfile`, the project
+    builds its own image from it. Raises FileError for a folder that exists or cannot be written,
+    and SpecError, before anything is written, for a name that no run can have.
     """
     image = image or f"{template.image}:{_app_version()}"
     shown_image = _image(image)
@@ -140,19 +141,17 @@ def make_project(
     more = f" Packages of your own go into {where}."
     about = f"It {template.about}"
     readme = _README.format(name=name, about=about, image=image, more=more)
-    files = {
-        "train.py": example(template.example),
-        **{file: example(file) for file in template.modules},
-        SPEC_NAME: spec,
-        "README.md": readme,
-        ".hvdignore": _IGNORED + _IGNORED_WITH_IMAGE * has_dockerfile,
-    }
+    files = {"train.py": example(template.example)}
+    for module in template.modules:
+        files[module] = example(module)
+    files[SPEC_NAME] = spec
+    files["README.md"] = readme
+    files[".hvdignore"] = _IGNORED
     if has_dockerfile:
-        files |= {
-            "Dockerfile": _DOCKERFILE.format(image=image),
-            "requirements.txt": _REQUIREMENTS,
-            ".dockerignore": _NOT_IN_IMAGE,
-        }
+        files[".hvdignore"] += _IGNORED_WITH_IMAGE
+        files["Dockerfile"] = _DOCKERFILE.format(image=image)
+        files["requirements.txt"] = _REQUIREMENTS
+        files[".dockerignore"] = _NOT_IN_IMAGE
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:
@@ -173,17 +172,26 @@ def script_spec(
     workers: int = 2,
     gpus: int = 0,
 ) -> Spec:
-    """The spec of a command; `gpus` are of a worker, and OpenSSH may come from `ssh_image`."""
-    image = image or f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
+    """The spec of a command on some workers, each with a rank on each of its `gpus`.
+
+    Without an image, it is that of this version for CPUs, or for GPUs where workers have some.
+    `ssh_image` is an image with OpenSSH, for an image that has none. Raises SpecError for a name or
+    image that no run can have.
+    """
+    if not image:
+        image = f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
     words = ", ".join(json.dumps(word, ensure_ascii=False) for word in command)
     text = _SPEC.format(name=_quoted(name), image=_image(image), command=words)
-    group = f"nodes.0={{name: worker, count: {workers}, gpus: {gpus}}}"
-    settings = [group] if gpus else [f"nodes.0.count={workers}"]
-    settings += [f"image.ssh={json.dumps(ssh_image)}"] if ssh_image else []
+    settings = [f"nodes.0.count={workers}"]
+    if gpus:
+        settings = [f"nodes.0={{name: worker, count: {workers}, gpus: {gpus}}}"]
+    if ssh_image:
+        settings.append(f"image.ssh={json.dumps(ssh_image)}")
     return parse_spec(text, f"the spec of {name}", settings=settings)
 
 
 def _app_version() -> str:
+    """The version of the chart's images; raises FileError for a Chart.yaml without it."""
     for line in (chart_dir() / "Chart.yaml").read_text("utf-8").splitlines():
         if line.startswith("appVersion:"):
             return line.partition(":")[2].strip().strip("\"'")
@@ -191,6 +199,7 @@ def _app_version() -> str:
 
 
 def _image(reference: str) -> str:
+    """The map of a spec's `image` for a reference, on one line."""
     shown = (f"{key}: {_quoted(value)}" for key, value in split_image(reference).items())
     return f"{{{', '.join(shown)}}}"
 
