@@ -43,7 +43,10 @@ class LostError(ClusterError):
 
 
 def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """A call, pickled. Raises CallError for one that cannot travel."""
+    """A call, pickled.
+
+    Raises CallError for one that cannot travel: it cannot be pickled, or is too large.
+    """
     name = getattr(function, "__qualname__", repr(function))
     try:
         content: bytes = cloudpickle.dumps((function, tuple(args), dict(kwargs)))
@@ -91,7 +94,8 @@ class Connection:
             raise
         if theirs != own:
             self.close()
-            there, here = (".".join(map(str, version)) for version in (theirs, own))
+            there = ".".join(map(str, theirs))
+            here = ".".join(map(str, own))
             raise CallError(
                 f"the image has Python {there}, and this program has Python {here}: both need the "
                 f"same minor version to share functions; use Python {there} here, or another image"
@@ -130,10 +134,12 @@ class Connection:
     def call(
         self, content: bytes, ranks: int, seconds: float | None, write: Callable[[str], object]
     ) -> list[Any]:
-        """Make a call; the results by rank. The connection stays open if the call has ended.
+        """Make a call, of which `pack` has made the content; the results by rank.
 
-        Raises the exception of the first rank that fails, RanksError for ranks without a
-        result, TimeLimitError after `seconds`, and LostError.
+        `write` gets the ranks' output as it comes. The connection can be used again if the call has
+        ended, whatever it raises. Raises the exception of the first rank that fails, RanksError for
+        ranks without a result, TimeLimitError after `seconds`, CallError for a result that cannot
+        be read here, and LostError.
         """
         self.is_reusable = False
         with ExitStack() as stack:
@@ -149,7 +155,10 @@ class Connection:
             return self._results(ranks, write)
 
     def _results(self, ranks: int, write: Callable[[str], object]) -> list[Any]:
-        """Read until the end of the call. The first failure is the cause of the others."""
+        """Read until the end of the call, and return or raise what `call` does.
+
+        The first failure is the cause of the others.
+        """
         decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(3)]
         parts: dict[tuple[bytes, int], list[bytes]] = {}
         complete: dict[tuple[bytes, int], bytes] = {}
@@ -182,6 +191,7 @@ class Connection:
         return [_load(rank, result) for rank, result in enumerate(results) if result is not None]
 
     def _receive(self) -> wire.Frame:
+        """The next frame but heartbeats; raises the reason when the connection has ended."""
         assert self._process.stdout is not None  # noqa: S101
         self._waits_since = time.monotonic()
         with suppress(ValueError):
@@ -193,6 +203,7 @@ class Connection:
         raise self._loss()
 
     def _send(self, frame: bytes) -> None:
+        """Send an encoded frame; raises the reason when the connection has ended."""
         assert self._process.stdin is not None  # noqa: S101
         try:
             with self._sending:
@@ -213,7 +224,7 @@ class Connection:
                 self.end(LostError(f"the connection to the pods is lost: {silent}"))
 
     def _loss(self) -> HvdchartError:
-        """Why the connection has ended."""
+        """Why the connection has ended: what `end` was given, else the last line of its errors."""
         if self._problem:
             return self._problem
         self._errors.seek(0)
@@ -223,7 +234,11 @@ class Connection:
 
 
 def _raise(failed: tuple[bytes, int], content: bytes) -> None:
-    """Raise what has failed on a rank."""
+    """Raise what has failed on a rank; `failed` is the kind of the frame and the rank.
+
+    That is the function's own exception, where it can be made again here, or else RunFailedError
+    with its traceback; CallError for a problem with the call; RanksError for a rank that has gone.
+    """
     kind, rank = failed
     if kind == wire.GONE:
         raise RanksError(f"rank {rank} has ended without a result; its output may say why")
@@ -241,6 +256,7 @@ def _raise(failed: tuple[bytes, int], content: bytes) -> None:
 
 
 def _load(rank: int, content: bytes) -> Any:
+    """The result of a rank. Raises CallError when this program cannot read it."""
     try:
         return pickle.loads(content)  # noqa: S301
     except Exception as error:

@@ -50,7 +50,8 @@ _RETRIES = 1000
 _MISS_WITHIN = 2.0
 _RECORD_WITHIN = 30.0
 # Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
-_IDLE = 10.0, 1e6
+_LEAST_IDLE = 10.0
+_MOST_IDLE = 1e6
 _CLOSED = "the launcher was closed"
 
 
@@ -85,8 +86,9 @@ class Launcher:
         if spec is not None and given:
             where = "these settings in the spec alone"
             raise SpecError("the settings", join_names(given), "given beside spec", where)
-        if not _IDLE[0] <= idle <= _IDLE[1]:
-            raise SpecError("the settings", "idle", f"{idle:g} s", f"{_IDLE[0]:g} to {_IDLE[1]:g}")
+        if not _LEAST_IDLE <= idle <= _MOST_IDLE:
+            expected = f"{_LEAST_IDLE:g} to {_MOST_IDLE:g}"
+            raise SpecError("the settings", "idle", f"{idle:g} s", expected)
         if spec is None:
             name = name or f"launch-{secrets.token_hex(3)}"
             number = 2 if workers is None else workers
@@ -161,25 +163,32 @@ class Launcher:
             self._remove()
 
     def _check_open(self) -> None:
+        """Raise RunFailedError when the launcher was closed."""
         if self._is_closed:
             raise RunFailedError(_CLOSED)
 
     def _remove(self) -> None:
+        """Remove the release, if there is one; the next call installs another one."""
         self._disconnect()
         if self._cluster:
             # Somebody else may have removed it.
             with suppress(NoRunError):
                 remove(self._cluster, self._plan.spec.name, self._helm)
         atexit.unregister(self.close)
-        self._cluster = self._spec = None
+        self._cluster = None
+        self._spec = None
 
     def _disconnect(self) -> None:
+        """End the connection, if there is one; the run goes on."""
         if self._connection:
             self._connection.close()
         self._connection = None
 
     def _connect(self) -> Connection:
-        """The connection of the last call, or another one; deploys what is not there or differs."""
+        """The connection of the last call, or another one; deploys what is not there or differs.
+
+        Raises RunFailedError when the run fails before it takes calls, or the launcher is closed.
+        """
         self._check_open()
         spec = self._read()
         if spec == self._spec and self._connection and self._connection.is_open:
@@ -239,6 +248,7 @@ class Launcher:
         self._spec = spec
 
     def _command(self, pod: str) -> list[str]:
+        """The command line that joins its standard streams with the server in the master's pod."""
         assert self._cluster  # noqa: S101
         kubectl = Kubectl(self._cluster.namespace, self._helm.context)
         program = ("python3", f"{_PROGRAMS}/server.py", "connect")
@@ -262,11 +272,13 @@ class Launcher:
         return str(error) if is_lost else ""
 
     def _write(self, text: str) -> None:
+        """Write the ranks' output as it is."""
         output = self._output or sys.stdout
         output.write(text)
         output.flush()
 
     def _say(self, text: str) -> None:
+        """Write a remark of the launcher itself, between the ranks' output."""
         self._write(f"hvdchart: {printable(text)}\n")
 
 
@@ -278,11 +290,12 @@ def _last_change(release: Release) -> tuple[str, str]:
 def _workers(release: Release) -> dict[str, tuple[str, int]]:
     """The running workers by name: the pod's UID, and how often it was started again."""
     restarts = {pod.name: pod.restarts for pod in run_status(release).pods}
-    return {
-        pod["metadata"]["name"]: (pod["metadata"]["uid"], restarts[pod["metadata"]["name"]])
-        for pod in release.pods
-        if component_of(pod) == "worker" and pod["status"].get("phase") == "Running"
-    }
+    workers = {}
+    for pod in release.pods:
+        if component_of(pod) == "worker" and pod["status"].get("phase") == "Running":
+            name = pod["metadata"]["name"]
+            workers[name] = (pod["metadata"]["uid"], restarts[name])
+    return workers
 
 
 def _read(spec: str | Path | Spec, name: str, code: Path | None) -> Spec:
@@ -305,16 +318,10 @@ def _read(spec: str | Path | Spec, name: str, code: Path | None) -> Spec:
 
 
 def _plan(spec: Spec, idle: float) -> Plan:
-    """The plan of the run that takes the calls."""
-    command = (
-        "python3",
-        f"{_PROGRAMS}/server.py",
-        f"{idle:g}",
-        LAUNCH,
-        "python3",
-        f"{_PROGRAMS}/rank.py",
-    )
-    return command_plan(make_plan(spec), command, _RETRIES)
+    """The plan of the run that takes the calls, and ends after `idle` seconds without one."""
+    server = ("python3", f"{_PROGRAMS}/server.py", f"{idle:g}")
+    rank = ("python3", f"{_PROGRAMS}/rank.py")
+    return command_plan(make_plan(spec), (*server, LAUNCH, *rank), _RETRIES)
 
 
 # The launchers of `launch`, by their settings.
@@ -339,5 +346,8 @@ def launch(
     """
     key = repr(sorted(settings.items()))
     with _making:
-        launcher = _launchers.get(key) or _launchers.setdefault(key, Launcher(**settings))
+        launcher = _launchers.get(key)
+        if launcher is None:
+            launcher = Launcher(**settings)
+            _launchers[key] = launcher
     return launcher(function, args, kwargs, timeout=timeout)

@@ -40,7 +40,10 @@ def load_cloudpickle() -> Any:
 
 
 def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
-    """Call the function; the kind and the content of the answer."""
+    """Call the function; the kind and the content of the answer.
+
+    Whatever the function raises, and what cannot be pickled, is a failure to answer with.
+    """
     try:
         function, arguments, keywords = pickle.loads(content)  # noqa: S301 - the caller's own
     except Exception as error:  # noqa: BLE001 - whatever a module raises that it imports
@@ -64,8 +67,10 @@ def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
 def describe(
     cloudpickle: Any, error: BaseException | None, problem: str = ""
 ) -> tuple[bytes, bytes]:
-    """A failure: the host, the traceback, the problem if it is not the function's own, and the
-    exception, empty unless the caller is to raise it.
+    """The kind and the content of a failure, which `_raise` of hvdchart.calls.connection reads.
+
+    The content is the host, the traceback, the problem, if it is not the function's own, and the
+    exception, which is empty unless the caller is to raise it.
     """
     text = ""
     pickled = b""
@@ -80,7 +85,10 @@ def describe(
 
 
 def answer(connection: socket.socket, stream: IO[bytes]) -> bool:
-    """Fetch the call, make it, and send the answer; whether it is a result."""
+    """Fetch the call, make it, and send the answer; whether it is a result.
+
+    `stream` reads from the connection. Raises SystemExit when the server has ended the call.
+    """
     message = wire.read_message(partial(wire.read_frame, stream), wire.LARGEST_CALL)
     if message is None:
         raise SystemExit("the call has ended")
@@ -99,11 +107,13 @@ def answer(connection: socket.socket, stream: IO[bytes]) -> bool:
 def main() -> int:
     """Make the call; 1 when it has failed."""
     port, number = sys.argv[1:]
+
     # Whole lines, also with PYTHONUNBUFFERED, so that those of several ranks do not mix.
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(line_buffering=True, write_through=False)
-    # As if the function's script were in the folder of the code.
+    # As if the function's script were in the folder of the code: without the two folders from
+    # above, and the one of this program.
     sys.path[:3] = [str(Path.cwd())]
     host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])
     with socket.create_connection((host, int(port)), CONNECT_WITHIN) as connection:

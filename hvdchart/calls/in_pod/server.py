@@ -45,12 +45,15 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """A call that is being made: what its ranks answer goes to the caller."""
+    """A call that is being made: what its ranks answer goes to the caller.
+
+    Several threads use it: one for each rank, and the one that waits for the launcher.
+    """
 
     def __init__(self, number: int, content: bytes, caller: socket.socket) -> None:
         self.number = number
         self._content = content
-        # When a rank failed or the caller went.
+        # When a rank failed or the caller went; 0: neither.
         self.failed_at = 0.0
         self._caller = caller
         self._lock = threading.Lock()
@@ -134,7 +137,11 @@ class CallServer:
         threading.Thread(target=self._ranks.serve, daemon=True).start()
 
     def _take(self, line: bytes, connection: socket.socket) -> bytes | None:
-        """Take a rank that knows the secret and belongs to the present call."""
+        """Take a rank that knows the secret and belongs to the present call.
+
+        `line` is the first one that it sends: the secret, the number of the call and the rank.
+        Returns None when it is taken, and what to answer before the connection is closed when not.
+        """
         secret, _, rest = line.partition(b" ")
         number, _, rank = rest.decode("ascii", "replace").partition(" ")
         call = self._call
@@ -147,7 +154,11 @@ class CallServer:
         return None
 
     def attend(self, caller: socket.socket, idle: float) -> int | None:
-        """Make the calls of one caller until it goes; else the exit code with which to end."""
+        """Make the calls of one caller; None when it has gone, so that another may come.
+
+        Otherwise the exit code with which to end: 0 after `idle` seconds without a call, 1 when the
+        caller reports a lost worker.
+        """
         caller.settimeout(wire.SILENT_FOR)
         frames: Frames = queue.Queue()
         threading.Thread(target=receive, args=(caller, frames), daemon=True).start()
@@ -173,6 +184,7 @@ class CallServer:
                 caller.shutdown(socket.SHUT_RDWR)
 
     def _make(self, content: bytes, caller: socket.socket, frames: Frames) -> None:
+        """Make one call."""
         self._number += 1
         self._call = Call(self._number, content, caller)
         self._call.end(self._run(self._call, frames))
@@ -183,6 +195,7 @@ class CallServer:
         line = [*self._line, str(self._ranks.port), str(call.number)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        # The signals for the launcher, and how long after a failure each is due.
         ends = [(FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)]
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
@@ -200,7 +213,8 @@ class CallServer:
                 if process.poll() is not None:
                     end_children()
                 elif ends and waited > ends[0][0]:
-                    process.send_signal(ends.pop(0)[1])
+                    _, due = ends.pop(0)
+                    process.send_signal(due)
         return process.returncode
 
     def _pass_on(self, call: Call, number: int, descriptor: int) -> bool:
@@ -212,7 +226,10 @@ class CallServer:
 
 
 def receive(caller: socket.socket, frames: Frames) -> None:
-    """Put what a caller sends but beats, and None when it has gone, or was silent for too long."""
+    """Put what a caller sends but beats, and None when it has gone, or was silent for too long.
+
+    The socket's time limit says how long that is.
+    """
     with suppress(OSError, ValueError), caller.makefile("rb") as stream:
         for frame in iter(partial(wire.read_frame, stream), None):
             if frame.kind != wire.BEAT:
@@ -233,7 +250,10 @@ def end_children() -> None:
 
 
 def serve(idle: float, line: list[str]) -> int:
-    """Take calls until there are none; the exit code."""
+    """Take calls, of one caller after the other, until there are none for `idle` seconds.
+
+    `line` starts the ranks. Returns the exit code.
+    """
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     if not secret:
         print("[hvd] error: the pod has no address for its workers", file=sys.stderr)
@@ -255,7 +275,10 @@ def serve(idle: float, line: list[str]) -> int:
 
 
 def connect() -> int:
-    """Join the standard streams with the server's socket, until one of both ends."""
+    """Join the standard streams with the server's socket, until one of both ends.
+
+    Raises SystemExit when no server listens within LISTEN_WITHIN seconds.
+    """
     until = time.monotonic() + LISTEN_WITHIN
     connection = socket.socket(socket.AF_UNIX)
     while True:

@@ -35,7 +35,7 @@ _HEADER = struct.Struct("!cIQ")
 
 
 class Frame(NamedTuple):
-    """A part of a message."""
+    """A part of a message; `number` is a stream or a rank, by the kind, or 0."""
 
     kind: bytes
     number: int
@@ -43,9 +43,11 @@ class Frame(NamedTuple):
 
     @property
     def is_last(self) -> bool:
+        """Whether the message ends with this frame."""
         return len(self.data) < CHUNK
 
     def encode(self) -> bytes:
+        """The frame as it is sent: a header and the data."""
         return _HEADER.pack(self.kind, self.number, len(self.data)) + self.data
 
 
@@ -56,7 +58,10 @@ def frames(kind: bytes, data: bytes, number: int = 0) -> Iterator[bytes]:
 
 
 def read_frame(stream: IO[bytes]) -> Frame | None:
-    """The next frame; None at the end of the stream. Raises ValueError for anything else."""
+    """The next frame; None at the end of the stream, also in the middle of a frame.
+
+    Raises ValueError for a size that no frame has.
+    """
     header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
