@@ -80,7 +80,8 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
         most = max(fit.ranks for fit in fits)
         head = f"{ranks} ranks do not fit now: there is room for {most} in a group of equal nodes"
         if most >= ranks:
-            uneven = " or ".join(str(slots) for slots in sorted({fit.slots for fit in fits}))
+            slots = sorted({fit.slots for fit in fits})
+            uneven = " or ".join(map(str, slots))
             head = f"{ranks} ranks do not fit: each node runs {uneven} ranks"
         raise ClusterError("\n  ".join([head, *map(str, fits)]))
     best = min(enough, key=lambda fit: (not fit.group.nodes[0].gpus, ranks // fit.slots))

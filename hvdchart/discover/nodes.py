@@ -201,7 +201,8 @@ def _requests(container: Object) -> dict[str, int]:
 
 def _amounts(quantities: Mapping[str, str]) -> dict[str, int]:
     """Quantities as whole numbers, rounded up as the scheduler does; CPUs in thousandths."""
-    return {
-        name: math.ceil(parse_quantity(str(text)) * (1000 if name == "cpu" else 1))
-        for name, text in quantities.items()
-    }
+    amounts = {}
+    for name, text in quantities.items():
+        unit = 1000 if name == "cpu" else 1
+        amounts[name] = math.ceil(parse_quantity(str(text)) * unit)
+    return amounts

@@ -41,8 +41,11 @@ def examine_quotas(
         names = [str(item["metadata"]["name"]) for item in [*quotas, *ranges]]
         yield Finding("quotas", "ok", join_names(names) or "none")
         return
-    problems = [problem for quota in quotas for problem in _over_quota(quota, needs, ranges)]
-    problems += [problem for each in ranges for problem in _out_of_range(each, needs)]
+    problems: list[str] = []
+    for quota in quotas:
+        problems += _over_quota(quota, needs, ranges)
+    for limit_range in ranges:
+        problems += _out_of_range(limit_range, needs)
     if not problems:
         yield Finding("quotas", "ok", "the pods fit")
     fix = "use fewer or smaller workers, or ask for more"
@@ -143,11 +146,14 @@ def _admits(node: Object, pod: Mapping[str, Any]) -> bool:
     if not (pod.get("nodeSelector") or {}).items() <= labels.items():
         return False
     spec = node.get("spec") or {}
-    taints = [t for t in spec.get("taints") or [] if t.get("effect") != "PreferNoSchedule"]
+    if spec.get("unschedulable"):
+        return False
     tolerations = pod.get("tolerations") or []
-    return not spec.get("unschedulable") and all(
-        any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints
-    )
+    for taint in spec.get("taints") or []:
+        is_hard = taint.get("effect") != "PreferNoSchedule"
+        if is_hard and not any(_tolerates(toleration, taint) for toleration in tolerations):
+            return False
+    return True
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
@@ -234,12 +240,13 @@ def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[st
 def _has_default(ranges: Sequence[Object], resource: str, is_limit: bool) -> bool:
     """Whether a LimitRange sets a request or limit that a container does not have."""
     keys = ("default",) if is_limit else ("default", "defaultRequest")
-    return any(
-        limits.get("type") == "Container" and resource in (limits.get(key) or {})
-        for each in ranges
-        for limits in each["spec"].get("limits") or []
-        for key in keys
-    )
+    for limit_range in ranges:
+        for limits in limit_range["spec"].get("limits") or []:
+            if limits.get("type") != "Container":
+                continue
+            if any(resource in (limits.get(key) or {}) for key in keys):
+                return True
+    return False
 
 
 def _text(resource: str, amount: Fraction) -> str:

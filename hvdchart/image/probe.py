@@ -30,6 +30,7 @@ print("\\n" + json.dumps({"version": version, "built": built}))
 
 
 def run(*command: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, with what it prints as text."""
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -47,13 +48,14 @@ def inspect_framework(name: str) -> "dict[str, object]":
 
 
 def mpi_version() -> str:
-    """The first line of `mpirun --version`."""
+    """The first line of `mpirun --version`, or its exit code if it prints nothing."""
     done = run("mpirun", "--version")
     lines: list[str] = (done.stdout + done.stderr).strip().splitlines()
     return lines[0] if lines else f"exit code {done.returncode}"
 
 
 def main() -> None:
+    """Print the report."""
     report = {
         "python": "{}.{}.{}".format(*sys.version_info),
         "user": os.getuid(),

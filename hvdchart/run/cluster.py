@@ -277,10 +277,15 @@ class Cluster:
             self._api.list, "list endpointslices of kube-system", path, "k8s-app=kube-dns"
         )
         slices: list[Object] = unless_refused(read, [])
-        endpoints = [each for item in slices for each in item.get("endpoints") or []]
-        # An endpoint whose condition is not known counts as ready: the API says so.
-        ready = [each for each in endpoints if (each.get("conditions") or {}).get("ready", True)]
-        return len(ready) if slices else None
+        if not slices:
+            return None
+        ready = 0
+        for item in slices:
+            for endpoint in item.get("endpoints") or []:
+                # An endpoint whose condition is not known counts as ready: the API says so.
+                if (endpoint.get("conditions") or {}).get("ready", True):
+                    ready += 1
+        return ready
 
     def _path(self, kind: str, name: str = "") -> str:
         """The path of a kind in the namespace, or of one object of it."""

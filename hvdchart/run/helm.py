@@ -294,7 +294,9 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
             is_asked = taken < len(presses) and now - presses[0] > _TWICE_WITHIN
             if is_asked or (taken and now - last > _GRACE):
                 if taken == len(steps):
-                    output = errors = b""
+                    # It was killed, and what it has started still holds its output open.
+                    output = b""
+                    errors = b""
                     break
                 _end(process, steps[taken])
                 taken += 1

@@ -236,18 +236,22 @@ def _last_failure(masters: list[Object]) -> str:
 
     Empty when no attempt has failed.
     """
-    ended = [
-        (str(state.get("finishedAt", "")), _terminated_text(state))
-        for pod in masters
-        for state in _terminated(pod)
-        if state.get("exitCode")
-    ]
-    evicted = [
-        ("", f"{pod['status'].get('reason', '')}: {pod['status'].get('message', '')}".strip(": "))
-        for pod in masters
-        if pod.get("status", {}).get("phase") == "Failed" and not list(_terminated(pod))
-    ]
-    return max(ended or evicted, default=("", ""))[1]
+    # When each attempt ended, and what it said.
+    ended: list[tuple[str, str]] = []
+    evicted: list[str] = []
+    for pod in masters:
+        states = list(_terminated(pod))
+        for state in states:
+            if state.get("exitCode"):
+                ended.append((str(state.get("finishedAt", "")), _terminated_text(state)))
+        status = pod.get("status", {})
+        if status.get("phase") == "Failed" and not states:
+            text = f"{status.get('reason', '')}: {status.get('message', '')}"
+            evicted.append(text.strip(": "))
+    if ended:
+        _, last = max(ended)
+        return last
+    return max(evicted, default="")
 
 
 def _terminated(pod: Object) -> Iterator[Object]:

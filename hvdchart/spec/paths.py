@@ -40,5 +40,7 @@ def nearest_node(root: Node, path: Sequence[str | int]) -> Node:
 
 def dotted(path: Sequence[str | int]) -> str:
     """A path as messages write it: nodes[0].count."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{shorten(step)}" for step in path)
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{shorten(step)}"
     return text.removeprefix(".")

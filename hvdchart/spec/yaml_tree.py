@@ -180,6 +180,10 @@ class _Builder:
         self.count = 0
 
     def build(self, node: Any, above: tuple[int, ...], key_place: Place | None = None) -> Node:
+        """The tree of a node of the parser; `above` are the IDs of those that it is in.
+
+        Raises SpecError for a cycle, for too many levels or values, and for a tag of YAML.
+        """
         place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
         if node.value == "" and key_place:
             # The parser places a missing value at the next token, often lines below its key.
