@@ -8,19 +8,11 @@ of an attempt has the attempt's number, so that one that comes too late is known
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
-
-if TYPE_CHECKING:
-    from typing import dataclass_transform
-else:
-
-    def dataclass_transform(**_: object) -> Callable[[type], type]:
-        """Do nothing: only type checkers look at it, and old releases of Python lack it."""
-        return lambda cls: cls
 
 
 class Moment(NamedTuple):
@@ -45,29 +37,25 @@ class Cause(NamedTuple):
         return self.who + self.what
 
 
-@dataclass_transform(frozen_default=True)
-class Message:
-    """A frozen dataclass, as is each class below it."""
-
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
-
-
-class Event(Message):
+@dataclass(frozen=True)
+class Event:
     """Something that happened."""
 
 
 # Events of this pod:
 
 
+@dataclass(frozen=True)
 class Started(Event):
     """This master begins."""
 
 
+@dataclass(frozen=True)
 class Terminated(Event):
     """This pod is asked to end by SIGTERM, or has used up the time of `helm test`."""
 
 
+@dataclass(frozen=True)
 class Timer(Event):
     """The time of a timer has come (State.timers)."""
 
@@ -77,18 +65,21 @@ class Timer(Event):
 # Events of the API server:
 
 
+@dataclass(frozen=True)
 class RecordRead(Event):
     """The record as the API server has it."""
 
     data: Mapping[str, str]
 
 
+@dataclass(frozen=True)
 class RecordWritten(Event):
     """A write of the record has succeeded, for the purpose of the effect."""
 
     purpose: str
 
 
+@dataclass(frozen=True)
 class RecordChanged(Event):
     """A write was refused because somebody has changed the record: what it has now."""
 
@@ -98,6 +89,7 @@ class RecordChanged(Event):
     changes: int = 0
 
 
+@dataclass(frozen=True)
 class RecordFailed(Event):
     """A call for the record has failed; `purpose` is "read" or that of the write."""
 
@@ -107,6 +99,7 @@ class RecordFailed(Event):
     is_temporary: bool = True
 
 
+@dataclass(frozen=True)
 class JobRead(Event):
     """The Job, UNREADABLE or DELETED (rules/ending.py); None if an upgrade has removed the Job."""
 
@@ -118,10 +111,12 @@ class JobRead(Event):
 # Events that decisions cause:
 
 
+@dataclass(frozen=True)
 class AttemptBegins(Event):
     """Follows a decision: make an attempt, the first or another one."""
 
 
+@dataclass(frozen=True)
 class AttemptEnds(Event):
     """The attempt is over, without a problem when the training has finished.
 
@@ -131,6 +126,7 @@ class AttemptEnds(Event):
     problem: RunError | None
 
 
+@dataclass(frozen=True)
 class EndReached(Event):
     """Follows a decision: this master ends, and leaves record and workers as they are."""
 
@@ -140,18 +136,21 @@ class EndReached(Event):
 # Events of an attempt:
 
 
+@dataclass(frozen=True)
 class AttemptEvent(Event):
     """Something that happened in an attempt; `attempt` is its number."""
 
     attempt: int
 
 
+@dataclass(frozen=True)
 class Prepared(AttemptEvent):
     """The keys, the code and the launcher are ready; `problem` when one of them is not."""
 
     problem: RunError | None = None
 
 
+@dataclass(frozen=True)
 class HostAnswers(AttemptEvent):
     """A host's SSH server answers as a worker of this run."""
 
@@ -159,6 +158,7 @@ class HostAnswers(AttemptEvent):
     pod: Pod
 
 
+@dataclass(frozen=True)
 class HostProblem(AttemptEvent):
     """A host does not answer, for this reason."""
 
@@ -170,12 +170,14 @@ class HostProblem(AttemptEvent):
     all_hosts_silent: bool = False
 
 
+@dataclass(frozen=True)
 class HostGone(AttemptEvent):
     """A host has no address any more, or another one: its pod ends, or is another pod."""
 
     host: str
 
 
+@dataclass(frozen=True)
 class PodsListed(AttemptEvent):
     """The release's pods by name, and what the API server says of the StatefulSets without some."""
 
@@ -186,6 +188,7 @@ class PodsListed(AttemptEvent):
     problem: str = ""
 
 
+@dataclass(frozen=True)
 class Delivered(AttemptEvent):
     """These hosts have the user's code; `problem` is why others do not."""
 
@@ -195,6 +198,7 @@ class Delivered(AttemptEvent):
     is_finished: bool = False
 
 
+@dataclass(frozen=True)
 class LauncherEnded(AttemptEvent):
     """The launcher has ended with this exit code (128 + N for signal N) after some seconds."""
 
@@ -202,6 +206,7 @@ class LauncherEnded(AttemptEvent):
     seconds: float
 
 
+@dataclass(frozen=True)
 class CauseFound(AttemptEvent):
     """Why the launcher failed, as far as its output and the ranks' notices say it."""
 
@@ -210,6 +215,7 @@ class CauseFound(AttemptEvent):
     evictions: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class RankMissing(AttemptEvent):
     """Horovod's first rank says that a rank has not joined `what` for `seconds`."""
 
@@ -218,6 +224,7 @@ class RankMissing(AttemptEvent):
     seconds: float
 
 
+@dataclass(frozen=True)
 class NoticeTaken(AttemptEvent):
     """A worker or a rank has sent a notice; `connection` waits for an answer, 0 for none."""
 
@@ -225,6 +232,7 @@ class NoticeTaken(AttemptEvent):
     connection: int = 0
 
 
+@dataclass(frozen=True)
 class RanksAsked(AttemptEvent):
     """`number` ranks were asked to end; with `are_left`, none was asked, and all go on."""
 
@@ -232,16 +240,19 @@ class RanksAsked(AttemptEvent):
     are_left: bool = False
 
 
+@dataclass(frozen=True)
 class StacksShown(AttemptEvent):
     """The stacks of stalled ranks are in the log, as far as their hosts have answered."""
 
 
+@dataclass(frozen=True)
 class ProgressReported(AttemptEvent):
     """A rank has reported its progress (common/metrics.py)."""
 
     progress: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
 class ProgressStopped(AttemptEvent):
     """The progress of this attempt is no longer followed: all of it was reported."""
 
@@ -249,6 +260,7 @@ class ProgressStopped(AttemptEvent):
 # Events of the end:
 
 
+@dataclass(frozen=True)
 class WorkersScaled(Event):
     """Workers were scaled down, or the log says which were not; or a test has scaled them up."""
 
@@ -256,16 +268,19 @@ class WorkersScaled(Event):
     problem: RunError | None = None
 
 
+@dataclass(frozen=True)
 class ResultsStored(Event):
     """The sidecar has stored the results; `failure` says why it has not."""
 
     failure: str
 
 
+@dataclass(frozen=True)
 class RecordReleased(Event):
     """The record was given back, or the API server did not take it in time."""
 
 
+@dataclass(frozen=True)
 class Defect(Event):
     """Something failed that should not: its traceback."""
 
@@ -275,19 +290,22 @@ class Defect(Event):
 Tell = Callable[[Event], None]
 
 
-class Effect(Message):
+@dataclass(frozen=True)
+class Effect:
     """Something to be done."""
 
 
 # Effects that tell:
 
 
+@dataclass(frozen=True)
 class Log(Effect):
     """Print a line."""
 
     message: str
 
 
+@dataclass(frozen=True)
 class Emit(Effect):
     """Create an event about the Job; `kind` is "stage", "failure", "note" or "warning"."""
 
@@ -296,6 +314,7 @@ class Emit(Effect):
     kind: str = "stage"
 
 
+@dataclass(frozen=True)
 class ReportFailure(Effect):
     """Write why the run failed to the log and the termination message."""
 
@@ -305,10 +324,12 @@ class ReportFailure(Effect):
 # Effects on the record and the Job:
 
 
+@dataclass(frozen=True)
 class ReadRecord(Effect):
     """Read the record: RecordRead or RecordFailed follows."""
 
 
+@dataclass(frozen=True)
 class WriteRecord(Effect):
     """Write `data` to the record. A holder's write is refused if somebody else has changed it.
 
@@ -327,6 +348,7 @@ class WriteRecord(Effect):
     within: float | None = 0.0
 
 
+@dataclass(frozen=True)
 class ReadJob(Effect):
     """Read the Job: JobRead follows."""
 
@@ -335,6 +357,7 @@ class ReadJob(Effect):
     leaves: bool = False
 
 
+@dataclass(frozen=True)
 class ProvideWorkers(Effect):
     """Scale up workers for a test: WorkersScaled follows."""
 
@@ -342,6 +365,7 @@ class ProvideWorkers(Effect):
 # Effects on hosts and pods:
 
 
+@dataclass(frozen=True)
 class Prepare(Effect):
     """Let ranks and workers know the numbers of an attempt and its epoch, and prepare its launcher.
 
@@ -354,20 +378,24 @@ class Prepare(Effect):
     fits: bool
 
 
+@dataclass(frozen=True)
 class WatchHosts(Effect):
     """Ask all hosts whether they answer, until StopWatching."""
 
     attempt: int
 
 
+@dataclass(frozen=True)
 class FreezeHosts(Effect):
     """Follow the hosts' addresses no longer: those known now are the attempt's."""
 
 
+@dataclass(frozen=True)
 class StopWatching(Effect):
     """Ask the hosts no longer."""
 
 
+@dataclass(frozen=True)
 class ListPods(Effect):
     """List the release's pods: PodsListed follows. `missing`: hosts whose absence is explained."""
 
@@ -375,6 +403,7 @@ class ListPods(Effect):
     missing: Sequence[str]
 
 
+@dataclass(frozen=True)
 class DeletePods(Effect):
     """Delete pods, if they still have these UIDs; `grace` 0 does not wait for their nodes."""
 
@@ -382,6 +411,7 @@ class DeletePods(Effect):
     grace: int | None = None
 
 
+@dataclass(frozen=True)
 class ScaleUp(Effect):
     """Scale a StatefulSet to a number of workers if it has fewer than `below`."""
 
@@ -390,6 +420,7 @@ class ScaleUp(Effect):
     below: int
 
 
+@dataclass(frozen=True)
 class Deliver(Effect):
     """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows."""
 
@@ -400,12 +431,14 @@ class Deliver(Effect):
     addresses: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class EndLogins(Effect):
     """End the logins of these hosts that are kept open: their connections may be broken."""
 
     hosts: Sequence[str]
 
 
+@dataclass(frozen=True)
 class WriteLiveHosts(Effect):
     """Replace the list of hosts that an elastic run follows."""
 
@@ -415,6 +448,7 @@ class WriteLiveHosts(Effect):
 # Effects on launcher and ranks:
 
 
+@dataclass(frozen=True)
 class Launch(Effect):
     """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows."""
 
@@ -424,12 +458,14 @@ class Launch(Effect):
     stay: float
 
 
+@dataclass(frozen=True)
 class EndLauncher(Effect):
     """Send the launcher SIGTERM, or SIGKILL."""
 
     kills: bool = False
 
 
+@dataclass(frozen=True)
 class FindCause(Effect):
     """Look for why the launcher ended with `code`: CauseFound follows."""
 
@@ -442,6 +478,7 @@ class FindCause(Effect):
     left: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class AskRanks(Effect):
     """Ask all ranks on these hosts to end: RanksAsked follows."""
 
@@ -451,12 +488,14 @@ class AskRanks(Effect):
     may_stay: bool = False
 
 
+@dataclass(frozen=True)
 class ReleaseRanks(Effect):
     """Answer ranks that wait to report their end."""
 
     connections: Sequence[int]
 
 
+@dataclass(frozen=True)
 class ShowStacks(Effect):
     """Let ranks write what their Python code does to the log: StacksShown follows."""
 
@@ -464,6 +503,7 @@ class ShowStacks(Effect):
     ranks: Mapping[str, Sequence[int]]
 
 
+@dataclass(frozen=True)
 class EndLeftovers(Effect):
     """End what earlier attempts have left on hosts that this one does not use."""
 
@@ -472,6 +512,7 @@ class EndLeftovers(Effect):
     addresses: Mapping[str, str]
 
 
+@dataclass(frozen=True)
 class FollowProgress(Effect):
     """Read the progress that ranks report from one of these hosts at a time."""
 
@@ -479,6 +520,7 @@ class FollowProgress(Effect):
     hosts: Sequence[str]
 
 
+@dataclass(frozen=True)
 class StopProgress(Effect):
     """Stop reading progress, with `wait_for_last_step` after that step: ProgressStopped follows."""
 
@@ -489,20 +531,24 @@ class StopProgress(Effect):
 # Effects of the end:
 
 
+@dataclass(frozen=True)
 class ScaleDown(Effect):
     """Scale the workers to zero, or to what a test has found: WorkersScaled follows."""
 
 
+@dataclass(frozen=True)
 class StoreResults(Effect):
     """Let the sidecar store the results within some seconds: ResultsStored follows."""
 
     within: float
 
 
+@dataclass(frozen=True)
 class Interrupt(Effect):
     """This pod is asked to end: calls that wait give up soon."""
 
 
+@dataclass(frozen=True)
 class ReleaseRecord(Effect):
     """Give the record back with these last data: RecordReleased follows."""
 
@@ -510,6 +556,7 @@ class ReleaseRecord(Effect):
     epoch: int
 
 
+@dataclass(frozen=True)
 class Exit(Effect):
     """End this master; `problem` is None when the run has finished."""
 
