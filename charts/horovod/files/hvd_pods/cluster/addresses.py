@@ -31,7 +31,10 @@ DNS_THREADS = 8
 
 
 class Endpoint(NamedTuple):
-    """Where a host is, whether the kubelet has seen it listen, its pod and its node."""
+    """Where a host is, whether the kubelet has seen it listen, its pod and its node.
+
+    DNS tells the address only: `serving` is False then, and `uid` and `node` are empty.
+    """
 
     address: str
     serving: bool = False
@@ -39,7 +42,10 @@ class Endpoint(NamedTuple):
     node: str = ""
 
     def is_same_pod(self, other: Endpoint | None) -> bool:
-        """Whether both are one pod's, as far as is known: a new pod may have an old address."""
+        """Whether both are one pod's, as far as is known: a new pod may have an old address.
+
+        Without both UIDs, the address decides. None is no pod's.
+        """
         if other is None or other.address != self.address:
             return False
         return other.uid == self.uid or not (other.uid and self.uid)
@@ -59,14 +65,21 @@ class DnsAddresses:
         self._closed = threading.Event()
 
     def start(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` for news. A lookup blocks, so that one thread would take too long."""
+        """Begin to look hosts up, and call `on_change` for news, from several threads.
+
+        A lookup blocks, so that one thread would take too long.
+        """
         self._on_change = on_change
         for first in range(min(DNS_THREADS, len(self._hosts))):
             share = self._hosts[first::DNS_THREADS]
             spawn("look-up-hosts", functools.partial(self._follow, share))
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """Return what is known of each host, by its name."""
+        """Return what is known of each host, by its name.
+
+        A host whose name does not resolve is left out. While the DNS server does not answer, a host
+        keeps what was found before.
+        """
         with self._lock:
             return dict(self._endpoints)
 
@@ -82,7 +95,7 @@ class DnsAddresses:
             self._closed.wait(pause)
 
     def _look_up(self, host: Host) -> bool:
-        """Look a host up; whether it has another address than before."""
+        """Look a host up. Returns whether it has another address than before."""
         try:
             address = resolve(host.address)
         except socket.gaierror as problem:
@@ -94,14 +107,19 @@ class DnsAddresses:
             before = self._endpoints.pop(host.name, None)
             if address:
                 self._endpoints[host.name] = Endpoint(address)
-        is_changed = address != (before and before.address)
+        address_before = before.address if before else None
+        is_changed = address != address_before
         if is_changed:
             self._on_change()
         return is_changed
 
 
 def resolve(name: str) -> str:
-    """Return the name's first address; IPv4 first, as in pod_endpoints. Raises gaierror."""
+    """Return the name's first address; IPv4 first, as in pod_endpoints.
+
+    Raises socket.gaierror for a name without an address. Its `errno` is EAI_AGAIN when the DNS
+    server did not answer.
+    """
     answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     # Of each family the resolver's first choice.
     addresses = {family: str(address[0]) for family, _, _, _, address in reversed(answers)}
@@ -132,18 +150,25 @@ class SliceAddresses:
 
     @property
     def missing(self) -> str:
+        """What it means now that a host is not among the endpoints."""
         if self._slices is None:
             return self._dns.missing
-        return "it has no address yet" if self._slices else f"{NO_SERVICE} {self._service}"
+        if not self._slices:
+            return f"{NO_SERVICE} {self._service}"
+        return "it has no address yet"
 
     def start(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` for news. DNS helps at once if the API server is away already."""
+        """Begin to follow the slices, and call `on_change` for news, from other threads.
+
+        DNS helps at once if the API server is away already.
+        """
         self._on_change = on_change
         if self._api.is_away:
             self._use_dns()
         spawn("follow-endpointslices", self._follow)
 
     def endpoints(self) -> dict[str, Endpoint]:
+        """Return what is known of each host, by its name; callers do not change it."""
         return self._dns.endpoints() if self._slices is None else self._endpoints
 
     def close(self) -> None:
@@ -171,7 +196,11 @@ class SliceAddresses:
                 self._closed.wait(max(next(waits), asked_to_wait))
 
     def _can_continue_after(self, problem: ApiError) -> bool:
-        """Log a failure; False when the slices will not be read, so that DNS must do."""
+        """Log a failure, and let DNS help while the slices have not been read.
+
+        Returns False when they will not be read: the API server refuses that, or does not know
+        them. DNS must do then.
+        """
         is_final = self._slices is None and problem.status in (403, 404)
         if is_final:
             log(f"cannot read EndpointSlices ({problem}): using DNS instead")
@@ -188,7 +217,7 @@ class SliceAddresses:
             self._dns.start(self._on_change)
 
     def _list(self) -> str:
-        """Read all slices and return the resource version to watch from."""
+        """Read all slices and return the resource version to watch from. Raises ApiError."""
         slices, version = self._api.list_all(
             "discovery.k8s.io/endpointslices", self._query, retry_seconds=0.0
         )
@@ -198,7 +227,10 @@ class SliceAddresses:
         return version
 
     def _watch(self, version: str) -> bool:
-        """Apply events until the watch ends; whether there was any."""
+        """Apply events until the watch ends. Returns whether there was any.
+
+        Raises ApiError for a watch that fails before its first event.
+        """
         has_news = False
         query = {**self._query, "resourceVersion": version}
         try:
@@ -208,7 +240,8 @@ class SliceAddresses:
                     return has_news
                 has_news = True
                 name = event["object"]["metadata"]["name"]
-                slices = {key: item for key, item in (self._slices or {}).items() if key != name}
+                slices = dict(self._slices or {})
+                slices.pop(name, None)
                 if event["type"] != "DELETED":
                     slices[name] = event["object"]
                 self._replace(slices)
@@ -225,18 +258,22 @@ class SliceAddresses:
 
 
 def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
-    """Map pod names to endpoints, leaving out those that are terminating."""
-    # A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
+    """Map pod names to endpoints, leaving out those that are terminating.
+
+    A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
+    """
     ipv4_last = sorted(slices, key=lambda item: item.get("addressType") == "IPv4")
-    return {
-        endpoint["targetRef"]["name"]: Endpoint(
-            endpoint["addresses"][0],
-            bool(endpoint.get("conditions", {}).get("serving")),
-            endpoint["targetRef"].get("uid", ""),
-            endpoint.get("nodeName", ""),
-        )
-        for item in ipv4_last
-        for endpoint in item.get("endpoints", [])
-        if endpoint.get("targetRef", {}).get("kind") == "Pod"
-        and not endpoint.get("conditions", {}).get("terminating")
-    }
+    found = {}
+    for item in ipv4_last:
+        for endpoint in item.get("endpoints", []):
+            conditions = endpoint.get("conditions", {})
+            target = endpoint.get("targetRef", {})
+            if target.get("kind") != "Pod" or conditions.get("terminating"):
+                continue
+            found[target["name"]] = Endpoint(
+                address=endpoint["addresses"][0],
+                serving=bool(conditions.get("serving")),
+                uid=target.get("uid", ""),
+                node=endpoint.get("nodeName", ""),
+            )
+    return found

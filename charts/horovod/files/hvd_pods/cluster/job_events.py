@@ -21,23 +21,29 @@ CLOSE_WITHIN = 5.0
 
 
 class EventRecorder:
-    """Creates an event at each stage of the run; without access to the API it creates none."""
+    """Creates an event at each stage of the run; without access to the API (None) it creates none.
+
+    A thread sends them, in order: an API server that is away must not delay the training.
+    """
 
     def __init__(self, api: Api | None) -> None:
         self._api = api
-        # A thread sends them, in order: an API server that is away must not delay the training.
+        # None ends the thread.
         self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         if api:
             self._sender = spawn("send-events", self._send)
 
     def close(self) -> None:
-        """Wait until the events are created, though not long."""
+        """Wait until the events are created, at most CLOSE_WITHIN seconds."""
         if self._api:
             self._waiting.put(None)
             self._sender.join(CLOSE_WITHIN)
 
     def put(self, reason: str, message: str, is_warning: bool) -> None:
-        """Create an event. A failure is logged: the run goes on without the event."""
+        """Create an event soon, with the message cut at LONGEST_MESSAGE characters.
+
+        A failure is logged: the run goes on without the event.
+        """
         if self._api is None:
             return
         now = datetime.now(timezone.utc)

@@ -74,17 +74,24 @@ class ApiError(Exception):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the call may succeed when it is repeated later."""
+        """Whether the call may succeed when it is repeated later.
+
+        No repetition helps where the token's file is missing or the certificate is not valid.
+        """
         return self.status in TEMPORARY and not isinstance(
             self.__cause__, (FileNotFoundError, ssl.SSLCertVerificationError)
         )
 
 
 def pauses(first: float, longest: float) -> Iterator[float]:
-    """Yield seconds to wait before each further attempt: doubled each time, and at random."""
+    """Yield seconds to wait before each further attempt, without end.
+
+    The pause is doubled each time, up to `longest`, and between a half and the whole of it is
+    waited, at random: masters that lost the same API server would otherwise all come back at the
+    same moment.
+    """
     pause = first
     while True:
-        # Masters that lost the same API server would otherwise all come back at the same moment.
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311
         pause = min(pause * 2, longest)
 
@@ -93,6 +100,11 @@ class Api:
     """One namespace of the API server that this pod runs under. Each method raises ApiError.
 
     `is_stopped` answers whether this pod was asked to end. `is_away`: the last call was given up.
+
+    A method's `path` is below the namespace: `core/pods/NAME`. `retry_seconds` is for how long the
+    call is repeated while its failure may be temporary: 0 for one attempt only, None for
+    RETRY_SECONDS. `timeout` is the number of seconds without a byte after which an attempt fails:
+    None for CALL_TIMEOUT.
     """
 
     def __init__(self) -> None:
@@ -112,6 +124,7 @@ class Api:
     def get(
         self, path: str, retry_seconds: float | None = None, timeout: float | None = None
     ) -> Object:
+        """Read an object."""
         return self._call(Request("GET", path), retry_seconds, timeout)
 
     def list_all(
@@ -140,7 +153,9 @@ class Api:
     ) -> Object:
         """Delete the object if it still has this UID: another one may have its name by now.
 
-        With a `grace` of 0 seconds, a pod is gone at once, whether or not its node says so.
+        Without a UID, whatever has the name is deleted. With another UID than the object's, the
+        ApiError has the status 409. With a `grace` of 0 seconds, a pod is gone at once, whether
+        or not its node says so.
         """
         body: Object = {"preconditions": {"uid": uid}} if uid else {}
         if grace is not None:
@@ -148,7 +163,7 @@ class Api:
         return self._call(Request("DELETE", path, body=body), retry_seconds)
 
     def merge_patch(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
-        """Change some fields of an object."""
+        """Change some fields of an object; those that are null in `body` are removed."""
         kind = "application/merge-patch+json"
         return self._call(Request("PATCH", path, None, body, kind), retry_seconds)
 
@@ -210,7 +225,11 @@ class Api:
         raise AssertionError("the pauses do not end")
 
     def _wait(self, pause: float, until: float) -> bool:
-        """Wait before another attempt; False when there is no time for one."""
+        """Wait `pause` seconds before another attempt; False when there is no time for one.
+
+        There is none after `until`, by time.monotonic(), nor more than STOP_RETRY_SECONDS after
+        this pod was asked to end. A pause is cut to a second when that happens.
+        """
         now = time.monotonic()
         wake_at = now + pause
         while True:
@@ -269,7 +288,10 @@ class Api:
 
 
 def _parse(text: bytes, field: str = "metadata") -> Object:
-    """Parse an object that has this field: null says that a field is not there."""
+    """Parse an object that has this field: null says that a field is not there.
+
+    Raises ValueError for anything else.
+    """
 
     def without_nulls(item: Object) -> Object:
         return {name: value for name, value in item.items() if value is not None}
@@ -282,7 +304,10 @@ def _parse(text: bytes, field: str = "metadata") -> Object:
 
 
 def _status_message(text: str) -> str:
-    """The message of a Status object, or the text itself when it is not a Status: one line."""
+    """The message of a Status object, or the text itself when it is not a Status.
+
+    It is one line of at most LONGEST_MESSAGE characters.
+    """
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         text = str(json.loads(text)["message"])
     return one_line(text, LONGEST_MESSAGE)

@@ -25,7 +25,10 @@ KEPT = {
 
 
 def shorten(item: Object) -> Object:
-    """Return what decisions need of an object."""
+    """Return what decisions need of an object: fields of KEPT, two annotations, the status.
+
+    Parts that the object lacks are empty.
+    """
     parts = {
         part: {name: value for name, value in item.get(part, {}).items() if name in names}
         for part, names in KEPT.items()
@@ -38,7 +41,10 @@ def shorten(item: Object) -> Object:
 
 
 def parse_time(text: str) -> float:
-    """Return a time of the API server's, in seconds since the epoch. Raises ValueError."""
+    """Return a time of the API server's, in seconds since the epoch.
+
+    Raises ValueError for any other form than `2026-01-31T12:00:00Z`.
+    """
     parsed = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     return parsed.timestamp()
 

@@ -23,7 +23,11 @@ MOST_NAMES = 8
 
 
 def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
-    """Record the nodes of workers that respond: their init containers have ended by then."""
+    """Record the nodes of workers that respond: their init containers have ended by then.
+
+    Without access to the API (None) nothing is recorded. A failure is logged and not retried: the
+    training is about to start.
+    """
     found: dict[str, set[str]] = {}
     for host, pod in pods.items():
         name = run.staged.get(host.stateful_set)
@@ -34,11 +38,11 @@ def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
             if api:
                 _add(api, name, nodes)
         except ApiError as problem:
-            # A failure is logged and not retried: the training is about to start.
             log(f"cannot record for later runs which nodes have the data: {problem}")
 
 
 def _add(api: Api, name: str, nodes: set[str]) -> None:
+    """Add nodes to a record, which is made if there is none. Raises ApiError."""
     try:
         known = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
     except ApiError as problem:
@@ -52,7 +56,8 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
     if new:
         data = dict.fromkeys(new, format_time(time.time()))
         api.merge_patch(f"core/configmaps/{name}", {"data": data}, retry_seconds=0.0)
-        more = f" and {len(new) - MOST_NAMES} more" if new[MOST_NAMES:] else ""
-        shown = f"{', '.join(new[:MOST_NAMES])}{more}"
+        shown = ", ".join(new[:MOST_NAMES])
+        if len(new) > MOST_NAMES:
+            shown += f" and {len(new) - MOST_NAMES} more"
         log(f"recorded in ConfigMap {name}: the data of staging.path are on nodes {shown}")
     log(f"{len(nodes) - len(new)} of {len(nodes)} nodes had the data of staging.path before")

@@ -13,14 +13,21 @@ from hvd_pods.common.run import Run
 
 
 def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = None) -> None:
-    """Set the number of workers of each StatefulSet. Raises ApiError."""
+    """Set the number of workers of each StatefulSet.
+
+    Raises ApiError for the first one that cannot be scaled: those before it are scaled, those after
+    it are not. `retry_seconds` is that of each call (cluster/kube.py).
+    """
     for name, number in replicas.items():
         body = {"spec": {"replicas": number}}
         api.merge_patch(f"apps/statefulsets/{name}/scale", body, retry_seconds)
 
 
 def scale_to_zero(api: Api, names: Sequence[str]) -> None:
-    """Scale StatefulSets to 0. A failure is logged: it does not change how the run ended."""
+    """Scale StatefulSets to 0.
+
+    A failure is logged, with the command to do it by hand: it does not change how the run ended.
+    """
     failed = []
     for name in names:
         try:
@@ -59,7 +66,8 @@ def fit_to_run(api: Api, run: Run) -> None:
 def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None:
     """Create workers that are missing; `before` gets the numbers of what is scaled up.
 
-    Those of a failed run are used as they are. Raises ApiError, when some may be scaled up already.
+    Workers of a failed run are used as they are. Raises ApiError, when some StatefulSets may be
+    scaled up already: `before` has these.
     """
     for name, number in needed.items():
         current = api.get(f"apps/statefulsets/{name}/scale").get("spec", {}).get("replicas", 0)
@@ -71,7 +79,10 @@ def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None
 def set_number(
     api: Api, name: str, number: int, retry_seconds: float, below: int = sys.maxsize
 ) -> None:
-    """Scale a StatefulSet that has another number, and fewer than `below`. Raises ApiError."""
+    """Scale a StatefulSet, and log it, if it has another number of workers, and fewer than `below`.
+
+    Raises ApiError when the number can be neither read nor set within `retry_seconds`.
+    """
     found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
     current = found.get("spec", {}).get("replicas", 0)
     if current != number and current < below:
@@ -94,10 +105,11 @@ def creation_failure(api: Api, name: str) -> str:
 
 
 def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str, str]:
-    """Return why the kubelet has evicted pods, given with their UIDs.
+    """Return why the kubelet has evicted pods, by their names; `uids` has their UIDs by name.
 
-    Nothing is known of a pod without a UID: events of earlier pods have the same name. A failure is
-    logged: nothing is known then, either.
+    Pods that were not evicted are left out, and so are pods without a UID: events of earlier pods
+    have the same name. A failure is logged, and nothing is known then. `within` is the number of
+    seconds that the API server has to answer.
     """
     query = {"fieldSelector": "involvedObject.kind=Pod,reason=Evicted"}
     try:
@@ -107,18 +119,27 @@ def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str
         return {}
     found = {}
     for name, uid in uids.items():
-        same = {"name": name, "uid": uid}.items()
-        own = [event for event in events if same <= event.get("involvedObject", {}).items()]
+        own = [event for event in events if _is_about(event, name, uid)]
         if own:
             found[name] = one_line(newest_message(own))
     return found
 
 
+def _is_about(event: Object, name: str, uid: str) -> bool:
+    """Whether an event is about the pod of this name and UID."""
+    pod = event.get("involvedObject", {})
+    return bool(pod.get("name") == name and pod.get("uid") == uid)
+
+
 def newest_message(events: list[Object]) -> str:
-    """Return the newest message: the controller stops at the first pod that is refused."""
-    newest = max(
-        events,
-        key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""),
-        default={},
-    )
+    """Return the newest message; empty without events.
+
+    For refused pods it is the message about all: the controller stops at the first one.
+    """
+    newest = max(events, key=_time_of, default={})
     return str(newest.get("message", ""))
+
+
+def _time_of(event: Object) -> str:
+    """When an event happened last, in a form that sorts by time; empty where it does not say so."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
