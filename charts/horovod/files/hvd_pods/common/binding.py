@@ -32,7 +32,11 @@ class BindingError(Exception):
 
 
 def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Topology:
-    """The CPUs that this container may use, as sockets and cores. Raises BindingError."""
+    """The CPUs in `allowed`, those that this container may use, as sockets and cores.
+
+    Cores are in the order of their first CPU. Raises BindingError for a CPU whose socket and core
+    the host does not report below `root`.
+    """
     cores: dict[tuple[int, int], set[int]] = {}
     for cpu in allowed:
         folder = os.path.join(root, f"cpu{cpu}", "topology")
@@ -52,7 +56,10 @@ def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Top
 
 
 def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
-    """The CPUs of one of a host's ranks. Raises BindingError when there are not enough."""
+    """The CPUs of one of a host's ranks, for a binding to cores or sockets.
+
+    Raises BindingError when there are not enough sockets or cores for it.
+    """
     if binding.to == "core" and not binding.ranks_per_socket:
         return _take_cores([core for socket in topology for core in socket], binding, local_rank)
     socket, place = divmod(local_rank, binding.ranks_per_socket)
@@ -68,7 +75,10 @@ def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[in
 
 
 def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
-    """The CPUs of the rank at index `place` of the ranks that share `cores`."""
+    """The CPUs of the rank at index `place` of the ranks that share `cores`.
+
+    Raises BindingError when there are not enough cores for it.
+    """
     first = place * binding.cores_per_rank
     end = (place + 1) * binding.cores_per_rank
     if end > len(cores):
@@ -81,7 +91,10 @@ def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]
 
 
 def bind(binding: Binding, local_rank: int) -> None:
-    """Bind this process, and the program that replaces it. Raises BindingError."""
+    """Bind this process, and the program that replaces it; do nothing for `none`.
+
+    Raises BindingError when the CPUs of this container do not allow it.
+    """
     if binding.to != "none":
         topology = read_topology(os.sched_getaffinity(0))
         os.sched_setaffinity(0, select_cpus(binding, topology, local_rank))

@@ -22,14 +22,18 @@ ARCHIVE = "archive.tgz"
 
 
 def pack(source: Path) -> bytes:
-    """Return one tar.gz of a mounted ConfigMap: the archive's entries and the files."""
+    """Return one tar.gz of a mounted ConfigMap: the archive's entries and the files.
+
+    Raises OSError, or tarfile.TarError for an archive that cannot be read.
+    """
     content = io.BytesIO()
     # mtime 0: the same code is the same bytes.
     with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
         if (source / ARCHIVE).is_file():
             with tarfile.open(source / ARCHIVE) as folder:
                 for member in folder:
-                    archive.addfile(member, folder.extractfile(member) if member.isfile() else None)
+                    file_content = folder.extractfile(member) if member.isfile() else None
+                    archive.addfile(member, file_content)
         for file in sorted(source.iterdir()):
             # The kubelet's own entries, ..data and the directory that it links to, begin with dots.
             if file.is_file() and file.name != ARCHIVE and not file.name.startswith(".."):
@@ -41,7 +45,11 @@ def pack(source: Path) -> bytes:
 
 
 def unpack(content: bytes, directory: Path) -> None:
-    """Unpack a tar.gz into a folder that appears complete. Raises OSError or tarfile.TarError."""
+    """Unpack a tar.gz into a directory, which has all of it from the moment that it exists.
+
+    A directory that exists is left as it is. Raises OSError, EOFError for an archive that is cut,
+    or tarfile.TarError for one that cannot be read or has an entry that is not unpacked.
+    """
     if directory.exists():
         return
     with tempfile.TemporaryDirectory(dir=directory.parent) as name:
@@ -54,7 +62,11 @@ def unpack(content: bytes, directory: Path) -> None:
 
 
 def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
-    """Write one entry of an archive. Raises TarError for one that would leave the directory."""
+    """Write one entry of an archive. What can be executed gets the mode 755, other files 644.
+
+    Raises OSError, or tarfile.TarError for an entry that would leave the directory and for one that
+    is neither a file nor a directory, such as a link.
+    """
     path = directory / member.name
     # tarfile's own filters are missing from older releases of Python 3.8.
     if member.name.startswith("/") or ".." in Path(member.name).parts:
@@ -71,14 +83,19 @@ def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: 
 
 
 def main() -> int:
-    """On a worker: unpack the code from standard input, and remove that of earlier runs."""
+    """On a worker: unpack the code from standard input, and remove that of earlier runs.
+
+    Returns 1 when the code could not be unpacked, with the reason on standard error.
+    """
     directory = CODE / sys.argv[1]
     try:
         unpack(sys.stdin.buffer.read(), directory)
     except (OSError, tarfile.TarError, EOFError) as problem:
         print(f"cannot unpack the code in {directory}: {problem}", file=sys.stderr)
         return 1
-    kept = {directory, *([packages.FOLDER] if "keep-packages" in sys.argv[2:] else [])}
+    kept = {directory}
+    if "keep-packages" in sys.argv[2:]:
+        kept.add(packages.FOLDER)
     for other in CODE.iterdir():
         if other not in kept:
             shutil.rmtree(other, ignore_errors=True)

@@ -22,7 +22,9 @@ RETRY_AFTER = 0.1
 
 
 class Limits(NamedTuple):
-    """How long a connection may take, in seconds, what it may send, in bytes, and how many are."""
+    """How long a connection may take, in seconds, how many bytes it may send, and how many may be
+    open at a time.
+    """
 
     seconds: float
     size: int
@@ -37,6 +39,11 @@ class _Progress:
     unsent: memoryview | None = None
 
 
+def no_body(request: bytes) -> int:
+    """Tell that nothing follows the end of a request."""
+    return 0
+
+
 # Gets what a client has sent, up to the end of its request, and the connection. Returns the answer,
 # after which the connection is closed, or None to keep the connection, which then is blocking.
 Answer = Callable[[bytes, socket.socket], Optional[bytes]]
@@ -45,8 +52,9 @@ Answer = Callable[[bytes, socket.socket], Optional[bytes]]
 class ConnectionServer:
     """Takes connections at `address` (empty: all, of IPv4 and IPv6) when `serve` runs.
 
-    `end` ends a request; other requests are not answered. Where `body` says that bytes follow, the
-    request has the end and them, too. Raises OSError if the port is in use.
+    Port 0 is any free port. `end` ends a request; other requests are not answered. `body` gets a
+    request and says how many bytes follow its end: where some do, the request that is answered has
+    the end and them, too. Raises OSError if the port is in use.
     """
 
     def __init__(
@@ -56,7 +64,7 @@ class ConnectionServer:
         end: bytes,
         answer: Answer,
         limits: Limits,
-        body: Callable[[bytes], int] = lambda request: 0,
+        body: Callable[[bytes], int] = no_body,
     ) -> None:
         self._listener = listen(address, port)
         self._end = end
@@ -86,7 +94,8 @@ class ConnectionServer:
                 elif key.data in self._open:
                     self._continue(key.data, self._open[key.data])
             now = time.monotonic()
-            for connection in [c for c, progress in self._open.items() if progress.until <= now]:
+            late = [each for each, progress in self._open.items() if progress.until <= now]
+            for connection in late:
                 self._close(connection)
 
     def _accept(self) -> None:
@@ -119,7 +128,9 @@ class ConnectionServer:
         request, end, rest = progress.received.partition(self._end)
         size = self._body(request) if end else 0
         if end and len(rest) >= size and progress.unsent is None:
-            self._take(request + end + rest[:size] if size else request, connection, progress)
+            if size:
+                request += end + rest[:size]
+            self._take(request, connection, progress)
         elif not data or len(progress.received) >= self._limits.size:
             self._close(connection)
 
@@ -156,7 +167,10 @@ class ConnectionServer:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Listen at an address, or at all of this pod. Raises OSError."""
+    """Listen at an address, or at all of this pod if it is empty, without blocking.
+
+    Raises OSError if the port is in use or the address is not this pod's.
+    """
     is_dual = not address and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual or ":" in address else socket.AF_INET
     listener = socket.create_server(

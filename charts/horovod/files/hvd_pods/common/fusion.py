@@ -25,7 +25,11 @@ def plan_threshold(ranks: int) -> int:
 
 
 def choose(ranks: int, given: Mapping[str, str]) -> dict[str, str]:
-    """The variable of a rank of a run of `ranks` ranks, where its environment wants one."""
+    """The variable of a rank of a run of `ranks` ranks, by its environment `given`.
+
+    Empty where the chart does not ask for it, where somebody has set the threshold or lets Horovod
+    find it, and where the rank sends over something else than MPI.
+    """
     operations = given.get("HOROVOD_CPU_OPERATIONS", "MPI").upper()
     is_set = THRESHOLD in given or "HOROVOD_AUTOTUNE" in given
     if BY_RANKS not in given or is_set or operations != "MPI":

@@ -32,27 +32,36 @@ def printable(text: str, keeps: str = "\n\t") -> str:
 
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
-    """A text as one line without control characters, cut at `longest` characters."""
+    """A text as one line without control characters, cut at `longest` characters.
+
+    Each stretch of white space becomes one space. A line that was cut ends with ` ...`.
+    """
     line = printable(" ".join(text[: 2 * longest].split()), keeps="")
     return line if len(line) <= longest else f"{line[: longest - 4]} ..."
 
 
 def read_file(path: str | os.PathLike[str], most: int = LARGEST_FILE) -> bytes:
-    """Return the first bytes of a regular file. Raises OSError for anything else.
+    """Return the first `most` bytes of a regular file. Raises OSError for anything else.
 
     Whoever can write to the folder could put a link there to a file that only this process may
     read, or a FIFO, whose opening waits for a writer.
     """
-    safely = os.O_NOFOLLOW | os.O_NONBLOCK
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | safely)) as file:
+
+    def open_safely(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+    with open(path, "rb", opener=open_safely) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is no regular file")
         return file.read(most)
 
 
 def parse_count(text: str, largest: int) -> int | None:
-    """Parse a decimal number between 0 and `largest`; None for anything else."""
-    # Python takes seconds for the text of a number with many thousand digits, or refuses it.
+    """Parse a decimal number between 0 and `largest`; None for anything else.
+
+    Python takes seconds for the text of a number with many thousand digits, or refuses it: a text
+    with more digits than `largest` is not tried.
+    """
     is_short = len(text) <= len(str(largest))
     if not (is_short and text.isascii() and text.isdecimal()):
         return None

@@ -70,7 +70,7 @@ class Sample(NamedTuple):
     labels: tuple[str, ...] = ()
 
     def labelled(self, label: str) -> Sample:
-        """This sample with a label, unless it has one of that name itself."""
+        """This sample with a label, unless the label is empty or it has one of that name itself."""
         name = label.partition("=")[0]
         if not label or name in (own.partition("=")[0] for own in self.labels):
             return self
@@ -89,7 +89,11 @@ def parse_samples(text: str) -> tuple[list[Sample], int]:
 
 
 def parse_sample(line: str) -> Sample | None:
-    """Parse a line that a script may add; None for another one, which would spoil a page."""
+    """Parse a line that a script may add; None for another one, which would spoil a page.
+
+    That is a line of another form or of more than LONGEST_LINE characters, a metric of the chart's
+    own, a label twice, the label `__name__`, or a number that no float can hold.
+    """
     match = SAMPLE.fullmatch(line) if len(line) <= LONGEST_LINE else None
     if not match or match[1] in METRICS:
         return None
@@ -102,7 +106,10 @@ def parse_sample(line: str) -> Sample | None:
 
 
 def read_script_file(path: Path) -> str:
-    """Return the text that the script has written so far; empty when there is no file."""
+    """Return the text that the script has written so far; empty when there is no regular file.
+
+    Of a file that is longer than hostile.LARGEST_FILE, it is the whole lines before that.
+    """
     try:
         content = hostile.read_file(path)
     except OSError:
@@ -114,7 +121,10 @@ def read_script_file(path: Path) -> str:
 
 
 def script_samples(file: Path, label: str = "") -> Iterator[Sample]:
-    """The samples of a script's file with a label added, and metrics about the file itself."""
+    """The samples of a script's file with a label added, and metrics about the file itself.
+
+    Without a file, there is only the number of refused lines, which is 0 then.
+    """
     samples, refused = parse_samples(read_script_file(file))
     yield Sample("horovod_script_lines_refused", str(refused)).labelled(label)
     try:
@@ -127,11 +137,13 @@ def script_samples(file: Path, label: str = "") -> Iterator[Sample]:
 
 
 def format_page(samples: Iterable[Sample]) -> str:
-    """The samples, grouped by metric as the format asks for, with a description of our own."""
+    """The samples, grouped by metric as the format asks for, with a description of our own.
+
+    Of several samples with the same labels, which Prometheus refuses, the last one counts.
+    """
     groups: dict[str, dict[str, str]] = {}
     for name, value, labels in samples:
         series = f"{name}{{{','.join(labels)}}}" if labels else name
-        # Of several samples with the same labels, which Prometheus refuses, the last one counts.
         groups.setdefault(name, {})[series] = value
     lines: list[str] = []
     for name, group in groups.items():
@@ -143,8 +155,10 @@ def format_page(samples: Iterable[Sample]) -> str:
 
 
 def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
-    """A server that answers each request with `page()`. Raises OSError if the port is in use."""
-    # Whoever asks all the time gets the same page, so that most of the time is left for others.
+    """A server that answers each request with `page()`. Raises OSError if the port is in use.
+
+    Whoever asks all the time gets the same page, so that most of the time is left for others.
+    """
     answer = b""
     until = 0.0
 
@@ -164,7 +178,10 @@ def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
 
 
 def start(page: Callable[[], str]) -> None:
-    """Serve `page()` if the chart enables metrics. A failure is logged and ends nothing."""
+    """Serve `page()` in a thread if the chart enables metrics, which HVD_METRICS_PORT says.
+
+    A port that is in use is logged and ends nothing.
+    """
     port = os.environ.get("HVD_METRICS_PORT")
     if port is None:
         return
@@ -177,7 +194,7 @@ def start(page: Callable[[], str]) -> None:
 
 
 def select_progress(text: str) -> list[str]:
-    """The samples of a rank's file that report its progress."""
+    """The samples of a rank's file that report its progress, each as `NAME VALUE`."""
     return [
         f"{sample.name} {sample.value}"
         for sample in parse_samples(text)[0]
@@ -186,14 +203,18 @@ def select_progress(text: str) -> list[str]:
 
 
 def parse_progress(samples: Iterable[str]) -> ReportedProgress:
-    """The numbers of such samples by name; empty without a step."""
+    """The numbers of such samples by their names in the record; empty without a step.
+
+    A loss that is not finite is worth knowing, and is a string, because JSON has no such number.
+    Other numbers that are not finite, negative counts and those above LARGEST_COUNT are left out.
+    Raises KeyError or ValueError for samples that `select_progress` does not return.
+    """
     reported: ReportedProgress = {}
     for sample in samples:
         series, value = sample.split()
         name = PROGRESS[series]
         number = float(value)
         is_finite = abs(number) < float("inf")
-        # A loss that is not finite is a string, because JSON has no such number.
         if name == "loss":
             reported[name] = number if is_finite else str(number)
         elif name == "imagesPerSecond" and is_finite:

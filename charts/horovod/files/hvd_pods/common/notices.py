@@ -35,7 +35,11 @@ def parse_address(text: str) -> tuple[str, str, str]:
 
 
 def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
-    """Send a notice to the master of an epoch. Raises OSError, or ValueError for the address."""
+    """Send a notice to the master of an epoch, which must answer within `answer_within` seconds.
+
+    The answer is that the master closes the connection. Raises OSError when it does not answer or
+    cannot be reached, and ValueError for an address that is none.
+    """
     host, port, secret = parse_address(address)
     line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
     with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:

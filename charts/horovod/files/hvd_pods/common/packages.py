@@ -85,14 +85,20 @@ def add_to(environment: Mapping[str, str]) -> dict[str, str]:
     would start ranks with other libraries than its own.
     """
     current = FOLDER / CURRENT
-    paths = [str(current / "site"), *filter(None, [environment.get("PYTHONPATH")])]
-    # Behind the image's programs: the environment has a python3 of its own.
-    programs = [*filter(None, [environment.get("PATH")]), str(current / "bin")]
-    added = {"PYTHONPATH": ":".join(paths), "PATH": ":".join(programs)}
+    added = {
+        "PYTHONPATH": _join(str(current / "site"), environment.get("PYTHONPATH")),
+        # Behind the image's programs: the environment has a python3 of its own.
+        "PATH": _join(environment.get("PATH"), str(current / "bin")),
+    }
     if shutil.which("mpirun", path=environment.get("PATH", os.defpath)) is None:
-        libraries = [*filter(None, [environment.get("LD_LIBRARY_PATH")]), str(current / "lib")]
-        added["LD_LIBRARY_PATH"] = ":".join(libraries)
+        libraries = _join(environment.get("LD_LIBRARY_PATH"), str(current / "lib"))
+        added["LD_LIBRARY_PATH"] = libraries
     return {**environment, **added}
+
+
+def _join(*paths: str | None) -> str:
+    """Paths as one text with colons; None and empty ones are left out."""
+    return ":".join(path for path in paths if path)
 
 
 def without(environment: Mapping[str, str]) -> dict[str, str]:
@@ -103,7 +109,11 @@ def without(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def identify(code: Path) -> str:
-    """A name for what requirements.txt asks for."""
+    """A name for what requirements.txt asks for: 10 hexadecimal digits.
+
+    Where it names other files, each version of the code has a name of its own. Raises OSError
+    without a requirements.txt.
+    """
     text = (code / REQUIREMENTS).read_text(errors="replace")
     refers = ".whl" in text or "file:" in text or REFERS.search(text)
     return hashlib.sha256(f"{text}{code.name if refers else ''}".encode()).hexdigest()[:10]
@@ -112,7 +122,8 @@ def identify(code: Path) -> str:
 def install(code: Path, within: float) -> str:
     """Install the packages that this code asks for where ranks find them; return what was done.
 
-    Raises RunError when pip cannot install them, or has not done so within these seconds.
+    Raises RunError when the package index does not answer, or pip has not ended within these
+    seconds, and ConfigurationError when another attempt cannot help.
     """
     try:
         FOLDER.mkdir(exist_ok=True)
@@ -138,7 +149,10 @@ def install(code: Path, within: float) -> str:
 
 
 def fill(environment: Path, code: Path, within: float) -> str:
-    """Install into a new virtual environment; what was installed, and what pip warns of."""
+    """Install into a new virtual environment; what was installed, and what pip warns of.
+
+    Raises RunError as `install` does, and OSError.
+    """
     variables = {**PIP_LIMITS, **without(os.environ)}
     look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
     image = json.loads(run(look, variables, environment.parent, "look at the image's packages"))
@@ -151,19 +165,7 @@ def fill(environment: Path, code: Path, within: float) -> str:
     constraints.write_text(keep(image["versions"], site))
     pip = [str(environment / "bin" / "python3"), *PIP, "--constraint", str(constraints)]
     told = environment / "pip.log"
-    code_of_pip = None
-    # Not a pipe, which a program that pip has started would keep open after pip's end.
-    with told.open("wb") as log, suppress(subprocess.TimeoutExpired):
-        code_of_pip = subprocess.run(
-            pip,
-            env=variables,
-            cwd=code,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            timeout=within,
-            check=False,
-        ).returncode
+    code_of_pip = _run_pip(pip, variables, code, told, within)
     output = told.read_text(errors="replace")
     values = secrets(code / REQUIREMENTS, variables)
     if code_of_pip is None:
@@ -174,8 +176,33 @@ def fill(environment: Path, code: Path, within: float) -> str:
     return redact(summarize(output), values)
 
 
+def _run_pip(
+    command: Sequence[str], variables: Mapping[str, str], folder: Path, told: Path, within: float
+) -> int | None:
+    """Run pip in a folder and write its output to `told`; its exit code, None if it took too long.
+
+    The output is not a pipe, which a program that pip has started would keep open after pip's end.
+    """
+    with told.open("wb") as log, suppress(subprocess.TimeoutExpired):
+        done = subprocess.run(
+            command,
+            env=dict(variables),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=within,
+            check=False,
+        )
+        return done.returncode
+    return None
+
+
 def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
-    """The values of the variables that a requirements file has, and those that it names."""
+    """The values of the variables that a requirements file has, and the files that it names.
+
+    A file that cannot be read has none, and a variable that is not set has an empty value.
+    """
     values = set()
     files = [file]
     for path in files:
@@ -190,8 +217,11 @@ def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
 
 
 def redact(text: str, values: Iterable[str]) -> str:
-    """A text without these values and without what addresses have before their host."""
-    # pip replaces passwords in addresses that it understands, and in nothing else.
+    """A text without these values and without what addresses have before their host.
+
+    pip replaces passwords in addresses that it understands, and in nothing else. Values of less
+    than SHORTEST_SECRET characters stay: a text has them by chance.
+    """
     spelled = {word for value in values for word in (value, quote(value), quote(value, safe=""))}
     for word in sorted(spelled, key=len, reverse=True):
         if len(word) >= SHORTEST_SECRET:
@@ -200,7 +230,7 @@ def redact(text: str, values: Iterable[str]) -> str:
 
 
 def run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purpose: str) -> str:
-    """What a program prints. Raises ConfigurationError when it fails."""
+    """What a program prints. Raises ConfigurationError when it fails, with its last line."""
     done = subprocess.run(
         command, env=dict(variables), cwd=folder, capture_output=True, text=True, check=False
     )
@@ -212,23 +242,36 @@ def run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purp
 
 
 def keep(versions: Mapping[str, str], site: Path) -> str:
-    """Constraints under which what Horovod was compiled for stays, by each name that it has."""
+    """Constraints under which what Horovod was compiled for stays, by each name that it has.
+
+    `versions` has the versions of these packages in the image. In `site`, TensorFlow gets an entry
+    for each name that the image's build does not have.
+    """
     kept = dict(versions)
     tensorflow = next((versions[name] for name in TENSORFLOW if name in versions), None)
-    for name in TENSORFLOW if tensorflow else ():
-        if name not in versions:
-            # So that pip does not install it a second time, under another name.
-            info = site / f"{name.replace('-', '_')}-{tensorflow}.dist-info"
-            info.mkdir()
-            text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {tensorflow}\n"
-            (info / "METADATA").write_text(text)
-            (info / "RECORD").touch()
-            kept[name] = str(tensorflow)
+    if tensorflow:
+        for name in TENSORFLOW:
+            if name not in versions:
+                # So that pip does not install it a second time, under another name.
+                _pretend(name, tensorflow, site)
+                kept[name] = tensorflow
     return "".join(f"{name}=={version}\n" for name, version in sorted(kept.items()))
 
 
+def _pretend(name: str, version: str, site: Path) -> None:
+    """Let pip find a package of this version in a folder, which has nothing of it."""
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (info / "METADATA").write_text(text)
+    (info / "RECORD").touch()
+
+
 def summarize(output: str) -> str:
-    """What pip has done, in one line, and its warning for each package that may not work."""
+    """What pip has done, in one line, and its warning for each package that may not work.
+
+    pip says that at the end, and succeeds.
+    """
     lines = output.splitlines()
     begins = "Successfully installed "
     done = next((line[len(begins) :] for line in lines if line.startswith(begins)), "")
@@ -237,14 +280,18 @@ def summarize(output: str) -> str:
 
 
 def find_index(output: str, values: Iterable[str]) -> str:
-    """The package index that pip has named, without these values."""
+    """The package index that pip has named, without these values; PyPI where it has named none."""
     begins = "Looking in indexes: "
     named = (line for line in output.splitlines() if line.startswith(begins))
     return redact(next(named, begins + DEFAULT_INDEX)[len(begins) :], values)
 
 
 def explain(output: str, values: Iterable[str] = ()) -> RunError:
-    """Why pip failed, in one line with the index and what to do instead, without these values."""
+    """Why pip failed, in one line with the index and what to do instead, without these values.
+
+    It is a ConfigurationError, except where the index did not answer: another attempt may help
+    then.
+    """
     lines = output.splitlines()
     index = find_index(output, values)
     if "No module named pip" in output:
@@ -261,7 +308,11 @@ def explain(output: str, values: Iterable[str] = ()) -> RunError:
         what = redact("; ".join(asked), values)
         what += " (Horovod was compiled for what the image has)"
         return ConfigurationError(f"{what}: ask for another version, or use another image")
-    what = errors[-1] if errors else (lines[-1] if lines else "no output")
+    what = "no output"
+    if errors:
+        what = errors[-1]
+    elif lines:
+        what = lines[-1]
     if "DO NOT MATCH THE HASHES" in output:
         name = next((line.strip() for line in lines if line.startswith("    ")), "")
         what = f"the hashes in {REQUIREMENTS} are not those of the file that the index has: {name}"
@@ -269,7 +320,10 @@ def explain(output: str, values: Iterable[str] = ()) -> RunError:
 
 
 def main() -> int:
-    """On a worker: install what the code asks for; prints what was done, or why not."""
+    """On a worker: install what the code asks for; prints what was done, or why not.
+
+    The arguments are the name of the code's folder and the seconds that pip may take.
+    """
     try:
         print(install(Path(fast_start.CODE) / sys.argv[1], float(sys.argv[2])))
     except RunError as problem:

@@ -4,9 +4,9 @@ The known reasons are in pod_problems.json. Its sections are a container's waiti
 (`container`), a part of the kubelet's message about an image that it cannot pull (`image`), a part
 of the scheduler's message (`scheduling`), a part of the API server's message about a pod that it
 refuses (`refusal`), a part of what a container that has ended says (`exit`), and the reason of an
-event about a pod (`event`). `permanent` means that
-another attempt cannot help. `waitSeconds` is for how many seconds the master waits for the problem
-to pass; without it, until launch.hostsTimeoutSeconds.
+event about a pod (`event`). `permanent` means that another attempt cannot help. `waitSeconds` is
+for how many seconds the master waits for the problem to pass; without it, until
+launch.hostsTimeoutSeconds.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ class Diagnosis(NamedTuple):
 
 
 def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
-    """The first entry in a section of the table whose sign is in `text`."""
+    """The first entry in a section of the table whose sign is in `text`; None if there is none."""
     return next((known for sign, known in PROBLEMS[section].items() if sign in text), None)
 
 
 def diagnose(pod: Pod) -> Diagnosis:
-    """Explain a container's state, else why no node takes the pod, else give its phase."""
+    """Explain a container's state, else why no node takes the pod, else give its phase.
+
+    `pod` is the API server's object; parts that it lacks say nothing.
+    """
     status = pod.get("status", {})
     if status.get("phase") == "Failed" and status.get("reason"):
         # The kubelet has ended the whole pod: Evicted, or Terminated when its node shuts down.
@@ -71,14 +74,16 @@ def diagnose(pod: Pod) -> Diagnosis:
     is_fetching = False
     if "deletionTimestamp" in pod.get("metadata", {}):
         what = "terminating"
-    elif any(
-        init["name"] == "staging" and "running" in init.get("state", {})
-        for init in status.get("initContainerStatuses", [])
-    ):
+    elif any(map(_is_running_staging, status.get("initContainerStatuses", []))):
         what = "the container staging fetches the data"
         is_fetching = True
     node = pod.get("spec", {}).get("nodeName")
     return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
+
+
+def _is_running_staging(container: dict[str, Any]) -> bool:
+    """Whether this is the status of the init container that fetches data, which it still does."""
+    return container["name"] == "staging" and "running" in container.get("state", {})
 
 
 def diagnose_gate(pod: Pod) -> Diagnosis:
@@ -103,6 +108,7 @@ def diagnose_refusal(message: str) -> Diagnosis:
 
 
 def _diagnose_container(container: dict[str, Any]) -> Diagnosis | None:
+    """Explain the status of a container that failed or cannot start; None for any other one."""
     state = container.get("state", {})
     ended = container.get("lastState", {}).get("terminated") or state.get("terminated") or {}
     if ended.get("exitCode"):
@@ -130,7 +136,10 @@ def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
 
 
 def _look_up(section: str, text: str, reason: str) -> Diagnosis:
-    """The diagnosis by the first sign of the table that is in `text`."""
+    """The diagnosis by the first sign of the table that is in `text`.
+
+    Without such a sign, it is the reason alone: waiting or another attempt may help.
+    """
     known = find_known_problem(section, text)
     if known is None:
         return Diagnosis(reason)

@@ -31,8 +31,10 @@ class MeetingError(Exception):
 
 
 def choose_port(seed: int, attempt: int) -> int:
-    """The first of a launch's two ports; `seed` tells apart runs that share their network."""
-    # Another attempt has another port: what has occupied this one does not stop it.
+    """The first of a launch's two ports; `seed` tells apart runs that share their hosts' network.
+
+    Another attempt has another port: what has occupied this one does not stop it.
+    """
     return FIRST_PORT + 2 * ((seed + attempt) % LAUNCHES)
 
 
@@ -75,18 +77,26 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
             OMPI_COMM_WORLD_SIZE=size,
             OMPI_COMM_WORLD_LOCAL_RANK=local_rank,
         )
-    return {**chosen, **{name: given.get(name, value) for name, value in meeting.items()}}
+    for name, value in meeting.items():
+        chosen[name] = given.get(name, value)
+    return chosen
 
 
 def split(given: Mapping[str, str]) -> tuple[str, str, str]:
-    """The address, the port and the hosts; empty where the master is older or sent nothing."""
+    """The address, the port and the hosts of HVD_MEETING.
+
+    They are empty where the master is older or sent nothing.
+    """
     address, _, rest = given.get(MEETING, "").partition(" ")
     port, _, hosts = rest.partition(" ")
     return address, port, hosts
 
 
 def list_pods(hosts: str) -> Iterator[str]:
-    """The pods of `STATEFULSET:ORDINALS...` in their order."""
+    """The pods of `STATEFULSET:ORDINALS...` in their order.
+
+    Raises ValueError for ordinals that are no numbers.
+    """
     for part in hosts.split():
         name, _, ordinals = part.partition(":")
         for numbers in ordinals.split(","):
@@ -95,17 +105,21 @@ def list_pods(hosts: str) -> Iterator[str]:
 
 
 def check_meeting(given: Mapping[str, str]) -> None:
-    """Whether the ranks can meet at this host, which has rank 0. Raises MeetingError.
+    """Check that the ranks can meet at this host, which has rank 0; `given`: its environment.
 
     Only ranks of PyTorch and JAX meet there, each at a port of its own, and not where worker.env
-    names another place.
+    names another place. Raises MeetingError when this is not the host where the others look for
+    rank 0, and when the port is occupied.
     """
     address, port, _ = split(given)
     framework = given.get("HVD_FRAMEWORK")
     if not port.isdecimal() or framework not in ("torch", "jax"):
         return
-    number = int(port) + (framework == "jax")
-    names = ["JAX_COORDINATOR_ADDRESS"] if framework == "jax" else ["MASTER_ADDR", "MASTER_PORT"]
+    number = int(port)
+    names = ["MASTER_ADDR", "MASTER_PORT"]
+    if framework == "jax":
+        number += 1
+        names = ["JAX_COORDINATOR_ADDRESS"]
     chosen = choose((0, 1, 0, 1), {MEETING: given[MEETING]}, is_elastic=False)
     if any(given.get(name) != chosen[name] for name in names):
         return

@@ -24,13 +24,15 @@ def log(message: str) -> None:
 def _print(text: str, file: TextIO) -> None:
     """Print any text. The image may have set a locale whose encoding does not have all of it."""
     encoding = file.encoding or "utf-8"
-    print(
-        printable(text).encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True
-    )
+    shown = printable(text).encode(encoding, "backslashreplace").decode(encoding)
+    print(shown, file=file, flush=True)
 
 
 def report_failure(error: RunError) -> int:
-    """Write an error to the log and the pod's termination message, and return its exit code."""
+    """Write an error to the log and the pod's termination message, and return its exit code.
+
+    The message is cut to what the kubelet keeps. It is left out where it cannot be written.
+    """
     text = printable(str(error))
     _print(f"[hvd] error: {text}", sys.stderr)
     try:
@@ -43,7 +45,11 @@ def report_failure(error: RunError) -> int:
 
 
 def report_end(problem: RunError | None) -> int:
-    """Log the end, and return the master's exit code: the ranks' where the Job may have it."""
+    """Log the end, and return the master's exit code: the ranks' where the Job may have it.
+
+    `problem` is None for a run that has finished. A rank's exit code that would let the Job make
+    another master becomes 1. The log's last line names the problem, for whoever reads the end only.
+    """
     code = problem.exit_code if problem else 0
     if code in LOST_MASTER and not isinstance(problem, InterruptedRunError):
         code = 1

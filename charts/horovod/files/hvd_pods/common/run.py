@@ -50,8 +50,11 @@ class Run:
     interface: str
     ssh_port: int
     cleanup: str
+    # The name of the ConfigMap with the record (rules/holding.py).
     record: str
+    # Whether the master may use the API.
     api: bool
+    # With how many ranks an elastic run goes on, at least and at most.
     min_ranks: int
     max_ranks: int
     binding: Binding
@@ -117,7 +120,10 @@ class Run:
 
 
 def parse_run(text: str) -> Run:
-    """Parse the JSON that the chart passes to the master in HVD_RUN."""
+    """Parse the JSON that the chart passes to the master in HVD_RUN.
+
+    Raises ValueError or LookupError for what the chart of another version has made.
+    """
     document: dict[str, Any] = json.loads(text)
     service = document["service"]
     results = document.get("results", {})

@@ -11,7 +11,10 @@ LONGEST = 1 << 20
 
 
 class Stream:
-    """Passes the output of a process on to a file of this one; `look` gets the lines, too."""
+    """Passes the output of a process on to a file of this one; both are descriptors.
+
+    `look` gets what is passed on, before that is written.
+    """
 
     def __init__(
         self, source: int, target: int, look: Callable[[bytes], None] = lambda _: None
@@ -24,7 +27,11 @@ class Stream:
         self.is_open = True
 
     def pass_on(self) -> bool:
-        """Pass on the lines that have come. Returns whether there may be more already."""
+        """Pass on the lines that have come. Returns whether there may be more already.
+
+        At the end of the output, `is_open` becomes False. Raises OSError, for instance when nobody
+        reads the target any more.
+        """
         try:
             data = os.read(self.source, CHUNK)
         except BlockingIOError:
@@ -50,6 +57,6 @@ class Stream:
 
 
 def write(target: int, content: bytes) -> None:
-    """Write all of it. Raises OSError."""
+    """Write all of it to a descriptor. Raises OSError."""
     while content:
         content = content[os.write(target, content) :]

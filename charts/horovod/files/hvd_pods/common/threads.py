@@ -19,11 +19,16 @@ YIELD = "OMPI_MCA_mpi_yield_when_idle"
 CYCLE = "HOROVOD_CYCLE_TIME"
 GLOO_CYCLE_MS = 5
 CGROUPS = "/sys/fs/cgroup"
+# The files with the quota and its period, in cgroup v2 and in v1.
+QUOTA_FILES = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 DEVICES = "/dev"
 
 
 def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
-    """Set the variables that each of `ranks` ranks in this container lacks; what to log, if any."""
+    """Set the variables that this rank's environment lacks; what to log, empty for none.
+
+    `ranks` is the number of ranks in this container.
+    """
     own = os.sched_getaffinity(0)
     # The launcher binds its ranks and not itself.
     chosen = choose_threads(environment, ranks, own, own | os.sched_getaffinity(os.getppid()))
@@ -35,7 +40,10 @@ def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
 def choose_threads(
     environment: Mapping[str, str], ranks: int, own: set[int], container: set[int]
 ) -> dict[str, str]:
-    """The variables that one of `ranks` ranks lacks; its `own` CPUs, and those of its container."""
+    """The variables that `environment` lacks, for one of `ranks` ranks in this container.
+
+    `own` are the CPUs that the rank may use, and `container` those of its container.
+    """
     cores = cores_of_a_rank(
         count_cores(own), count_cores(container), read_quota(CGROUPS), max(1, ranks)
     )
@@ -50,13 +58,20 @@ def choose_threads(
 
 
 def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -> int:
-    """The cores of one of `ranks` equal ranks; `quota` is the container's CPU limit, if any."""
+    """The cores of each of `ranks` equal ranks: of their container, or fewer where bound to fewer.
+
+    `own` and `container` are numbers of cores. `quota` is the container's CPU limit, None without
+    one. A part of a core does not count, and a rank has at least one core.
+    """
     given = container if quota is None else min(container, quota)
     return max(1, int(min(own, given / ranks)))
 
 
 def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
-    """The variables of a rank with this number of cores."""
+    """The variables of a rank with this number of cores.
+
+    docs/planning.md says where the numbers come from.
+    """
     inter_op = max(2, cores - 2) if gpus else min(2, cores)
     variables = {
         "OMP_NUM_THREADS": str(cores),
@@ -74,17 +89,19 @@ def plan_cycle(cores: int) -> dict[str, str]:
 
 
 def count_cores(cpus: set[int], root: str | os.PathLike[str] = binding.CPUS) -> int:
-    """The physical cores of some CPUs: hyperthreads share one."""
+    """The physical cores of some CPUs: hyperthreads share one.
+
+    On a host that does not describe its CPUs, such as some virtual machines, each is a core.
+    """
     try:
         return sum(len(socket) for socket in binding.read_topology(cpus, root))
     except binding.BindingError:
-        # A host that does not describe its CPUs, such as some virtual machines: each is a core.
         return len(cpus)
 
 
 def read_quota(root: str | os.PathLike[str]) -> float | None:
     """The CPU limit of this container, in CPUs; None without one, or where it cannot be read."""
-    for names in ("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"):
+    for names in QUOTA_FILES:
         try:
             texts = [fast_start.read(os.path.join(root, name)).decode() for name in names]
             quota, period = " ".join(texts).split()[:2]

@@ -27,7 +27,7 @@ LEGACY = "TF_USE_LEGACY_KERAS"
 
 
 class TracebackReader:
-    """Takes the lines of a log one by one."""
+    """Takes the lines of a log one by one, without their ends."""
 
     def __init__(self) -> None:
         self._is_open = False
@@ -44,7 +44,10 @@ class TracebackReader:
         self._is_source = self._is_told = False
 
     def take(self, line: str) -> str | None:
-        """The exception and its place, when the line completes them."""
+        """The exception, its place and a remedy in one line, when `line` completes them, else None.
+
+        Of an exception with a cause, each is told when it is complete: the last one ended the rank.
+        """
         frame = FRAME.match(line)
         if line.startswith("Traceback (most recent call last)"):
             self._is_open = True
