@@ -40,8 +40,9 @@ def report(
 ) -> None:
     """Tell that this rank has made `step` of `steps` steps; the speed is that of this rank alone.
 
-    Each rank may call this after each step. What is told within a second of the last time is left
-    out, but for the last step.
+    `step` counts from the beginning of the training, not from that of an epoch. What is None is not
+    reported. Numbers of NumPy and of the frameworks are taken, too. Each rank may call this after
+    each step. What is told within a second of the last time is left out, but for the last step.
     """
     folder = os.environ.get("HVD_METRICS_DIR")
     now = time.monotonic()
@@ -72,7 +73,10 @@ def report(
 
 
 def find_rank() -> tuple[int, int]:
-    """Return the number of this rank, and of how many: from Horovod, else from the launcher."""
+    """Return the number of this rank, and of how many: from Horovod, else from the launcher.
+
+    Where neither knows it, this is rank 0 of 1.
+    """
     for name in HOROVOD:
         module = sys.modules.get(f"horovod.{name}")
         if module is not None and module.is_initialized():
@@ -84,7 +88,11 @@ def find_rank() -> tuple[int, int]:
 
 
 def keras_callback(batch_size: int = 0) -> Any:
-    """Return a Keras callback that reports each step, and with a rank's `batch_size` its speed."""
+    """Return a Keras callback that reports each step, and with a rank's `batch_size` its speed.
+
+    `batch_size` is the number of samples in a batch of one rank; 0 reports no speed. Raises
+    ImportError where there is neither TensorFlow nor Keras.
+    """
     if "tensorflow" in sys.modules:
         # Keras 2 or 3, whichever this TensorFlow was told to use.
         base = sys.modules["tensorflow"].keras.callbacks.Callback

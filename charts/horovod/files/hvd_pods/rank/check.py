@@ -16,7 +16,10 @@ ROUNDS = 10
 
 
 def import_horovod() -> Any:
-    """Return Horovod's module for the framework of this image."""
+    """Return Horovod's module for the framework of this image: TensorFlow's, else PyTorch's.
+
+    Exits with a message when the image has neither.
+    """
     for framework in ("tensorflow", "torch"):
         if importlib.util.find_spec(framework):
             return importlib.import_module(f"horovod.{framework}")
@@ -33,7 +36,10 @@ def check_all(hvd: Any) -> None:
 
 
 def measure_bandwidth(hvd: Any) -> None:
-    """Let rank 0 print the bandwidth, or exit with a message when the sum is wrong."""
+    """Let rank 0 print the bandwidth of an allreduce in MiB/s.
+
+    Exits with a message when the sum is wrong.
+    """
     framework: Any = importlib.import_module(hvd.__name__.rpartition(".")[2])
     # Of float32.
     tensor = framework.ones(TENSOR_MEBIBYTES * 2**20 // 4)

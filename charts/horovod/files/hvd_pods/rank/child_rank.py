@@ -38,7 +38,12 @@ NOT_STARTED = 126
 
 
 def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: None) -> int:
-    """Run a command; its exit code, or minus its signal. The child calls `started` with its PID."""
+    """Run a command to its end; its exit code, or minus the number of the signal that ended it.
+
+    The child calls `started` with its process ID before the command begins. A command that cannot
+    be started has the exit code NOT_STARTED, and standard error has the reason. Afterwards, SIGTERM
+    ends this process, and most other signals still do not (rank/rank_end.py).
+    """
     own = os.getpid()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     # Where a launcher has ignored it, the end of a child could not be waited for.
@@ -79,7 +84,8 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
     """Let Python tell the master of the exception that ends this rank (rank/child_site.py).
 
     At STACK_SIGNAL it writes the script's stack to the descriptor. Called in the script's process.
-    Other programs than Python start as if this had not been called.
+    Other programs than Python start as if this had not been called, and so does Python where the
+    memory volume of this worker is full.
     """
     if not os.path.basename(program).startswith("python"):
         return
@@ -90,9 +96,9 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
         with suppress(FileExistsError):
             os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
     except OSError:
-        # The memory volume of this worker is full. The rank runs without notices.
+        # The rank runs without notices.
         return
     os.set_inheritable(descriptor, True)
     os.environ["HVD_SITE"] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"
     given = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *([given] if given else [])])
+    os.environ["PYTHONPATH"] = f"{SITE}{os.pathsep}{given}" if given else SITE

@@ -22,15 +22,23 @@ def describe(error: BaseException) -> str:
     reader = TracebackReader()
     reader.take("Traceback (most recent call last)")
     parts = traceback.format_exception(type(error), error, error.__traceback__, chain=False)
-    found = filter(None, map(reader.take, "".join(parts).splitlines()))
-    return next(found, traceback.format_exception_only(type(error), error)[0][:LONGEST].strip())
+    for line in "".join(parts).splitlines():
+        found = reader.take(line)
+        if found:
+            return found
+    # The reader does not know every form, such as that of an exception group.
+    first = traceback.format_exception_only(type(error), error)[0]
+    return first[:LONGEST].strip()
 
 
 def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> None:
-    """Tell the master of a rank with these environment variables."""
+    """Tell the master of a rank with these environment variables of its exception.
+
+    Where the variables name no master, nothing is sent. A failure is ignored: it must not change
+    how the rank ends.
+    """
     address = variables.get(notices.ADDRESS)
     if address:
-        # A failure here must not change how the rank ends.
         with contextlib.suppress(Exception):
             epoch = variables.get(EPOCH, "")
             host = socket.gethostname()

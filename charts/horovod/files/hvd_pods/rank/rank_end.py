@@ -46,7 +46,10 @@ def report(rank: int, status: int, *, is_elastic: bool) -> int:
 
 
 def _report_end(script: ranks.Script, status: int) -> None:
-    """Tell the master; after a failure, wait until the launcher may know of it."""
+    """Tell the master; after a failure, wait until the launcher may know of it.
+
+    A master that does not answer is waited for as long as the pod's grace period, HVD_GRACE.
+    """
     for number in signal.valid_signals():
         # Only signals that were passed on to the script have handlers.
         if callable(signal.getsignal(number)):

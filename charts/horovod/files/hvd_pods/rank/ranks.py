@@ -36,7 +36,10 @@ class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "epoch"]))
 
 
 def register(rank: int, pid: int) -> None:
-    """Write down that this process is, or becomes, the script of a rank."""
+    """Write down that this process is, or becomes, the script of a rank.
+
+    Where that fails, the rank runs without the entry, and nothing asks it to end gracefully.
+    """
     address = os.environ.get(notices.ADDRESS, "")
     epoch = os.environ.get(EPOCH, "")
     beside = os.path.join(FOLDER, f".{rank}")
@@ -54,7 +57,7 @@ def register(rank: int, pid: int) -> None:
         # Replaced in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
-        # This is no worker, or its memory volume is full. The rank runs without the entry.
+        # This is no worker, or its memory volume is full.
         if os.path.exists(fast_start.GENERATED):
             print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
 
@@ -65,7 +68,10 @@ def stack_file(rank: int) -> str:
 
 
 def open_stack_file(rank: int) -> int:
-    """Open that file in the rank; its descriptor, or that of standard error if there is no room."""
+    """Open `stack_file` in the rank; its descriptor, or that of standard error if there is no room.
+
+    The descriptor has a number from HIGH on, and is closed when another program is executed.
+    """
     try:
         os.makedirs(FOLDER, exist_ok=True)
         # Emptied before each stack (worker/stacks.py), so that a rank appends.
@@ -89,7 +95,11 @@ def running() -> Iterator[Script]:
 
 
 def has_signal(pid: int, signal_: int, *sets: str) -> bool:
-    """Whether a signal is in one of these sets of signals of a process (proc(5), status)."""
+    """Whether a signal is in one of these sets of signals of a process.
+
+    The sets are named as in /proc/PID/status (proc(5)): SigCgt, SigBlk. A process that has ended
+    has none.
+    """
     with suppress(OSError):
         for line in fast_start.read(f"/proc/{pid}/status").decode().splitlines():
             name, _, mask = line.partition(":")
@@ -99,16 +109,23 @@ def has_signal(pid: int, signal_: int, *sets: str) -> bool:
 
 
 def find(rank: int) -> Script | None:
-    """The script that was last written down for a rank, whether it has ended or not."""
+    """The script that was last written down for a rank, whether it has ended or not.
+
+    None where none was written down, or the entry is not one of `register`.
+    """
     try:
         return Script(*json.loads(fast_start.read(os.path.join(FOLDER, str(rank)))))
     except (OSError, ValueError, TypeError):
-        # None yet, or what a script has written there.
+        # A script may have written something there.
         return None
 
 
 def ask_to_end(script: Script) -> bool:
-    """Send SIGTERM to a script at most once: a second one might end it. False if none was sent."""
+    """Send SIGTERM to a script at most once: a second one might end it.
+
+    Returns False when none was sent, because it was sent before or the script has ended. Raises
+    OSError where the memory volume is full.
+    """
     try:
         os.close(os.open(_asked(script), os.O_CREAT | os.O_EXCL))
         os.kill(script.pid, signal.SIGTERM)
@@ -118,6 +135,7 @@ def ask_to_end(script: Script) -> bool:
 
 
 def was_asked_to_end(script: Script) -> bool:
+    """Whether `ask_to_end` has sent SIGTERM to this script."""
     return os.path.exists(_asked(script))
 
 
@@ -127,7 +145,10 @@ def _asked(script: Script) -> str:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Write down that this process waits to report the end of its script."""
+    """Write down, for a `with` block, that this process waits to report the end of its script.
+
+    Raises OSError where the memory volume is full.
+    """
     marker = os.path.join(FOLDER, f"{os.getpid()}.waits")
     os.close(os.open(marker, os.O_CREAT))
     try:
@@ -137,19 +158,28 @@ def waiting() -> Iterator[None]:
 
 
 def is_any_waiting() -> bool:
-    """Whether a rank waits to report the end of its script."""
-    names = (name.partition(".") for name in fast_start.list_names(FOLDER))
-    return any(end == "waits" and os.path.exists(f"/proc/{pid}") for pid, _, end in names)
+    """Whether a rank waits to report the end of its script; one that was killed does not."""
+    for name in fast_start.list_names(FOLDER):
+        pid, _, end = name.partition(".")
+        if end == "waits" and os.path.exists(f"/proc/{pid}"):
+            return True
+    return False
 
 
 def send(script: Script, answer_within: float, **content: object) -> None:
-    """Send a notice about a rank to its master. Raises OSError and ValueError."""
+    """Send a notice about a rank to its master, which must answer within so many seconds.
+
+    Raises OSError when it does not, and ValueError for a script whose master takes no notices.
+    """
     content = {"host": socket.gethostname(), "rank": script.rank, **content}
     notices.send(script.notices, script.epoch, answer_within, **content)
 
 
 def notify(script: Script, **content: object) -> bool:
-    """Send a notice about a rank to its master. False for a failure, which is logged."""
+    """Send a notice about a rank to its master, if that takes notices.
+
+    Returns False for a failure, which is logged.
+    """
     if not script.notices:
         return True
     try:

@@ -38,7 +38,10 @@ class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:
-    """Read the variables that the launcher set; None when no known launcher set all of its own."""
+    """Read the variables that the launcher set; None when no known launcher set all of its own.
+
+    Raises ValueError for a variable that is no number.
+    """
     for names in LAUNCHER_OPTIONS["rankVariables"].values():
         if all(name in environment for name in names):
             return Place(*(int(environment[name]) for name in names))
@@ -46,7 +49,10 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
 
 
 def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | None:
-    """What is wrong with this rank's place, or None. `ranks` is 0 in an elastic run."""
+    """What is wrong with this rank's place, or None.
+
+    `ranks` is the run's number of ranks, 0 in an elastic run. `slots` is HVD_SLOTS of this worker.
+    """
     if slots is None:
         return "this is not a worker of the release: the launcher ignored its host list"
     if place is None:
@@ -70,7 +76,10 @@ def format_cpus(cpus: set[int]) -> str:
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Parse what master/launch.py writes."""
+    """Parse what master/launch.py writes: options in any order, the number of ranks, the command.
+
+    Raises ValueError or IndexError for anything else.
+    """
     options = {"--bind-to": "none", "--cores-per-rank": "0", "--ranks-per-socket": "0"}
     rest = list(words)
     while rest[0] in options:
@@ -81,7 +90,10 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
 
 
 def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
-    """Check this rank's place and bind it there; its place, and the problem or None."""
+    """Check this rank's place and bind it there.
+
+    Returns the place, None where it is not known, and what is wrong, None where nothing is.
+    """
     place = find_place(os.environ)
     problem = find_problem(place, arguments.ranks, os.environ.get("HVD_SLOTS"))
     program = arguments.command[0]
@@ -96,7 +108,11 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 
 def introduce(variables: Mapping[str, str]) -> None:
-    """Show the run's secret where ranks of Horovod meet: only who has it is answered."""
+    """Show the run's secret where ranks of Horovod meet: only who has it is answered.
+
+    Where the launcher has no such place, or the master sent no secret, nothing is done. After
+    INTRODUCE_WITHIN seconds without an answer, the log says so and the rank goes on.
+    """
     address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
     secret = notices.parse_address(variables.get(notices.ADDRESS, ""))[2]
     if not address or not secret:
@@ -128,7 +144,10 @@ def fail(problem: object, code: int) -> int:
 
 
 def main() -> int:
-    """Run the script, or print the problem and return the exit code for it."""
+    """Run the script to its end, and return the exit code that its launcher gets.
+
+    Where the script must not start, print the problem and return the exit code for it.
+    """
     arguments = parse_arguments(sys.argv[1:])
     place, problem = prepare(arguments)
     if problem is not None or place is None:

@@ -80,7 +80,7 @@ def parse_command(command: Sequence[str]) -> Program:
 
 
 def check_interpreter(program: str, python: str) -> None:
-    """Raise ColdStart unless `program` is the Python of the warm process."""
+    """Raise ColdStart unless `program` is `python`, that of the warm process, in its folder."""
     path = fast_start.which(program)
     if path is None or not os.path.samefile(path, python):
         raise ColdStart(f"{program} is not {python}, the worker's Python")
@@ -90,17 +90,21 @@ def check_interpreter(program: str, python: str) -> None:
 
 
 def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
-    """Raise ColdStart when a variable differs that imported modules may have read."""
-    # Launchers, SSH and shells set some for each rank, which are read later.
+    """Raise ColdStart when a variable differs that modules may have read when they were imported.
+
+    Launchers, SSH and shells set some for each rank, which are read later (launcher_options.json).
+    """
     own = LAUNCHER_OPTIONS["ownOfEachRank"]
-    differing = [
-        name
-        for name in sorted({*rank, *warm})
-        if rank.get(name) != warm.get(name)
-        and name not in own["names"]
-        and not name.startswith(tuple(own["prefixes"]))
-        and not (name == "LD_LIBRARY_PATH" and folders(rank) == folders(warm))
-    ]
+    own_prefixes = tuple(own["prefixes"])
+    differing = []
+    for name in sorted({*rank, *warm}):
+        if rank.get(name) == warm.get(name):
+            continue
+        if name in own["names"] or name.startswith(own_prefixes):
+            continue
+        if name == "LD_LIBRARY_PATH" and folders(rank) == folders(warm):
+            continue
+        differing.append(name)
     if differing:
         raise ColdStart(
             f"variables of the ranks differ from the worker's ({', '.join(differing[:5])}): set "
@@ -119,17 +123,28 @@ def folders(environment: Mapping[str, str]) -> list[str]:
 
 
 def read_source(program: Program) -> bytes:
-    """The program's text; none of a module, which is found only by importing its packages."""
+    """The program's text; empty for a module, which is found only by importing its packages.
+
+    Raises OSError for a file that cannot be read.
+    """
     if program.kind == "module":
         return b""
-    return fast_start.read(program.target) if program.kind == "file" else program.target.encode()
+    if program.kind == "file":
+        return fast_start.read(program.target)
+    return program.target.encode()
 
 
 def imports(source: bytes) -> Iterator[tuple[int, str]]:
-    """Where the program imports which top-level module; an empty name for one of its package."""
+    """Where the program imports which top-level module; an empty name for one of its package.
+
+    The place is the number of bytes before the statement.
+    """
     for found in re.finditer(IMPORTS, source):
-        for name in (found[1] or found[2]).split(b","):
-            yield found.start(), name.strip().partition(b" ")[0].partition(b".")[0].decode()
+        for part in (found[1] or found[2]).split(b","):
+            # Without the `as` of an import.
+            name = part.strip().partition(b" ")[0]
+            top = name.partition(b".")[0]
+            yield found.start(), top.decode()
 
 
 def check_script(program: Program, preloaded: Sequence[str]) -> None:
@@ -138,8 +153,11 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
     if b"environ" not in source and b"putenv" not in source:
         return
     tops = {name.partition(".")[0] for name in preloaded}
-    before = source[: min((at for at, top in imports(source) if top in tops), default=None)]
-    name = re.search(NAMES_ONE, before) if re.search(SETS_VARIABLES, before) else None
+    first_import = min((at for at, top in imports(source) if top in tops), default=len(source))
+    before = source[:first_import]
+    if not re.search(SETS_VARIABLES, before):
+        return
+    name = re.search(NAMES_ONE, before)
     if name:
         line = before.count(b"\n", 0, name.start(1)) + 1
         where = f"{program.target}:{line}" if program.kind == "file" else "the program"
@@ -161,7 +179,11 @@ def check_use(program: Program) -> None:
 
 
 def check(command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]) -> Program:
-    """What the command runs; `warm` describes the warm process. Raises ColdStart."""
+    """What the command runs, with the rank's environment `rank`; `warm` is what the worker wrote.
+
+    That is a map with `python`, `environment` and `modules` (worker/main.py). Raises
+    ColdStart for a command that a fork of the warm process cannot run.
+    """
     check_interpreter(command[0], warm["python"])
     program = parse_command(command)
     check_environment(rank, warm["environment"])

@@ -56,9 +56,8 @@ def run(
 ) -> int | None:
     """Run a rank's command in a fork of the warm process; its exit code, or minus the signal.
 
-    `started` gets the process ID of the fork.
-
-    None when the command is to be started cold. If `speaks`, the log has the reason.
+    `started` gets the process ID of the fork. Returns None when the command is to be started cold;
+    if `speaks`, the log has the reason, unless this worker has no warm process.
     """
     try:
         description = json.loads(fast_start.read(DESCRIPTION))
@@ -113,7 +112,12 @@ def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: 
 
 
 def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
-    """All that a program started in place of this process would find."""
+    """All that a program started in place of this process would find, for JSON.
+
+    warm/script.py takes it over. `first path` is that of sys.path, `cpus` are those of this
+    process, and `ignored` and `blocked` are the numbers of signals. `limits` has the soft and the
+    hard one of each resource but RLIMIT_OFILE, which is another name of RLIMIT_NOFILE.
+    """
     mask = os.umask(0)
     os.umask(mask)
     ignored = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
@@ -139,7 +143,9 @@ def first_path(program: Program) -> str:
     """sys.path[0] of a program in the current folder."""
     if program.kind == "file":
         return os.path.dirname(os.path.realpath(str(program.target)))
-    return os.getcwd() if program.kind == "module" else ""
+    if program.kind == "module":
+        return os.getcwd()
+    return ""
 
 
 def inheritable_descriptors() -> list[int]:
@@ -181,6 +187,7 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
+    """Send a message with at most MOST_DESCRIPTORS - 1 descriptors. Raises OSError."""
     # In a file of its own, so that one byte is all that a receiver has to wait for.
     with open(os.memfd_create("message"), "w", encoding="ascii") as file:
         file.write(json.dumps(message))
@@ -189,7 +196,11 @@ def send(connection: socket.socket, message: Message, descriptors: Sequence[int]
 
 
 def receive(connection: socket.socket) -> tuple[Message, list[int]]:
-    """Return a message and its descriptors. Raises ConnectionError when the other side has gone."""
+    """Return a message and its descriptors, which the caller has to close.
+
+    Raises ConnectionError when the other side has gone, OSError when it says nothing within the
+    connection's time-out, and ValueError for a message that is no JSON.
+    """
     # No program that a rank starts may get these descriptors by accident.
     flags = socket.MSG_CMSG_CLOEXEC
     _, received, _, _ = socket.recv_fds(connection, 1, MOST_DESCRIPTORS, flags)

@@ -27,7 +27,11 @@ _title: Any = None
 
 
 def take_over(request: dict[str, Any], received: list[int]) -> None:
-    """Take over what a started program inherits."""
+    """Take over what a started program inherits, as rank/warm_client.py has described it.
+
+    `received` are the rank's open files, for the numbers in `descriptors` of the request. Raises
+    OSError or ValueError when the kernel refuses something, such as a limit above the hard one.
+    """
     os.chdir(request["folder"])
     _take_descriptors(request["descriptors"], received)
     os.umask(request["umask"])
@@ -44,6 +48,8 @@ def take_over(request: dict[str, Any], received: list[int]) -> None:
 
 
 def _take_descriptors(numbers: list[int], files: list[int]) -> None:
+    """Give each file the number that it has in the client; 0 to 2 are among these numbers."""
+    # First out of the way: a number may be that of another file.
     above = max([*numbers, 2]) + 1
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
     for file in {*files, 0, 1, 2}:
@@ -73,12 +79,15 @@ def set_up_python(request: dict[str, Any]) -> None:
 
 
 def _set_buffering(unbuffered: bool) -> None:
-    """Write to a terminal by lines, and to other files in blocks or at once, as Python does."""
+    """Write to a terminal by lines, and to other files in blocks or at once, as Python does.
+
+    The streams stay the same, because imported modules may have kept them.
+    """
     output: Any = sys.stdout
     output.reconfigure(line_buffering=output.isatty())
-    # The streams stay the same, because imported modules may have kept them.
-    for stream in (output, sys.stderr) if unbuffered else ():
-        vars(stream)["write"] = functools.partial(_write_at_once, stream, stream.write)
+    if unbuffered:
+        for stream in (output, sys.stderr):
+            vars(stream)["write"] = functools.partial(_write_at_once, stream, stream.write)
 
 
 def _write_at_once(stream: TextIO, write: Callable[[str], int], text: str) -> int:
@@ -88,7 +97,7 @@ def _write_at_once(stream: TextIO, write: Callable[[str], int], text: str) -> in
 
 
 def _correct_multiprocessing() -> None:
-    """What multiprocessing has kept of the process that imported it."""
+    """Renew what multiprocessing has kept of the process that imported it."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         vars(process)["ORIGINAL_DIR"] = os.getcwd()  # noqa: PTH109 - as multiprocessing has it
@@ -148,6 +157,8 @@ def run(
     """Run the program in the namespace of the module `__main__`, as Python itself would.
 
     `raised` gets an exception that nothing in this process has caught, before it is reported.
+    After that, SystemExit is raised with the code 1. The program's own SystemExit and
+    KeyboardInterrupt are raised as they are: Python ends this process by them.
     """
     prepare_main(program, main)
     process = os.getpid()
@@ -172,7 +183,10 @@ def run(
 
 
 def _execute(program: dict[str, Any], main: dict[str, Any]) -> BaseException | None:
-    """Run the program; returns the exception that nothing has caught. Raises SystemExit."""
+    """Run the program. Returns the exception that nothing has caught, or None.
+
+    The program's SystemExit is raised.
+    """
     try:
         if program["kind"] == "module":
             runpy._run_module_as_main(program["target"])  # type: ignore[attr-defined]

@@ -54,7 +54,11 @@ def say(message: str) -> None:
 
 
 def main(main_namespace: dict[str, Any]) -> None:
-    """Return in a rank only when its program has ended."""
+    """Run the warm process; in a rank, run its program, in the namespace of `__main__`.
+
+    Returns in the first process when ranks start cold from now on, and in a rank only when its
+    program has ended.
+    """
     listener = socket.socket(fileno=int(sys.argv[1]))
     modules = sys.argv[2:]
     die_with_parent(os.getppid())
@@ -72,7 +76,11 @@ def main(main_namespace: dict[str, Any]) -> None:
 
 
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
-    """Keep a process that imports and forks; its ranks return from here, too."""
+    """Keep a process that imports and forks, and start it again when it ends, STARTS times in all.
+
+    Returns the request and the open files in each of its ranks, and None in this process when it
+    gives up.
+    """
     for start in range(1, STARTS + 1):
         Path(warm_client.READY).unlink(missing_ok=True)
         reader, writer = os.pipe()
@@ -96,7 +104,10 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
 
 
 def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
-    """Import the modules, then fork a rank for each client; returns in the rank."""
+    """Import the modules, then fork a rank for each client. Returns the request in the rank.
+
+    `alive` is a descriptor that stays open as long as this process or a guard runs.
+    """
     began = time.monotonic()
     state = WarmState()
     state.load(modules)
@@ -119,7 +130,10 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
 
 
 def answer(connection: socket.socket, state: WarmState, listener: int, alive: int) -> Rank | None:
-    """Answer one client: refuse, or fork. Returns the request in the rank."""
+    """Answer one client: refuse, or fork. Returns the request in the rank, and None here.
+
+    What goes wrong with the request is logged: the client then starts its rank cold.
+    """
     if warm_client.peer_uid(connection) != os.geteuid():
         say("refused a process of another user")
         return None
@@ -157,7 +171,7 @@ def fork_rank(connection: socket.socket, listener: int, alive: int, received: li
 
 
 def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
-    """True in the rank; the guard ends here."""
+    """Become the guard, and start the rank. True in the rank; the guard ends here."""
     if connection.recv(len(warm_client.GO)) != warm_client.GO:
         # The client was killed before it could pass on signals.
         os._exit(1)
@@ -217,7 +231,11 @@ def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
 
 
 def _pass_on(connection: socket.socket, rank: int) -> bool:
-    """Send the rank the signals that its client got. False when the client is gone."""
+    """Send the rank the signals that its client got. False when the client is gone.
+
+    A signal that launchers and terminals send to groups goes to the rank's group, as long as the
+    rank is in that of this guard.
+    """
     try:
         numbers = connection.recv(4096)
     except OSError:

@@ -21,7 +21,11 @@ THREADS_SECONDS = 1.0
 
 
 class WarmState:
-    """The state of the warm process when it had imported the modules."""
+    """The state of the warm process when it had imported the modules.
+
+    `problem` is why no rank can be a fork of it, or None. `opened` has the descriptors that imports
+    have opened, and where they lead; `tops` the top-level modules that are imported.
+    """
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -78,28 +82,43 @@ class WarmState:
                     environment[name] = after
 
     def find_reason(self, request: dict[str, Any]) -> str | None:
-        """Why this rank must start cold, or None."""
-        return next(filter(None, self._reasons(request)), None)
+        """Why this rank must start cold, or None. Raises LookupError for a request without a part.
+
+        `request` is what rank/warm_client.py describes.
+        """
+        for reason in self._reasons(request):
+            if reason:
+                return reason
+        return None
 
     def _reasons(self, request: dict[str, Any]) -> Iterator[str | None]:
+        """Yield each reason, or None, as soon as it is known: a later one may take longer."""
         yield self.problem
         yield _find_threads()
         # A GPU's context cannot be used in a fork.
         gpus = [path for path in self.opened.values() if path.startswith(GPU_DEVICES)]
-        yield f"an imported module uses the GPU ({gpus[0]})" if gpus else None
+        if gpus:
+            yield f"an imported module uses the GPU ({gpus[0]})"
         taken = sorted(self.opened.keys() & set(request["descriptors"]))
-        yield f"an imported module uses descriptor {taken[0]}" if taken else None
+        if taken:
+            yield f"an imported module uses descriptor {taken[0]}"
         yield self._find_cpus(request)
         if not getattr(sys.flags, "safe_path", False):
             yield self._find_shadow(request["first path"] or request["folder"])
         yield self._find_shadow(f"{fast_start.PACKAGES}/current/site", is_complete=False)
         changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
-        yield f"{changed[0]} has changed since it was imported" if changed else None
+        if changed:
+            yield f"{changed[0]} has changed since it was imported"
         paths = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
         relative = [path for path in paths if path and not path.startswith("/")]
-        yield f"PYTHONPATH has the relative path {relative[0]}" if relative else None
+        if relative:
+            yield f"PYTHONPATH has the relative path {relative[0]}"
 
     def _find_cpus(self, request: dict[str, Any]) -> str | None:
+        """Whether the rank has other CPUs than those that imports have counted: the text, or None.
+
+        A rank whose number of threads is set, and their places are not, may have other CPUs.
+        """
         environment = request["environment"]
         placed = [name for name in PLACE_THREADS if name in environment]
         is_told = "OMP_NUM_THREADS" in environment and not placed
@@ -109,9 +128,10 @@ class WarmState:
         return f"the rank is bound, and imports have counted the CPUs of the container: {remedy}"
 
     def _find_shadow(self, folder: str, is_complete: bool = True) -> str | None:
-        """A module in this folder would have been imported in place of the one that was.
+        """Which module in this folder would have been imported in place of the one that was.
 
-        Unless `is_complete`, a package may have parts in other folders, as namespaces have.
+        None if there is none. Unless `is_complete`, a package may have parts in other folders, as
+        namespaces have.
         """
         finder = FileFinder(folder, (SourceFileLoader, all_suffixes()))
         names = {name.partition(".")[0] for name in fast_start.list_names(folder)}
@@ -133,6 +153,7 @@ def _own_files() -> Iterator[str]:
 
 
 def _changed(file: str) -> int:
+    """When a file was changed, in nanoseconds since the epoch; 0 for one that is not there."""
     try:
         return Path(file).stat().st_mtime_ns
     except OSError:
@@ -145,7 +166,10 @@ def threads() -> int:
 
 
 def _find_threads() -> str | None:
-    """Threads do not survive a fork, and what they had locked would stay locked."""
+    """Which threads run beside the main one: the text, or None when they end within a second.
+
+    Threads do not survive a fork, and what they had locked would stay locked.
+    """
     until = time.monotonic() + THREADS_SECONDS
     while threads() > 1:
         if time.monotonic() > until:
@@ -155,9 +179,8 @@ def _find_threads() -> str | None:
                 for task in Path("/proc/self/task").iterdir()
                 if task.name != own
             ]
-            return (
-                f"the imported modules run {len(names)} threads ({', '.join(sorted(set(names)))})"
-            )
+            shown = ", ".join(sorted(set(names)))
+            return f"the imported modules run {len(names)} threads ({shown})"
         time.sleep(0.01)
     return None
 
