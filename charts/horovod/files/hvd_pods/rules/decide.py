@@ -30,7 +30,11 @@ OF_ATTEMPT = (
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
-    """Return the state after an event, and what is to be done, in this order."""
+    """Return the state after an event, and what is to be done, in this order.
+
+    An event of an attempt that is over changes nothing; a rank that waits for an answer gets it.
+    Raises KeyError for an event that has no handler.
+    """
     step = Step(state, moment)
     step.then(event)
     while step.following:
@@ -75,6 +79,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
 
 
 def on_prepared(step: Step, event: m.Prepared) -> None:
+    """The launcher is prepared, which the hosts may have waited for, or the attempt fails."""
     if step.state.phase != Phase.GATHERING:
         return
     if event.problem:
@@ -86,21 +91,25 @@ def on_prepared(step: Step, event: m.Prepared) -> None:
 
 
 def on_host_answers(step: Step, event: m.HostAnswers) -> None:
+    """A host answers, for the first time or again."""
     gathering.on_answer(step, event)
     training.on_hosts(step)
 
 
 def on_host_problem(step: Step, event: m.HostProblem) -> None:
+    """A host does not answer."""
     gathering.on_problem(step, event)
     training.on_hosts(step)
 
 
 def on_host_gone(step: Step, event: m.HostGone) -> None:
+    """A host has another pod, or none."""
     gathering.on_gone(step, event)
     training.on_hosts(step)
 
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
+    """Hosts have the user's code: those of a launch, or those that joined an elastic run."""
     if step.state.phase == Phase.DELIVERING:
         training.begin(step, event)
     elif step.state.phase == Phase.TRAINING:
@@ -139,6 +148,7 @@ def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
 
 
 def _read_job(step: Step) -> None:
+    """Read the Job before the end of an attempt is decided; without the API, decide at once."""
     state = step.state
     step.set(phase=Phase.CONCLUDING)
     if not state.run.api:
@@ -150,6 +160,7 @@ def _read_job(step: Step) -> None:
 
 
 def on_job(step: Step, event: m.JobRead) -> None:
+    """The Job was read, for what the phase waits for or for ranks that may go on."""
     state = step.state
     if event.leaves:
         if "leave" in state.timers:
@@ -185,6 +196,7 @@ def conclude(step: Step, job: Object | None) -> None:
 
 
 def _retry(step: Step, problem: RunError, is_over: bool) -> None:
+    """Make another attempt, at once or after a pause, or finish. `is_over`: none may follow."""
     state = step.state
     if state.facts.is_test:
         ending.finish(step, problem)
@@ -217,6 +229,7 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
 
 
 def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
+    """The workers are gone, or those of a test are there, or are as the test has found them."""
     if event.problem:
         step.then(m.EndReached(event.problem))
     elif step.state.phase == Phase.READING:
@@ -234,6 +247,7 @@ def on_record_released(step: Step, event: m.RecordReleased) -> None:
 
 
 def on_timer(step: Step, event: m.Timer) -> None:
+    """The time of a timer has come. One that was cleared meanwhile does nothing."""
     if event.name not in step.state.timers:
         return
     step.clear_timers(event.name)

@@ -44,7 +44,7 @@ def is_withdrawn(job: Object) -> bool:
 
 
 def is_over(job: Object) -> bool:
-    """Whether the Job has no pod and creates none."""
+    """Whether the Job has no pod and creates none: it has ended or is suspended."""
     conditions = job.get("status", {}).get("conditions") or []
     ended = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
     return ended or bool(job.get("spec", {}).get("suspend"))
@@ -81,7 +81,10 @@ def is_continued(job: Object, wall: float) -> bool:
 
 
 def deadline(job: Object) -> float:
-    """When the Job controller ends the run, in seconds since the epoch."""
+    """When the Job controller ends the run, in seconds since the epoch; infinite without a limit.
+
+    A Job that has not started yet has no deadline, either.
+    """
     limit = job["spec"].get("activeDeadlineSeconds")
     started = job.get("status", {}).get("startTime")
     if not limit or not started:
@@ -90,7 +93,10 @@ def deadline(job: Object) -> float:
 
 
 def interruption(job: Object | None, wall: float) -> RunError:
-    """Return the error that explains why the master was asked to end."""
+    """Return the error that explains why the master was asked to end; `job` None: it is gone.
+
+    By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
+    """
     if job is None:
         why = "the master was terminated: an upgrade or an uninstall removed its Job"
     elif job.get("spec", {}).get("suspend"):
@@ -103,12 +109,14 @@ def interruption(job: Object | None, wall: float) -> RunError:
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     else:
         why = "the master was terminated: its pod was deleted or evicted"
-    # By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
     return InterruptedRunError(why)
 
 
 def announce(step: Step, problem: RunError) -> None:
-    """Write why the run failed to the log, the termination message and an event."""
+    """Write why the run failed to the log, the termination message and an event.
+
+    The test of a release writes nothing here: master/selftest.py reports its end.
+    """
     if not step.state.facts.is_test:
         step.do(m.ReportFailure(problem), m.Emit("Failed", str(problem), "failure"))
 
@@ -129,7 +137,10 @@ def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
 
 
 def finish(step: Step, problem: RunError | None) -> None:
-    """Record how the run ended and scale the workers down, unless another master continues it."""
+    """Record how the run ended and scale the workers down, unless another master continues it.
+
+    `problem` is None for a run that has finished.
+    """
     state = step.state
     code = problem.exit_code if problem else 0
     step.set(phase=Phase.FINISHING, problem=problem)

@@ -63,6 +63,7 @@ def _left(state: State) -> int:
 
 
 def extend_deadline(step: Step) -> None:
+    """Wait launch.hostsTimeoutSeconds from now on for further hosts."""
     until = step.now + step.state.run.hosts_timeout
     step.set_gathered(deadline=until)
     step.set_timer("hosts", until)
@@ -105,6 +106,7 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
 
 
 def on_gone(step: Step, event: m.HostGone) -> None:
+    """A host's pod ends, or is another one now: it no longer counts among those that answer."""
     _drop(step, event.host)
     reasons = step.state.gathered.reasons
     step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.host})
@@ -153,7 +155,10 @@ def start_if_possible(step: Step) -> None:
 
 
 def is_enough(step: Step) -> bool:
-    """Whether the attempt can start with the hosts that answer."""
+    """Whether the attempt can start with the hosts that answer.
+
+    A run that was training already waits for the timer "resume", while more hosts may come.
+    """
     state = step.state
     run = step.state.run
     answering = state.gathered.answering
@@ -166,15 +171,20 @@ def is_enough(step: Step) -> bool:
 
 
 def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int]:
-    """Count the hosts that groups still need, by the name of their StatefulSet."""
+    """Count the hosts that groups still need, by the name of their StatefulSet.
+
+    Groups that need none are left out.
+    """
     present = Counter(host.stateful_set for host in run.hosts if host.name in answering)
     lacking = {name: number - present[name] for name, number in run.needed_workers.items()}
     return {name: number for name, number in lacking.items() if number > 0}
 
 
 def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
-    """Return the hosts to use: the first of each group; of an elastic run all."""
-    # By the run's order, ranks stay where they were as long as their hosts answer.
+    """Return the hosts to use, in the run's order: the first of each group; all if it is elastic.
+
+    By that order, ranks stay where they were as long as their hosts answer.
+    """
     left = dict(run.needed_workers)
     chosen = {}
     for host in run.hosts:
@@ -286,7 +296,9 @@ def _scale_up(step: Step, event: m.PodsListed) -> None:
     run = step.state.run
     missing = find_missing(run, step.state.gathered.answering)
     absent = {host.stateful_set for host in missing if host.name not in event.pods}
-    for name in sorted(absent) if not event.problem else []:
+    if event.problem:
+        return
+    for name in sorted(absent):
         # A person may have chosen the number of an elastic run.
         below = 1 if run.elastic else run.needed_workers[name]
         step.do(m.ScaleUp(name, run.initial_workers[name], below))
@@ -395,20 +407,25 @@ def _count_missing(step: Step, missing: Sequence[Host]) -> str:
 def _missing_error(
     step: Step, found: Mapping[Host, Diagnosis], what: str, kind: type[RunError]
 ) -> RunError:
+    """The end of an attempt without these hosts; of this kind, unless no attempt can help."""
     lines = [
         f"{_count_missing(step, list(found))} {what}:",
         *(f"  {line}" for line in _describe(found)),
         *_remedies(found),
     ]
-    is_permanent = any(item.permanent for item in found.values())
-    return (ConfigurationError if is_permanent else kind)("\n".join(lines))
+    text = "\n".join(lines)
+    if any(item.permanent for item in found.values()):
+        return ConfigurationError(text)
+    return kind(text)
 
 
 def _describe(found: Mapping[Host, Diagnosis]) -> list[str]:
+    """A line for each reason, with its hosts."""
     return describe({host: item.reason for host, item in found.items()})
 
 
 def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
+    """A line for each remedy, in the order of the hosts."""
     remedies = dict.fromkeys(item.remedy for item in found.values() if item.remedy)
     return [f"what to do: {remedy}" for remedy in remedies]
 
@@ -428,7 +445,7 @@ def find_silent(step: Step) -> dict[Host, str]:
 
 
 def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
-    """Let the pods of lost hosts be listed, to say why; the problem of the attempt."""
+    """Let the pods of lost hosts be listed, to say why. Returns the problem of the attempt."""
     names = [host.name for host in lost]
     step.set_launched(lost=tuple(names))
     if step.state.run.api:

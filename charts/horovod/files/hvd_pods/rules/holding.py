@@ -60,7 +60,7 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
     data = event.data
     if state.phase != Phase.HOLDING:
         return
-    if data.get("superseded") == facts.uid != "":
+    if facts.uid != "" and data.get("superseded") == facts.uid:
         other = one_line(str(data.get("holderJob")), LONGEST_NAME)
         what = (
             f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
@@ -108,7 +108,8 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         step.do(m.ProvideWorkers())
         return
     if data.get("run") == run.id and data.get("settings") == run.settings:
-        attempts, failures = (number(data.get(key)) for key in ("attempts", "failures"))
+        attempts = number(data.get("attempts"))
+        failures = number(data.get("failures"))
         step.set(attempts=attempts, failures=failures, launches=attempts)
     step.set(was_training=bool(run.api) and data.get("trained") == facts.uid)
     if step.state.was_training:
@@ -124,6 +125,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
 
 
 def on_written(step: Step, event: m.RecordWritten) -> None:
+    """The record is held, was renewed or has the end of the run."""
     step.set_hold(trouble="")
     if event.purpose == TAKE:
         step.set_hold(is_held=True)
@@ -215,6 +217,7 @@ def renew(step: Step) -> None:
 
 
 def _continue_without(step: Step, message: str) -> None:
+    """Run without holding the record, which cannot be written for this reason."""
     step.log(f"cannot hold the record: {message}; the workers accept the newest master")
     step.set_hold(epoch=new_epoch(0, step.wall))
     # What was read of it counts, although it cannot be written.
@@ -222,11 +225,14 @@ def _continue_without(step: Step, message: str) -> None:
 
 
 def _is_free(step: Step, data: Mapping[str, str]) -> bool:
-    """Whether nobody holds the record, or a pod of this very Job that has ended."""
+    """Whether nobody holds the record, or a pod of this very Job that has ended.
+
+    The Job controller starts a pod when the one before has ended (podReplacementPolicy).
+    """
     facts = step.state.facts
     holder = data.get("holder")
-    # The Job controller starts a pod when the one before has ended (podReplacementPolicy).
-    return not holder or holder == facts.holder or data.get("holderUid") == facts.uid != ""
+    is_of_this_job = facts.uid != "" and data.get("holderUid") == facts.uid
+    return not holder or holder == facts.holder or is_of_this_job
 
 
 def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:

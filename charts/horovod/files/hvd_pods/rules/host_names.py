@@ -15,8 +15,11 @@ MOST_RANGES = 8
 
 
 def describe(reasons: Mapping[Host, str]) -> list[str]:
-    """One line for all hosts that are missing for the same reason, not longer than one reads."""
-    # The kubelet keeps 4096 bytes of a termination message, whose beginning it cuts off.
+    """One line for all hosts that are missing for the same reason, not longer than a person reads.
+
+    A last line counts the hosts with further reasons. The kubelet keeps 4096 bytes of a termination
+    message, whose beginning it cuts off.
+    """
     hosts: dict[str, list[Host]] = {}
     for host, reason in reasons.items():
         hosts.setdefault(reason, []).append(host)
@@ -74,7 +77,10 @@ def format_ordinals(hosts: Iterable[Host]) -> list[str]:
 
 
 def find_host(rank: int, hosts: Sequence[Host]) -> Host | None:
-    """Find the host of a rank: launchers fill hosts in their order."""
+    """Find the host of a rank, None for a rank that they have no slot for.
+
+    Launchers fill hosts in their order.
+    """
     first = 0
     for host in hosts:
         first += host.slots

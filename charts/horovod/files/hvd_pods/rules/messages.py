@@ -16,7 +16,10 @@ from hvd_pods.common.run import Pod
 
 
 class Moment(NamedTuple):
-    """When an event is decided: by time.monotonic(), and by time.time()."""
+    """When an event is decided, in seconds: `now` by time.monotonic(), `wall` by time.time().
+
+    Spans and timers go by `now`. `wall` is for what others read or have written.
+    """
 
     now: float
     wall: float
@@ -74,7 +77,7 @@ class RecordRead(Event):
 
 @dataclass(frozen=True)
 class RecordWritten(Event):
-    """A write of the record has succeeded, for the purpose of the effect."""
+    """A write of the record has succeeded; `purpose` is that of the effect."""
 
     purpose: str
 
@@ -91,7 +94,10 @@ class RecordChanged(Event):
 
 @dataclass(frozen=True)
 class RecordFailed(Event):
-    """A call for the record has failed; `purpose` is "read" or that of the write."""
+    """A call for the record has failed; `purpose` is "read" or that of the write.
+
+    The other fields are those of the ApiError (cluster/kube.py).
+    """
 
     purpose: str
     status: int
@@ -226,7 +232,10 @@ class RankMissing(AttemptEvent):
 
 @dataclass(frozen=True)
 class NoticeTaken(AttemptEvent):
-    """A worker or a rank has sent a notice; `connection` waits for an answer, 0 for none."""
+    """A worker or a rank has sent a notice (common/notices.py).
+
+    `connection` is the number of the one that waits for an answer, 0 where none does.
+    """
 
     notice: Mapping[str, Any]
     connection: int = 0
@@ -247,7 +256,7 @@ class StacksShown(AttemptEvent):
 
 @dataclass(frozen=True)
 class ProgressReported(AttemptEvent):
-    """A rank has reported its progress (common/metrics.py)."""
+    """A rank has reported its progress, as common/metrics.py has parsed it."""
 
     progress: Mapping[str, Any]
 
@@ -270,7 +279,7 @@ class WorkersScaled(Event):
 
 @dataclass(frozen=True)
 class ResultsStored(Event):
-    """The sidecar has stored the results; `failure` says why it has not."""
+    """The sidecar has stored the results; `failure` says why it has not, else it is empty."""
 
     failure: str
 
@@ -352,6 +361,7 @@ class WriteRecord(Effect):
 class ReadJob(Effect):
     """Read the Job: JobRead follows."""
 
+    # Seconds for which the call is tried again; None for as long as any other call.
     within: float | None
     # To know whether ranks may go on without this master.
     leaves: bool = False
@@ -405,7 +415,10 @@ class ListPods(Effect):
 
 @dataclass(frozen=True)
 class DeletePods(Effect):
-    """Delete pods, if they still have these UIDs; `grace` 0 does not wait for their nodes."""
+    """Delete pods, by name, if they still have these UIDs.
+
+    `grace` is in seconds; 0 does not wait for their nodes, and None is the pods' own.
+    """
 
     uids: Mapping[str, str]
     grace: int | None = None
@@ -472,6 +485,7 @@ class FindCause(Effect):
     attempt: int
     code: int
     hosts: Sequence[str]
+    # Notices of exceptions that have ended ranks, and of their exit codes and signals.
     raised: Sequence[Mapping[str, Any]]
     failed: Sequence[Mapping[str, Any]]
     # The UIDs of workers that were terminated, by their names.
@@ -497,7 +511,10 @@ class ReleaseRanks(Effect):
 
 @dataclass(frozen=True)
 class ShowStacks(Effect):
-    """Let ranks write what their Python code does to the log: StacksShown follows."""
+    """Let ranks write what their Python code does to the log: StacksShown follows.
+
+    `ranks`: the numbers of the ranks on each host.
+    """
 
     attempt: int
     ranks: Mapping[str, Sequence[int]]

@@ -44,7 +44,11 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class Facts:
-    """What does not change; `is_test`: a run of `helm test`, which leaves no trace."""
+    """What does not change: the run, and who this master is.
+
+    `holder` is this pod's name, `job` and `uid` are the name and the UID of its Job. `is_test`: the
+    run is that of `helm test`, which makes one attempt and leaves no trace.
+    """
 
     run: Run
     holder: str
@@ -175,10 +179,15 @@ class Progress:
 
     @property
     def is_nan(self) -> bool:
+        """Whether the last loss that was reported is not a number."""
         return self.reported.get("loss") == "nan"
 
     def take(self, reported: Mapping[str, Any], now: float, time: str) -> Progress:
-        """Take a report of this moment, which has a step."""
+        """Take a report of this moment, which has a step.
+
+        `time` is the moment as the record has it. A report of the same step changes what is shown,
+        and not when the step was seen.
+        """
         step = reported["step"]
         history = self.history
         if history and step < history[-1][1]:
@@ -249,10 +258,12 @@ class State:
 
     @property
     def run(self) -> Run:
+        """The run, which no event changes."""
         return self.facts.run
 
     @property
     def gathered(self) -> Gathered:
+        """The hosts of the present attempt."""
         return self.attempt.gathered
 
     def news(self) -> dict[str, str]:
@@ -284,6 +295,7 @@ class Step:
                 )
 
     def log(self, message: str) -> None:
+        """Ask for a line of the log."""
         self.do(m.Log(message))
 
     def then(self, event: m.Event) -> None:
@@ -291,18 +303,23 @@ class Step:
         self.following.append(event)
 
     def set(self, **changes: Any) -> None:
+        """Change fields of the state."""
         self.state = replace(self.state, **changes)
 
     def set_hold(self, **changes: Any) -> None:
+        """Change what is known of the record's hold."""
         self.set(hold=replace(self.state.hold, **changes))
 
     def set_attempt(self, **changes: Any) -> None:
+        """Change the present attempt."""
         self.set(attempt=replace(self.state.attempt, **changes))
 
     def set_gathered(self, **changes: Any) -> None:
+        """Change what is known of the attempt's hosts."""
         self.set_attempt(gathered=replace(self.state.gathered, **changes))
 
     def set_launched(self, **changes: Any) -> None:
+        """Change what is known of the attempt's launch, which has begun."""
         assert self.state.attempt.launched  # noqa: S101
         self.set_attempt(launched=replace(self.state.attempt.launched, **changes))
 

@@ -93,8 +93,10 @@ def on_hosts(step: Step) -> None:
 
 
 def _look_for_loss(step: Step) -> None:
-    """End the launch as soon as one of its hosts is lost."""
-    # The launcher may not notice for minutes: a node without power closes no connection.
+    """End the launch as soon as one of its hosts is lost.
+
+    The launcher may not notice for minutes: a node without power closes no connection.
+    """
     attempt = step.state.attempt
     lost = gathering.find_silent(step)
     answering = attempt.gathered.answering
@@ -144,8 +146,8 @@ def _follow_hosts(step: Step) -> None:
     if lost:
         step.do(m.Emit("HostLost", describe_loss(lost), "warning"))
     for name in gone:
-        why = reasons.get(name, "")
-        step.log(f"host {name} left{': ' if why else ''}{why}")
+        why = f": {reasons[name]}" if reasons.get(name) else ""
+        step.log(f"host {name} left{why}")
     step.set_attempt(elastic=replace(elastic, seen=now, has_code=elastic.has_code & now))
     deliver(step)
 
@@ -247,6 +249,7 @@ def on_asked(step: Step, event: m.RanksAsked) -> None:
 
 
 def on_progress(step: Step, event: m.ProgressReported) -> None:
+    """The script has reported its progress; a loss of NaN ends the attempt if the run wants it."""
     progress = step.state.progress.take(event.progress, step.now, format_time(step.wall))
     step.set(progress=progress)
     if progress.is_nan and step.state.run.fail_on_nan:
@@ -254,6 +257,7 @@ def on_progress(step: Step, event: m.ProgressReported) -> None:
 
 
 def on_notice(step: Step, event: m.NoticeTaken) -> None:
+    """A worker or a rank has sent a notice, whose kind says what about."""
     launched = step.state.attempt.launched
     if launched is None:
         if event.connection:
@@ -276,7 +280,9 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         before = () if step.state.run.elastic else launched.failed
         step.set_launched(failed=(*before, notice)[-MOST_NOTICES:])
     elif kind == ENDED:
-        waiting = (*launched.waiting, *([event.connection] if event.connection else ()))
+        waiting = launched.waiting
+        if event.connection:
+            waiting = (*waiting, event.connection)
         step.set_launched(ended=launched.ended | {(host, rank)}, waiting=waiting)
         _release(step)
     elif kind == ASKED:
@@ -298,13 +304,15 @@ def _release(step: Step) -> None:
 
 
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
+    """Horovod says that a rank has not joined. The ranks of an elastic run change their hosts."""
     launched = step.state.attempt.launched
     host = None
     if launched and not step.state.run.elastic:
         host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
-    where = (event.rank, host.name if host else "", event.what)
+    name = host.name if host else ""
     since = step.now - event.seconds
-    _add_stall(step, Stall(*where, since, step.now, event.seconds), False)
+    stall = Stall(event.rank, name, event.what, since, step.now, event.seconds)
+    _add_stall(step, stall, is_measured=False)
 
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
@@ -337,6 +345,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
 
 
 def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
+    """Note a stalled rank, which is reported when the other lines of the message have come."""
     launched = step.state.attempt.launched
     if launched is None:
         return
@@ -360,9 +369,10 @@ def report_stalls(step: Step) -> None:
         step.do(m.Emit("Stalled", describe(first), "warning"))
     ranks: dict[str, list[int]] = {}
     # Ranks of an elastic run change their numbers.
-    for stall in [] if step.state.run.elastic else first[:MOST_RANKS]:
-        if stall.host in launched.hosts:
-            ranks.setdefault(stall.host, []).append(stall.rank)
+    if not step.state.run.elastic:
+        for stall in first[:MOST_RANKS]:
+            if stall.host in launched.hosts:
+                ranks.setdefault(stall.host, []).append(stall.rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
     else:
@@ -377,6 +387,7 @@ def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
 
 
 def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
+    """The launcher has ended: the attempt is over, or why it failed has to be found out."""
     state = step.state
     launched = step.state.attempt.launched
     assert launched  # noqa: S101
@@ -435,9 +446,13 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
 
 
 def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunError:
-    """A worker that has used more than its own limit would do so again: that is a failure."""
+    """The problem of an attempt whose workers were terminated; `left` names these.
+
+    A worker that has used more than its own limit would do so again: that is a failure.
+    """
     for name, message in evictions.items():
         if exceeds_own_limit(message):
             return LaunchError(f"{name} was evicted: {message}", code)
     why = "; ".join(dict.fromkeys(evictions.values()))
-    return WorkerLeftError(f"{left} was {f'evicted: {why}' if why else TERMINATED}", code)
+    what = f"evicted: {why}" if why else TERMINATED
+    return WorkerLeftError(f"{left} was {what}", code)
