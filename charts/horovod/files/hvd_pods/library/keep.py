@@ -81,7 +81,10 @@ class Record(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What was kept; its arrays are in the memory of the record."""
+        """What was kept; its arrays are in the memory of the record.
+
+        Raises LookupError, TypeError or ValueError for a record of another module.
+        """
         end = BEGIN + HEADER.unpack_from(self.raw)[3]
 
         def build(node: Any) -> Any:
@@ -102,7 +105,10 @@ class Record(NamedTuple):
 
 
 def pack(key: Key, value: Any) -> bytearray:
-    """A record of numbers, texts, bytes, arrays, tensors, lists, tuples and dicts, or TypeError."""
+    """A record of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
+
+    It has a checksum. Raises TypeError for anything else.
+    """
     description, parts, size = _describe(value)
     raw = bytearray(size)
     _fill(memoryview(raw), key, description, parts, is_summed=True)
@@ -110,7 +116,10 @@ def pack(key: Key, value: Any) -> bytearray:
 
 
 def read(place: str, raw: memoryview) -> Record:
-    """Read a record. Raises ValueError for one that is incomplete or damaged."""
+    """Read a record, which may be followed by other bytes; `place` is its name in messages.
+
+    Raises ValueError for one that is incomplete or damaged.
+    """
     if len(raw) < BEGIN:
         raise ValueError(f"{place} is too short for a state")
     mark, series, step, described, size, checksum = HEADER.unpack_from(raw)
@@ -128,7 +137,11 @@ def read(place: str, raw: memoryview) -> Record:
 
 
 def read_file(path: Path) -> Record:
-    """Read the record of a file. Raises OSError and ValueError."""
+    """Read the record of a file.
+
+    Raises OSError for a file that cannot be read or is a link, and ValueError for one that is
+    empty, incomplete or damaged.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         # The bytes stay readable as long as the record is in use.
@@ -138,7 +151,7 @@ def read_file(path: Path) -> Record:
 
 
 class Slots:
-    """Two files in the worker's memory; at any moment, at least one has a complete record."""
+    """Two files in the worker's memory; from the first record on, at least one is complete."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.paths = [folder / f"{name}.{letter}" for letter in "ab"]
@@ -148,6 +161,7 @@ class Slots:
         self._keys: dict[Path, Key] = {}
 
     def records(self) -> list[Record]:
+        """Read the complete records, at most two. Files with another content are logged."""
         found = []
         for path in self.paths:
             try:
@@ -161,11 +175,17 @@ class Slots:
         return found
 
     def keep(self, key: Key) -> None:
-        """This record is the newest; the next one takes the place of the other."""
+        """This record is the newest; the next one takes the place of the other.
+
+        Where no record that was read has this key, the next one takes the first file.
+        """
         self._newest = next((path for path, is_ in self._keys.items() if is_ == key), None)
 
     def write(self, key: Key, value: Any) -> None:
-        """Write a record in place of the older one. Raises OSError where memory is full."""
+        """Write a record in place of the older one.
+
+        Raises OSError where memory is full, and TypeError for what cannot be kept.
+        """
         description, parts, size = _describe(value)
         path = self.paths[self._newest == self.paths[0]]
         view = memoryview(self._fit(path, size))
@@ -175,7 +195,10 @@ class Slots:
         self._newest = path
 
     def _fit(self, path: Path, size: int) -> mmap.mmap:
-        """The memory of a file, which is as large as the record."""
+        """The memory of a file, which is as large as the record, in bytes.
+
+        Raises OSError where there is no room for it; the file is empty then.
+        """
         memory = self._memory.get(path)
         if memory is not None and len(memory) == size:
             return memory
@@ -215,7 +238,10 @@ def _aligned(at: int) -> int:
 
 
 def _describe(value: Any) -> tuple[bytes, Parts, int]:
-    """A value as JSON, the bytes of its arrays, which follow it, and the size of the record."""
+    """A value as JSON, the bytes of its arrays, which follow it, and the bytes of the whole record.
+
+    Raises TypeError for what cannot be kept.
+    """
     parts: Parts = []
     description = json.dumps(_flatten(value, parts)).encode()
     end = BEGIN + len(description)
@@ -225,6 +251,7 @@ def _describe(value: Any) -> tuple[bytes, Parts, int]:
 
 
 def _flatten(value: Any, parts: Parts) -> Any:
+    """A value as JSON has it; the bytes of its arrays are appended to `parts`."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
@@ -239,7 +266,7 @@ def _flatten(value: Any, parts: Parts) -> Any:
 
 def _bytes_of(value: Any) -> tuple[str, list[int], memoryview]:
     """The type, the shape and the bytes of an array, tensor or variable, without a copy of memory
-    that the CPU reads. Raises TypeError.
+    that the CPU reads. Raises TypeError for anything else, and for arrays of objects or records.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "bytes", [len(value)], memoryview(value)
@@ -272,6 +299,7 @@ def _numpy() -> Any:
 
 
 def _array(kind: str, shape: list[int], data: memoryview) -> Any:
+    """An array or tensor of this type and shape over these bytes; bytes are a copy."""
     if kind == "bytes":
         return bytes(data)
     if kind.startswith("torch."):
@@ -293,14 +321,17 @@ class Ranks:
     local_rank = 0
 
     def gather(self, told: Any) -> list[Any]:
-        """What each rank tells, by rank."""
+        """Return what each rank tells, by rank. All ranks have to call this."""
         return [told]
 
     def send(self, piece: memoryview, root: int) -> None:
-        """Fill a piece with what `root` has in it."""
+        """Fill a piece with what `root` has in it. All ranks have to call this."""
 
     def broadcast(self, raw: memoryview | None, size: int, root: int) -> memoryview:
-        """The bytes that `root` has, on all ranks."""
+        """Return the bytes that `root` has, on all ranks, which all have to call this.
+
+        `raw` is None, or ignored, on the other ranks. `size` is the number of bytes, alike on all.
+        """
         if raw is None or self.rank != root:
             memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             with contextlib.suppress(AttributeError, OSError):
@@ -323,9 +354,11 @@ class HorovodRanks(Ranks):
         self.local_rank = hvd.local_rank()
 
     def gather(self, told: Any) -> list[Any]:
+        """Return what each rank tells, by rank."""
         return [*self.hvd.allgather_object(told, name="keep.restore.steps")]
 
     def send(self, piece: memoryview, root: int) -> None:
+        """Fill a piece with what `root` has in it, by a broadcast of the rank's framework."""
         module: Any = sys.modules[self.framework]
         if self.framework == "torch":
             tensor = module.frombuffer(piece, dtype=module.uint8)
@@ -352,11 +385,13 @@ class TorchRanks(Ranks):
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 
     def gather(self, told: Any) -> list[Any]:
+        """Return what each rank tells, by rank."""
         answers: list[Any] = [None] * self.size
         self.distributed.all_gather_object(answers, told)
         return answers
 
     def send(self, piece: memoryview, root: int) -> None:
+        """Fill a piece with what `root` has in it, over the GPUs where NCCL is the backend."""
         tensor = here = self.torch.frombuffer(piece, dtype=self.torch.uint8)
         if self.distributed.get_backend() == "nccl":
             tensor = here.cuda()
@@ -366,7 +401,10 @@ class TorchRanks(Ranks):
 
 
 def find_ranks() -> Ranks:
-    """The ranks that this process is one of. Raises RuntimeError for those that are not known."""
+    """Return the ranks that this process is one of: Horovod's, else those of torch.distributed.
+
+    Without either, this process is alone. Raises RuntimeError where WORLD_SIZE says that it is not.
+    """
     for name in ("tensorflow", "torch"):
         hvd: Any = sys.modules.get(f"horovod.{name}")
         if hvd is not None and hvd.is_initialized():
@@ -395,7 +433,8 @@ def choose(answers: Sequence[Mapping[str, Any]]) -> tuple[Any, int]:
 
     `steps` of an answer are those that a rank can read, `own` those for which it has what is its
     own. The newest step counts, but the one before if a rank was ended between its own part of the
-    newest commit and the shared one: that step is made again.
+    newest commit and the shared one: that step is made again. A step is a Key. Raises IndexError if
+    no rank has any.
     """
     steps = sorted({step for answer in answers for step in answer["steps"]}, reverse=True)
     # A rank that comes back to a worker may find what it had there long ago.
@@ -414,7 +453,12 @@ class State:
     what each rank has for itself, as its generator of random numbers: a new rank keeps what it was
     made with. `step` is the number of commits, unless commit() gets another one.
 
-    Every `minutes`, rank 0 writes a checkpoint to the folder `output` (default: OUTPUT_PATH).
+    Every `minutes`, rank 0 writes a checkpoint to the folder `output` (default: OUTPUT_PATH, and
+    without that there are no checkpoints). Outside of a run of the chart, which HVD_RUN_ID names,
+    nothing is kept in memory.
+
+    Raises ValueError for a name that another State of the script has or that is no name of a file,
+    and for a part that has no variables yet or that is sharded.
     """
 
     _all: ClassVar[weakref.WeakValueDictionary[str, State]] = weakref.WeakValueDictionary()
@@ -473,7 +517,12 @@ class State:
         State._all[name] = self
 
     def commit(self, step: int | None = None) -> None:
-        """Keep the state after a step: in memory, and now and then in a checkpoint."""
+        """Keep the state after a step: in memory, and now and then in a checkpoint.
+
+        `step` is the number of the step, by default one more than the last one. Each rank has to
+        call this. Where memory is full, the log says so and only checkpoints are written from then
+        on. Raises TypeError for what cannot be kept, and RuntimeError where the ranks are unknown.
+        """
         step = self.step + 1 if step is None else int(step)
         self._series += step < self.step
         self.step = step
@@ -499,7 +548,11 @@ class State:
             self._saving.start()
 
     def save(self) -> None:
-        """Write a checkpoint on rank 0 now, as at the end of a training. Raises OSError."""
+        """Write a checkpoint on rank 0 now, as at the end of a training.
+
+        Without a folder for it, nothing is written. Raises OSError where it cannot be written, and
+        RuntimeError where the ranks are unknown.
+        """
         if find_ranks().rank == 0 and self._checkpoint:
             if self._saving is not None:
                 self._saving.join()
@@ -509,7 +562,9 @@ class State:
         """Leave all ranks with the newest state, and return its step; each rank has to call this.
 
         Where there is none, all ranks begin with the state of rank 0. Raises ValueError for a
-        checkpoint of another model, and where no checkpoint could be written.
+        checkpoint of another model, and where no checkpoint could be written, unless memory has a
+        newer state. Raises TypeError for what cannot be kept, and RuntimeError where the ranks are
+        unknown.
         """
         ranks = find_ranks()
         records = self._records()
@@ -589,7 +644,10 @@ class State:
         return Key(self._series, self.step)
 
     def _memory(self, name: str, use: Any) -> Any:
-        """What `use` returns for these slots; an empty list where there is no memory to use."""
+        """What `use` returns for these slots; an empty list where there is no memory to use.
+
+        `use` is a function of Slots. Its OSError is raised.
+        """
         if self._folder is None:
             return []
         if name not in self._slots:
@@ -619,7 +677,10 @@ class State:
         return values, own if seeds or self.own is not None else {}
 
     def _records(self) -> dict[Key, Record]:
-        """The records in this worker's memory that fit."""
+        """The records in this worker's memory that fit, by their keys; others are logged.
+
+        What other runs have left in the memory is removed.
+        """
         if self._folder is not None:
             for other in {*self._folder.parent.glob("*")} - {self._folder}:
                 # The state of another run, which is not this one's.
@@ -633,7 +694,11 @@ class State:
         return found
 
     def _read_checkpoint(self) -> tuple[Record | None, str]:
-        """The checkpoint, and what is wrong with it or its folder."""
+        """The checkpoint, and what is wrong with it or its folder.
+
+        Both are None and empty where there is no checkpoint yet. A checkpoint of another run has
+        the series -1.
+        """
         if self._checkpoint is None:
             return None, ""
         folder = self._checkpoint.parent
@@ -672,6 +737,7 @@ class State:
         return ""
 
     def _apply(self, record: Record) -> None:
+        """Give all parts what a record has of them."""
         kept = record.value
         self._steps_of_epoch = kept["steps of epoch"]
         for name, tree in kept["parts"].items():
@@ -687,12 +753,16 @@ class State:
         self._learned.clear()
 
     def _apply_own(self, kept: dict[str, Any]) -> None:
+        """Give this rank what it has kept for itself."""
         self.own = _write(self.own, kept["own"])
         for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
             variable.assign(number)
 
     def _build_optimizer(self, name: str, part: Any) -> None:
-        """Give an optimizer of Keras its variables, which it makes in the first step otherwise."""
+        """Give an optimizer of Keras its variables, which it makes in the first step otherwise.
+
+        Raises ValueError where it is not clear which model it trains.
+        """
         if not hasattr(part, "apply_gradients"):
             return
         if getattr(part, "built", getattr(part, "_built", False)):
@@ -710,7 +780,10 @@ class State:
 
 
 def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> None:
-    """Write a file that is complete under its name at any moment. Raises OSError, or logs it."""
+    """Write a file that is complete under its name at any moment.
+
+    Raises OSError where it cannot be written, or logs that unless `is_raised`.
+    """
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("wb") as file:
@@ -826,6 +899,10 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
     A fit() that goes on leaves out the epochs and batches that are done: with data whose order
     follows from the epoch, all weights become those of a training without a fault. On other
     backends than TensorFlow, whose batches cannot be left out, it commits at the end of an epoch.
+
+    Without a `state`, it keeps the model and its optimizer. fit() raises ValueError where it does
+    not know the steps of an epoch, and where another fit() has used the state. Raises ImportError
+    where there is neither TensorFlow nor Keras.
     """
     # Keras 2 or 3, whichever this TensorFlow was told to use.
     tensorflow: Any = sys.modules.get("tensorflow")
