@@ -105,12 +105,11 @@ def slices(api_server: FakeApi, follower: Follower) -> Follower:
 
 
 def test_ipv4_wins_over_ipv6_whatever_the_order_of_slices() -> None:
-    ipv4, ipv6 = (
-        {"addressType": family, "endpoints": [endpoint("w-0", address)]}
-        for family, address in (("IPv4", IPV4), ("IPv6", IPV6))
-    )
-    for found, address in (([ipv4, ipv6], IPV4), ([ipv6, ipv4], IPV4), ([ipv6], IPV6)):
-        assert addresses.pod_endpoints(found)["w-0"].address == address
+    ipv4: Any = {"addressType": "IPv4", "endpoints": [endpoint("w-0", IPV4)]}
+    ipv6: Any = {"addressType": "IPv6", "endpoints": [endpoint("w-0", IPV6)]}
+    assert addresses.pod_endpoints([ipv4, ipv6])["w-0"].address == IPV4
+    assert addresses.pod_endpoints([ipv6, ipv4])["w-0"].address == IPV4
+    assert addresses.pod_endpoints([ipv6])["w-0"].address == IPV6
 
 
 def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
@@ -129,15 +128,18 @@ def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
     }
 
 
-def test_slices_of_the_service_are_followed_by_one_list_and_one_watch(
-    slices: Follower, api_server: FakeApi
-) -> None:
+def test_only_slices_of_the_service_count(slices: Follower) -> None:
     assert slices.find(HOST) == IPV4
     assert slices.find(OTHER) is None, "this slice is another Service's"
     assert slices.source.missing == "it has no address yet"
+
+
+def test_slices_are_followed_by_one_list_and_one_watch(
+    slices: Follower, api_server: FakeApi
+) -> None:
     put_slice(api_server, "s2", OTHER, "10.0.0.8")
     slices.wait_for(OTHER, "10.0.0.8")
-    assert slices.find(HOST) == IPV4
+    assert slices.find(HOST) == IPV4, "another slice leaves it as it is"
     put_slice(api_server, "s1", HOST, "10.0.0.9")
     slices.wait_for(HOST, "10.0.0.9")
     api_server.remove(SLICES, "s1")
@@ -146,14 +148,18 @@ def test_slices_of_the_service_are_followed_by_one_list_and_one_watch(
     assert len(api_server.asked("GET", SLICES)) == 2
 
 
-def test_addresses_stay_when_the_service_is_deleted_and_the_reason_is_told(
-    slices: Follower, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_addresses_stay_when_the_service_is_deleted(slices: Follower, api_server: FakeApi) -> None:
+    """That it is gone says nothing about its pods."""
     news = len(slices.news)
     api_server.remove(SLICES, "s1")
     wait_until(lambda: len(slices.news) > news, TIMEOUT, "the slice is gone")
     assert slices.find(HOST) == IPV4
     assert slices.source.missing == "there is no EndpointSlice of Service hvd"
+
+
+def test_slices_that_cannot_be_watched_any_more_are_logged_once(
+    slices: Follower, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
     api_server.fail("GET", SLICES, faults.status(403), times=3)
     before = len(api_server.asked("GET", SLICES))
     api_server.end_watches()
@@ -249,25 +255,39 @@ def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
     assert all(b - a >= pause for (a, b), pause in zip(pairwise(asked), least, strict=True))
 
 
-def test_dns_announces_each_change_of_an_address_and_nothing_else(
-    follower: Follower, names: Names
-) -> None:
-    # MPIs lack IPv6, whatever the resolver prefers.
+@pytest.fixture
+def resolved(follower: Follower, names: Names) -> Follower:
+    """Two hosts whose names resolve, followed in DNS."""
     names.update({HOST.address: [IPV6, "10.0.0.3"], OTHER.address: ["10.0.0.5"]})
     follower.follow_dns(HOST, OTHER)
     follower.wait_for(HOST, "10.0.0.3")
     follower.wait_for(OTHER, "10.0.0.5")
-    assert follower.source.endpoints()["w-0"] == Endpoint("10.0.0.3", serving=False)
-    names[HOST.address] = ["10.0.0.4"]
-    follower.wait_for(HOST, "10.0.0.4")
-    # A DNS server that does not answer says nothing about a host.
+    return follower
+
+
+def test_dns_tells_the_ipv4_address_and_nothing_else(resolved: Follower) -> None:
+    """MPIs lack IPv6, whatever the resolver prefers."""
+    assert resolved.source.endpoints()["w-0"] == Endpoint("10.0.0.3", serving=False)
+
+
+def test_dns_server_that_does_not_answer_says_nothing_about_a_host(
+    resolved: Follower, names: Names
+) -> None:
     names[HOST.address] = []
+    # The other host shows that HOST was looked up meanwhile.
     for address in ("10.0.0.6", "10.0.0.7"):
         names[OTHER.address] = [address]
-        follower.wait_for(OTHER, address)
-    assert follower.find(HOST) == "10.0.0.4"
+        resolved.wait_for(OTHER, address)
+    assert resolved.find(HOST) == "10.0.0.3"
+
+
+def test_dns_announces_each_change_of_an_address_and_nothing_else(
+    resolved: Follower, names: Names
+) -> None:
+    names[HOST.address] = ["10.0.0.4"]
+    resolved.wait_for(HOST, "10.0.0.4")
     del names[HOST.address]
-    follower.wait_for(HOST, None)
-    follower.source.close()
-    wait_until(lambda: not follower.threads, TIMEOUT, "the threads end")
-    assert len(follower.news) == 3 + 3
+    resolved.wait_for(HOST, None)
+    resolved.source.close()
+    wait_until(lambda: not resolved.threads, TIMEOUT, "the threads end")
+    assert len(resolved.news) == 2 + 2, "for each host at first, and for each change"

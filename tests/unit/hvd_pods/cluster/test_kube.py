@@ -26,19 +26,37 @@ def api(api_server: FakeApi) -> kube.Api:
 
 
 @pytest.mark.parametrize("api_server", ["127.0.0.1", "::1"], indirect=True)
-def test_a_read_is_sent_with_the_current_token(api: kube.Api, api_server: FakeApi) -> None:
+def test_an_object_of_the_own_namespace_is_read(api: kube.Api, api_server: FakeApi) -> None:
     assert api.namespace == "team"
+    assert api.get("core/pods/a") == POD
+    (request,) = api_server.requests
+    sent = (request.method, request.path, request.query, request.body)
+    assert sent == ("GET", "core/pods/a", {}, None)
+    assert request.headers["Accept"] == "application/json"
+
+
+def test_null_says_that_a_field_is_not_there(api: kube.Api, api_server: FakeApi) -> None:
     api_server.put("core/pods", {**POD, "status": None})
-    assert api.get("core/pods/a") == POD, "null says that a field is not there"
+    assert api.get("core/pods/a") == POD
+
+
+def test_each_call_is_sent_with_the_current_token(api: kube.Api, api_server: FakeApi) -> None:
+    """The kubelet replaces it before it expires."""
+    api.get("core/pods/a")
     (kube.ACCOUNT / "token").write_text("renewed\n")
+    api.get("core/pods/a")
+    sent = [request.headers["Authorization"] for request in api_server.requests]
+    assert sent == ["Bearer secret", "Bearer renewed"]
+
+
+def test_a_list_has_what_the_query_selects_and_the_version_to_watch_from(
+    api: kube.Api, api_server: FakeApi
+) -> None:
     items, version = api.list_all("core/pods", {"fieldSelector": "metadata.name=a"})
-    assert (items, version.isdecimal()) == ([POD], True)
-    first, second = api_server.requests
-    assert (first.method, first.path, first.query, first.body) == ("GET", "core/pods/a", {}, None)
-    assert first.headers["Authorization"] == "Bearer secret"
-    assert first.headers["Accept"] == "application/json"
-    assert second.headers["Authorization"] == "Bearer renewed"
-    assert second.query == {"fieldSelector": "metadata.name=a", "limit": "500"}
+    assert items == [POD]
+    assert version.isdecimal()
+    (request,) = api_server.requests
+    assert request.query == {"fieldSelector": "metadata.name=a", "limit": "500"}
 
 
 def test_a_long_list_is_read_in_parts(
@@ -109,6 +127,8 @@ def test_the_api_is_verified_alike_on_every_python(
 
 
 MINUTE = 60.0
+# When the clock of the tests begins.
+BEGAN = 1000.0
 TEMPORARY: dict[str, faults.Failure] = {
     "500": faults.status(500),
     "503": faults.status(503),
@@ -129,7 +149,7 @@ class Clock:
     """Stands for the module `time`: time passes when the process sleeps, and only then."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now = BEGAN
 
     def monotonic(self) -> float:
         return self.now
@@ -191,24 +211,47 @@ def test_what_will_not_pass_is_not_repeated(api: kube.Api, api_server: FakeApi, 
     assert not api.is_away
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("default_retry_seconds")
-def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
-    api_server: FakeApi, clock: Clock
-) -> None:
+HOUR = 60 * MINUTE
+
+
+@pytest.fixture
+def away(default_retry_seconds: None, api_server: FakeApi, clock: Clock) -> kube.Api:
+    """The calls to an API server that is away for an hour; one was given up."""
     api = kube.Api()
-    began = clock.now
-    fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
+    fail_until(api_server, clock, clock.now + HOUR, faults.status(503))
     assert count_requests(api, api_server) > 1
-    assert api.is_away
-    assert 14 * MINUTE < clock.now - began <= 15 * MINUTE
-    assert [count_requests(api, api_server) for _ in range(2)] == [1, 1]
-    # A minute later, calls are patient again, such as those at the end of the training.
+    return api
+
+
+@pytest.mark.slow
+def test_an_api_server_that_stays_away_is_given_up_after_a_quarter_of_an_hour(
+    away: kube.Api, clock: Clock
+) -> None:
+    assert 14 * MINUTE < clock.now - BEGAN <= 15 * MINUTE
+    assert away.is_away
+
+
+@pytest.mark.slow
+def test_calls_after_one_that_was_given_up_are_not_repeated(
+    away: kube.Api, api_server: FakeApi
+) -> None:
+    assert [count_requests(away, api_server) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.slow
+def test_calls_are_patient_again_a_minute_after_one_was_given_up(
+    away: kube.Api, api_server: FakeApi, clock: Clock
+) -> None:
+    """Such as those at the end of the training."""
     clock.now += MINUTE + 1
-    assert count_requests(api, api_server) > 1
-    clock.now = began + 60 * MINUTE
-    assert api.get("core/pods/a") == POD
-    assert not api.is_away
+    assert count_requests(away, api_server) > 1
+
+
+@pytest.mark.slow
+def test_an_api_server_that_answers_again_is_not_away(away: kube.Api, clock: Clock) -> None:
+    clock.now += HOUR
+    assert away.get("core/pods/a") == POD
+    assert not away.is_away
 
 
 @pytest.mark.usefixtures("default_retry_seconds")

@@ -32,24 +32,43 @@ def recorded(api_server: FakeApi) -> list[str]:
     return sorted(item["data"])
 
 
-def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
+def test_nothing_is_recorded_of_a_run_without_data_on_nodes(api_server: FakeApi) -> None:
+    run = staging_run("")
+    staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
+    assert api_server.requests == []
+
+
+def test_nothing_is_recorded_without_the_nodes_names(api_server: FakeApi) -> None:
+    """DNS does not tell them."""
+    run = staging_run()
+    staged.record_nodes(run, kube.Api(), on_nodes(run, "", "", ""))
+    assert api_server.requests == []
+
+
+def test_the_first_run_makes_a_record(
+    api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = staging_run()
+    staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
+    assert recorded(api_server) == ["a", "b"]
+    item: Any = api_server.find("core/configmaps", RECORD)
+    assert item["metadata"]["labels"] == {"horovod/record": "staged"}
+    assert read_log(capsys) == [
+        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes a, b",
+        "0 of 2 nodes had the data of staging.path before",
+    ]
+
+
+def test_later_runs_add_to_the_record(
     api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
     api = kube.Api()
-    # Without data on nodes, and without the nodes' names, which DNS does not tell.
-    staged.record_nodes(staging_run(""), api, on_nodes(run, "a", "b", "b"))
-    staged.record_nodes(run, api, on_nodes(run, "", "", ""))
-    assert api_server.requests == []
     staged.record_nodes(run, api, on_nodes(run, "a", "b", "b"))
-    assert recorded(api_server) == ["a", "b"]
-    item: Any = api_server.find("core/configmaps", RECORD)
-    assert item["metadata"]["labels"] == {"horovod/record": "staged"}
+    read_log(capsys)
     staged.record_nodes(run, api, on_nodes(run, "b", "c", "c"))
     assert recorded(api_server) == ["a", "b", "c"]
     assert read_log(capsys) == [
-        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes a, b",
-        "0 of 2 nodes had the data of staging.path before",
         f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes c",
         "1 of 2 nodes had the data of staging.path before",
     ]

@@ -101,19 +101,37 @@ def test_the_newest_message_counts() -> None:
     assert statefulsets.newest_message([]) == ""
 
 
-def test_evictions_are_those_of_the_very_pods(api: kube.Api, api_server: FakeApi) -> None:
+@pytest.fixture
+def evictions(api: kube.Api, api_server: FakeApi) -> kube.Api:
+    """The API server, which has events about two pods of one name."""
     about = {"kind": "Pod", "name": "hvd-cpu-0"}
     for uid, message in (("u0", "an earlier pod's"), ("u1", "exceeds the limit\n1Gi")):
         api_server.put(
             "core/events",
             event(uid, message, reason="Evicted", involvedObject={**about, "uid": uid}),
         )
-    uids = {"hvd-cpu-0": "u1", "hvd-cpu-1": "u2"}
-    assert statefulsets.find_evictions(api, uids, 1.0) == {"hvd-cpu-0": "exceeds the limit 1Gi"}
-    # DNS does not tell which pod a host is.
-    assert statefulsets.find_evictions(api, {"hvd-cpu-0": ""}, 1.0) == {}
+    return api
+
+
+UIDS = {"hvd-cpu-0": "u1", "hvd-cpu-1": "u2"}
+
+
+def test_evictions_are_those_of_the_very_pods(evictions: kube.Api) -> None:
+    found = statefulsets.find_evictions(evictions, UIDS, 1.0)
+    assert found == {"hvd-cpu-0": "exceeds the limit 1Gi"}
+
+
+def test_no_eviction_is_known_of_a_pod_without_a_uid(evictions: kube.Api) -> None:
+    """DNS does not tell which pod a host is."""
+    assert statefulsets.find_evictions(evictions, {"hvd-cpu-0": ""}, 1.0) == {}
+
+
+def test_evictions_that_cannot_be_read_are_logged(
+    evictions: kube.Api, api_server: FakeApi, capsys: Capture
+) -> None:
     api_server.fail("GET", "core/events", faults.status(403))
-    assert statefulsets.find_evictions(api, uids, 1.0) == {}
+    assert statefulsets.find_evictions(evictions, UIDS, 1.0) == {}
+    assert "cannot read whether workers were evicted: 403" in capsys.readouterr().out
 
 
 class Master:
@@ -172,9 +190,18 @@ def test_refusal_of_a_pod_is_looked_up_once_for_each_statefulset(
     listed = master.list_pods("hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0")
     assert listed.refusals == {"hvd-cpu": "pod hvd-cpu-0: quota"}
     assert len(api_server.asked("GET", "core/events")) == 1
-    # It is told that the reason is not known.
+
+
+def test_refusal_that_cannot_be_read_is_told_with_the_reason(
+    api_server: FakeApi, master: Master
+) -> None:
     api_server.fail("GET", "core/events", faults.status(403, "no right"))
     assert master.list_pods("hvd-cpu-0").refusals == {"hvd-cpu": "403: no right"}
+
+
+def test_pods_that_cannot_be_read_are_told_with_the_reason(
+    api_server: FakeApi, master: Master
+) -> None:
     api_server.fail("GET", "core/pods", faults.status(503, "away"))
     assert master.list_pods("hvd-cpu-0") == m.PodsListed(2, problem="503: away")
 
@@ -185,29 +212,47 @@ def test_only_the_pod_that_was_meant_is_deleted(
     """A StatefulSet makes another one of its name; somebody else may have deleted it."""
     put_pod(api_server, "hvd-cpu-0")
     put_pod(api_server, "hvd-cpu-1", uid="u2")
+    master.do(m.DeletePods(dict.fromkeys(("hvd-cpu-0", "hvd-cpu-1", "gone"), "u1")))
+    assert [*master.list_pods().pods] == ["hvd-cpu-1"]
+    assert "cannot replace" not in capsys.readouterr().out
+
+
+def test_pod_that_cannot_be_deleted_is_named(
+    api_server: FakeApi, master: Master, capsys: Capture
+) -> None:
+    put_pod(api_server, "hvd-cpu-0")
     put_pod(api_server, "hvd-gpu-0")
     api_server.fail("DELETE", "core/pods/hvd-gpu-0", faults.status(403))
-    uids = dict.fromkeys(("hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0", "gone"), "u1")
-    master.do(m.DeletePods(uids))
-    assert [*master.list_pods().pods] == ["hvd-cpu-1", "hvd-gpu-0"]
-    output = capsys.readouterr().out
-    assert "cannot replace hvd-gpu-0: 403" in output
-    assert output.count("cannot replace") == 1
-    (request,) = api_server.asked("DELETE", "core/pods/hvd-cpu-0")
-    assert "gracePeriodSeconds" not in request.body
-    master.do(m.DeletePods({"hvd-gpu-0": "u1"}, grace=0))
-    assert [*master.list_pods().pods] == ["hvd-cpu-1"]
-    assert api_server.asked("DELETE", "core/pods/hvd-gpu-0")[-1].body["gracePeriodSeconds"] == 0
+    master.do(m.DeletePods(dict.fromkeys(("hvd-gpu-0", "hvd-cpu-0"), "u1")))
+    assert [*master.list_pods().pods] == ["hvd-gpu-0"], "the others are deleted"
+    assert "cannot replace hvd-gpu-0: 403" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("grace", [None, 0])
+def test_pod_is_deleted_with_its_own_grace_or_at_once(
+    api_server: FakeApi, master: Master, grace: int | None
+) -> None:
+    """At once where its node does not say that it has ended."""
+    put_pod(api_server, "hvd-gpu-0")
+    master.do(m.DeletePods({"hvd-gpu-0": "u1"}, grace))
+    assert not master.list_pods().pods
+    (request,) = api_server.asked("DELETE", "core/pods/hvd-gpu-0")
+    assert request.body.get("gracePeriodSeconds") == grace
 
 
 def test_statefulset_is_scaled_up_unless_it_has_enough_workers(
-    api_server: FakeApi, master: Master, capsys: Capture
+    api_server: FakeApi, master: Master
 ) -> None:
     master.do(m.ScaleUp("hvd-cpu", 3, below=2), m.ScaleUp("hvd-gpu", 3, below=1))
     master.list_pods()
     assert replicas(api_server) == (2, 3)
+
+
+def test_statefulset_that_cannot_be_scaled_up_is_named(
+    api_server: FakeApi, master: Master, capsys: Capture
+) -> None:
     api_server.fail("GET", "apps/statefulsets/hvd-cpu", faults.status(403))
     master.do(m.ScaleUp("hvd-cpu", 3, below=3))
     master.list_pods()
-    assert replicas(api_server) == (2, 3)
+    assert replicas(api_server) == (2, 0)
     assert "cannot scale hvd-cpu to 3: 403" in capsys.readouterr().out
