@@ -41,18 +41,32 @@ def resume(**more: Any) -> tuple[int, bytes]:
     return state.step, bytes(state.weights)
 
 
-def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
+def test_a_training_begins_with_what_the_script_has_made(worker: Path) -> None:
     assert resume() == (0, b"made")
+
+
+def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
     train(1, 2, 3)
-    files = set(worker.glob("one/*"))
-    assert resume() == (3, b"after step 03")
     state = train()
+    assert (state.step, bytes(state.weights)) == (3, b"after step 03")
     assert state.losses == [0.5, None, ("a", 1)]
-    state.commit()
-    del state
-    assert resume()[0] == 4, "a commit without a number counts the steps"
-    assert set(worker.glob("one/*")) == files, "a commit takes the place of an older one"
-    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+def test_a_commit_without_a_number_counts_the_steps(worker: Path) -> None:
+    train(1, 2, 3).commit()
+    assert resume()[0] == 4
+
+
+def test_a_commit_takes_the_place_of_an_older_one(worker: Path) -> None:
+    train(1, 2)
+    files = set(worker.glob("one/*"))
+    train(3, 4)
+    assert set(worker.glob("one/*")) == files
+
+
+def test_memory_is_for_the_pods_user_alone(worker: Path) -> None:
+    train(1, 2)
+    assert {path.stat().st_mode & 0o777 for path in worker.glob("one/*")} == {0o600}
     assert (worker / "one").stat().st_mode & 0o777 == 0o700
 
 
@@ -76,41 +90,67 @@ def test_another_run_never_goes_on_from_it(
     assert (worker / "one").exists() == (not run), "a later run removes it"
 
 
+@pytest.fixture
+def checkpoint(worker: Path) -> Path:
+    """The checkpoint of a script."""
+    return worker.with_name("keep-main.state")
+
+
+def test_memory_that_is_newer_than_the_checkpoint_counts(worker: Path) -> None:
+    train(1, 2).save()
+    train(3)
+    assert resume()[0] == 3
+
+
 def test_the_checkpoint_counts_where_all_memory_is_gone(
     worker: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(1, 2).save()
-    train(3)
-    assert resume()[0] == 3, "memory is newer"
     monkeypatch.setenv("HVD_RUN_ID", "two")
     capsys.readouterr()
     assert resume() == (2, b"after step 02")
-    assert (
-        "another run has left it: to begin anew, set another OUTPUT_PATH" in capsys.readouterr().err
-    )
-    checkpoint = worker.with_name("keep-main.state")
+    remedy = "another run has left it: to begin anew, set another OUTPUT_PATH"
+    assert remedy in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_run_is_not_newer_whatever_its_step(
+    worker: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(1, 2).save()
     other = checkpoint.read_bytes()
     checkpoint.unlink()
-    monkeypatch.setenv("HVD_RUN_ID", "three")
+    monkeypatch.setenv("HVD_RUN_ID", "two")
     train(1)
     checkpoint.write_bytes(other)
-    assert resume()[0] == 1, "another run's checkpoint is not newer, whatever its step"
-    # Written beside the training, at each commit.
+    assert resume()[0] == 1
+
+
+def test_checkpoints_are_written_beside_the_training(
+    worker: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # At each commit.
     train(5, minutes=0.0)
-    wait_until(lambda: b"step 05" in checkpoint.read_bytes(), 60, "the checkpoint is written")
-    monkeypatch.setenv("HVD_RUN_ID", "four")
+    wait_until(
+        lambda: checkpoint.exists() and b"step 05" in checkpoint.read_bytes(),
+        60,
+        "the checkpoint is written",
+    )
+    monkeypatch.setenv("HVD_RUN_ID", "two")
     assert resume() == (5, b"after step 05")
 
 
 def test_the_state_of_another_script_is_named_and_not_used(
-    worker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    worker: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(1, 2)
-    state = keep.State(weights=b"made", more=1)
-    assert state.restore() == 0
+    assert keep.State(weights=b"made", more=1).restore() == 0
     assert "['weights', 'losses'], this script ['weights', 'more']" in capsys.readouterr().err
-    state.save()
-    del state
+
+
+def test_a_checkpoint_of_another_script_is_refused(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep.State(weights=b"made", more=1).save()
     monkeypatch.setenv("HVD_RUN_ID", "two")
     with pytest.raises(ValueError, match=r"keep-main.state has the parts .* OUTPUT_PATH"):
         train()
@@ -142,28 +182,48 @@ def test_each_state_needs_a_name_of_its_own(worker: Path) -> None:
     one = train(1)
     with pytest.raises(ValueError, match=r"has a State 'main' already: .*name='critic'"):
         keep.State()
-    with pytest.raises(ValueError, match="cannot be the name"):
-        keep.State(name="../a")
     two = train(7, name="critic")
     assert (one.step, two.step) == (1, 7)
     del one, two
     assert (resume()[0], resume(name="critic")[0]) == (1, 7)
 
 
-def test_epochs_with_other_steps_are_begun_again(worker: Path) -> None:
+def test_the_name_of_a_state_leads_to_no_other_folder(worker: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be the name"):
+        keep.State(name="../a")
+
+
+def after_nine_steps() -> Any:
+    """A state that goes on after the ninth step of a training with epochs of four."""
     state = train(9)
     assert state.epochs(4) == 2
     state.commit(9)
-    state.save()
     del state
-    again = train()
-    assert (again.epochs(4), again.step) == (2, 9)
-    assert (again.epochs(3), again.step) == (2, 6)
-    again.commit(7)
-    del again
-    assert resume()[0] == 7, "what was counted in longer epochs is older"
+    return train()
+
+
+def test_finished_epochs_are_counted(worker: Path) -> None:
+    state = after_nine_steps()
+    assert (state.epochs(4), state.step) == (2, 9)
+
+
+def test_an_epoch_with_other_steps_is_begun_again(worker: Path) -> None:
+    state = after_nine_steps()
+    assert (state.epochs(3), state.step) == (2, 6)
+
+
+def test_what_was_counted_in_longer_epochs_is_older(worker: Path) -> None:
+    state = after_nine_steps()
+    state.epochs(3)
+    state.commit(7)
+    del state
+    assert resume()[0] == 7
+
+
+def test_a_script_may_count_its_steps_anew(worker: Path) -> None:
+    train(9)
     train(2)
-    assert resume()[0] == 2, "a script may count anew"
+    assert resume()[0] == 2
 
 
 def test_a_checkpoint_can_be_written_before_the_training_begins(worker: Path) -> None:
