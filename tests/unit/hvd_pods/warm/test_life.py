@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 
@@ -74,51 +76,101 @@ def slow(gate: Path) -> str:
     return f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
 
 
-def test_rank_waits_for_an_import_that_is_running_unless_it_needs_no_framework(
-    gate: Path, tmp_path: Path
+@pytest.fixture
+def importing(gate: Path) -> Iterator[Worker]:
+    """A worker whose warm process still imports the module `slow`."""
+    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
+        yield worker
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_rank_that_needs_no_framework_does_not_wait_for_an_import(
+    importing: Worker, tmp_path: Path, is_file: bool
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys\nfrom os import path\nprint('runs')\n")
-    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
-        for command in (["python3", "-c", "print('runs')"], ["python3", str(script)]):
-            done = worker.run(*command)
-            assert b"start cold: the modules are still being imported" in done.stdout
-            assert done.stdout.endswith(b"runs\n")
-        with worker.start("python3", "-c", "import slow, os; print('runs')") as client:
-            assert client.stdout is not None
-            assert b"rank 0 of 1" in client.stdout.readline()
-            gate.write_text("")
-            assert client.communicate(timeout=60)[0] == b"runs\n"
-        assert worker.log.count("[hvd] imports") == 1, "the rank has imported it again"
-        assert worker.show("print('runs')") == "runs\n", "there is no reason to start cold"
+    words = [str(script)] if is_file else ["-c", "print('runs')"]
+    done = importing.run("python3", *words)
+    assert b"start cold: the modules are still being imported" in done.stdout
+    assert done.stdout.endswith(b"runs\n")
 
 
-def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last_twice() -> None:
+def test_rank_waits_for_an_import_that_is_running(importing: Worker, gate: Path) -> None:
+    with importing.start("python3", "-c", "import slow, os; print('runs')") as client:
+        assert client.stdout is not None
+        assert b"rank 0 of 1" in client.stdout.readline()
+        gate.write_text("")
+        assert client.communicate(timeout=60)[0] == b"runs\n"
+    assert importing.log.count("[hvd] imports") == 1, "the rank has imported it again"
+
+
+def test_rank_that_needs_no_framework_is_a_fork_when_the_import_has_ended(
+    importing: Worker, gate: Path
+) -> None:
+    gate.write_text("")
+    ready = importing.root / "generated" / "warm.ready"
+    wait_until(ready.exists, 20, "the modules are imported")
+    assert importing.show("print('runs')") == "runs\n", "there is no reason to start cold"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A worker, and the process that watches the one that imports."""
+
+    worker: Worker
+    watching: int
+
+    def wait_for_import(self, number: int) -> None:
+        """Wait until the modules were imported so often."""
+        wait_until(lambda: self.worker.log.count("imported framework") == number, 20, "it imports")
+
+    def kill(self, number: int) -> None:
+        """Kill the process that has imported the modules, the first one or a later one."""
+        self.wait_for_import(number)
+        (importing,) = children(self.watching)
+        os.kill(importing, signal.SIGKILL)
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
     with make_worker() as worker, warm(worker) as process:
         (watching,) = children(process.pid)
-        send_nonsense(worker)
+        yield Watched(worker, watching)
 
-        def kill(times: int) -> None:
-            wait_until(lambda: worker.log.count("imported framework") == times, 20, "it imports")
-            (importing,) = children(watching)
-            os.kill(importing, signal.SIGKILL)
 
-        with running(worker, WAITS) as (client, _):
-            kill(1)
-            wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
-            # Importing again would take the memory that the running rank may need.
-            other = worker.run("python3", "-c", "import framework; print('runs')")
-            assert b"start cold: the warm process does not answer" in other.stdout
-            assert other.stdout.endswith(b"runs\n")
-            client.send_signal(signal.SIGTERM)
-            assert client.wait(60) == 40 + signal.SIGTERM
-        kill(2)
-        wait_until(lambda: worker.log.count("imported framework") == 3, 20, "it imports again")
-        assert "cold" not in worker.show("import framework")
-        kill(3)
-        wait_until(lambda: not is_alive(watching), 20, "it gives up")
-        assert "ranks start cold from now on" in worker.log
-        assert "cold: the warm process does not answer" in worker.show("import framework")
+def test_killed_warm_process_ends_no_rank(watched: Watched) -> None:
+    with running(watched.worker, WAITS) as (client, _):
+        watched.kill(1)
+        wait_until(lambda: "the warm process ended" in watched.worker.log, 20, "it is noticed")
+        client.send_signal(signal.SIGTERM)
+        assert client.wait(60) == 40 + signal.SIGTERM
+
+
+def test_killed_warm_process_imports_again_after_the_last_of_its_ranks(watched: Watched) -> None:
+    """Importing again would take the memory that the running rank may need."""
+    worker = watched.worker
+    with running(worker, WAITS):
+        watched.kill(1)
+        wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
+        other = worker.run("python3", "-c", "import framework; print('runs')")
+        assert b"start cold: the warm process does not answer" in other.stdout
+        assert other.stdout.endswith(b"runs\n")
+    watched.wait_for_import(2)
+    assert "cold" not in worker.show("import framework")
+
+
+def test_warm_process_that_is_killed_three_times_is_given_up(watched: Watched) -> None:
+    for number in (1, 2, 3):
+        watched.kill(number)
+    wait_until(lambda: not is_alive(watched.watching), 20, "it gives up")
+    assert "ranks start cold from now on" in watched.worker.log
+    shown = watched.worker.show("import framework")
+    assert "cold: the warm process does not answer" in shown
+
+
+def test_clients_that_send_nonsense_do_not_end_the_warm_process(watched: Watched) -> None:
+    send_nonsense(watched.worker)
+    assert "cold" not in watched.worker.show("import framework")
 
 
 def test_warm_process_ends_with_its_worker() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,23 +24,45 @@ wait_for_data()
 """
 
 
-def test_rank_shows_its_python_stack_and_goes_on(either_worker: Worker) -> None:
-    worker = either_worker
-    with running(worker, STACKS) as (rank, (pid,)):
+@pytest.fixture
+def rank(either_worker: Worker) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank that waits for its data; its worker knows its process."""
+    with running(either_worker, STACKS) as (client, (pid,)):
         # The client of a fork writes the rank down as soon as it is told its number.
-        entry = worker.root / "generated" / "ranks" / "0"
+        entry = either_worker.root / "generated" / "ranks" / "0"
         wait_until(lambda: entry.exists() and f" {pid}," in entry.read_text(), 20, "an entry")
-        show = [sys.executable, "-I", str(worker.root / "bin" / "hvd_pods/worker/stacks.py"), "0"]
-        for _ in range(2):
-            first, thread, *frames = subprocess.check_output(show).decode().splitlines()
-            assert first == "rank 0 shows its Python stack:"
-            assert thread.startswith("Current thread ")
-            # Not those of the chart's own programs.
-            assert [frame.rpartition(" in ")[2] for frame in frames] == [
-                "wait_for_data",
-                "<module>",
-            ]
-        assert rank.poll() is None
-        rank.kill()
-        assert rank.stderr is not None
-        assert rank.stderr.read() == b"", "the log of the run has it, too"
+        yield client
+
+
+def show_stack(worker: Worker) -> list[str]:
+    """The lines in which the worker shows the stack of rank 0."""
+    program = str(worker.root / "bin" / "hvd_pods/worker/stacks.py")
+    shown = subprocess.check_output([sys.executable, "-I", program, "0"])
+    return shown.decode().splitlines()
+
+
+@pytest.mark.usefixtures("rank")
+def test_stack_has_the_frames_of_the_script_alone(either_worker: Worker) -> None:
+    """Not those of the chart's own programs."""
+    first, thread, *frames = show_stack(either_worker)
+    assert first == "rank 0 shows its Python stack:"
+    assert thread.startswith("Current thread ")
+    assert [frame.rpartition(" in ")[2] for frame in frames] == ["wait_for_data", "<module>"]
+
+
+def test_rank_goes_on_and_shows_its_stack_again(
+    either_worker: Worker, rank: subprocess.Popen[bytes]
+) -> None:
+    first = show_stack(either_worker)
+    assert show_stack(either_worker) == first
+    assert rank.poll() is None
+
+
+def test_stack_is_not_in_the_output_of_the_rank(
+    either_worker: Worker, rank: subprocess.Popen[bytes]
+) -> None:
+    """The log of the run would have it twice."""
+    show_stack(either_worker)
+    rank.kill()
+    assert rank.stderr is not None
+    assert rank.stderr.read() == b""
