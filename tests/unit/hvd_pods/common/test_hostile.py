@@ -11,17 +11,27 @@ import pytest
 
 from hvd_pods.common import hostile
 
+SPACES = {chr(code) for code in range(sys.maxunicode + 1) if category(chr(code)) == "Zs"}
 
-def test_spaces_and_joined_emoji_are_shown_and_what_turns_or_controls_text_is_escaped() -> None:
-    harmless = "Verlust\u00a0: 1\u202f000\u3000\U0001f469\u200d\U0001f52c"
-    assert hostile.printable(harmless) == harmless
-    spaces = {chr(code) for code in range(sys.maxunicode + 1) if category(chr(code)) == "Zs"}
-    others = "".join(chr(c) for c in range(0x3001) if chr(c) not in {*spaces, "\u200d", "\n", "\t"})
-    assert hostile.printable(text := "".join(spaces)) == text
-    assert hostile.printable(others).isprintable()
-    assert (
-        hostile.printable("\u202eexe\u2066\ufeff\x1b\u2028") == r"\u202eexe\u2066\ufeff\x1b\u2028"
-    )
+
+@pytest.mark.parametrize(
+    "text",
+    ["Verlust\u00a0: 1\u202f000\u3000\U0001f469\u200d\U0001f52c", "".join(sorted(SPACES))],
+    ids=["a sentence", "all spaces"],
+)
+def test_spaces_and_joined_emoji_are_shown(text: str) -> None:
+    assert hostile.printable(text) == text
+
+
+def test_what_turns_or_controls_text_is_escaped() -> None:
+    shown = hostile.printable("\u202eexe\u2066\ufeff\x1b\u2028")
+    assert shown == r"\u202eexe\u2066\ufeff\x1b\u2028"
+
+
+def test_all_but_spaces_and_what_joins_emoji_is_printable_afterwards() -> None:
+    harmless = {*SPACES, "\u200d", "\n", "\t"}
+    others = {chr(code) for code in range(0x3001)} - harmless
+    assert hostile.printable("".join(sorted(others))).isprintable()
 
 
 def test_only_regular_files_are_read_and_no_more_than_asked(tmp_path: Path) -> None:

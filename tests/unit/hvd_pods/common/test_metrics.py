@@ -25,10 +25,10 @@ from tests.unit.hvd_pods.rules.world import World, one_group
 
 PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
 # What scripts may report and what pods serve: a row of a table each.
-REPORTED, DOCUMENTED = (
-    set(re.findall(r"^\| `(horovod_\w+)", part, re.MULTILINE))
-    for part in PAGE.read_text().split("## Scrape metrics")
-)
+METRIC = re.compile(r"^\| `(horovod_\w+)", re.MULTILINE)
+_before, _after = PAGE.read_text().split("## Scrape metrics")
+REPORTED = set(METRIC.findall(_before))
+DOCUMENTED = set(METRIC.findall(_after))
 STATE = World(one_group()).state
 
 
@@ -48,13 +48,8 @@ def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
 
 
 def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> None:
-    (tmp_path / "1").write_text('horovod_step 9\nloss{of="the train"} 0.5\nhorovod_ranks 3\n')
+    (tmp_path / "1").write_text('horovod_step 9\nloss{of="the train"} 0.5\n')
     (tmp_path / "0").write_text('horovod_step 8\nloss{rank="mine"} NaN\n')
-    (tmp_path / ".1").write_text("half a")
-    os.utime(tmp_path / "1", (time.time() - 300, time.time() - 300))
-    # A file server's clock is ahead.
-    (tmp_path / "2").touch()
-    os.utime(tmp_path / "2", (time.time() + 300, time.time() + 300))
     lines = worker.make_page("2", tmp_path).splitlines()
     assert [line for line in lines if line.startswith(("horovod_step", "loss"))] == [
         'horovod_step{rank="0"} 8',
@@ -62,13 +57,32 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
         'loss{rank="mine"} NaN',
         'loss{of="the train",rank="1"} 0.5',
     ]
-    assert 'horovod_script_lines_refused{rank="1"} 1' in lines, "that is a metric of the master"
-    found = re.findall(r'^horovod_script_age_seconds\{rank="(.*)"\} (.*)$', "\n".join(lines), re.M)
-    ages = {rank: float(age) for rank, age in found}
-    assert ages.keys() == {"0", "1", "2"}, "a file that is still being written has another name"
-    assert ages["1"] >= 300
-    assert ages["0"] < 60
-    assert ages["2"] == 0
+
+
+def test_a_rank_cannot_write_a_metric_of_the_master(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text("horovod_step 9\nhorovod_ranks 3\n")
+    page = worker.make_page("2", tmp_path)
+    assert "horovod_ranks" not in page
+    assert 'horovod_script_lines_refused{rank="1"} 1' in page.splitlines()
+
+
+def test_a_file_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
+    """It has another name until it is complete."""
+    (tmp_path / ".1").write_text("horovod_step 9\n")
+    assert 'rank="' not in worker.make_page("2", tmp_path)
+
+
+@pytest.mark.parametrize(("written", "least", "most"), [(-300, 300, 360), (0, 0, 60), (300, 0, 0)])
+def test_the_age_of_a_ranks_file_is_served(
+    tmp_path: Path, written: int, least: float, most: float
+) -> None:
+    """It is 0 where the clock of a file server is ahead."""
+    file = tmp_path / "1"
+    file.touch()
+    os.utime(file, (time.time() + written, time.time() + written))
+    page = worker.make_page("2", tmp_path)
+    (age,) = re.findall(r'^horovod_script_age_seconds\{rank="1"\} (.*)$', page, re.M)
+    assert least <= float(age) <= most
 
 
 @pytest.mark.parametrize(
@@ -149,14 +163,18 @@ def scrape(port: int, host: str = "127.0.0.1", body: bytes | None = None) -> str
         return str(answer.read().decode())
 
 
-def test_master_serves_its_state_and_the_file_that_the_chart_names(
-    tmp_path: Path, port: int
-) -> None:
+def test_master_serves_its_state(port: int) -> None:
     page = scrape(port)
     assert page == scrape(port, "[::1]") == master.make_page(STATE, "")
     assert {'horovod_stage{stage="Starting"} 1', "horovod_hosts_ready 0"} <= {*page.splitlines()}
+
+
+def test_only_reads_are_answered_with_metrics(port: int) -> None:
     with pytest.raises(urllib.error.HTTPError, match="405"):
         scrape(port, body=b"")
+
+
+def test_the_file_that_the_chart_names_is_in_the_masters_page(tmp_path: Path) -> None:
     (tmp_path / "metrics").write_text("horovod_step 7\n")
     lines = master.make_page(STATE, str(tmp_path / "metrics")).splitlines()
     assert {"horovod_step 7", "horovod_script_lines_refused 0"} <= {*lines}

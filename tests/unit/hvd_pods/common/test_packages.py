@@ -83,25 +83,44 @@ def version_in_a_rank(name: str) -> str:
     return done.stdout.strip() or done.stderr.splitlines()[-1]
 
 
-def test_what_the_image_lacks_is_installed_once(code: Path, index: Index) -> None:
+def test_what_the_image_lacks_is_installed(code: Path, index: Index) -> None:
     ask(code, TEXT)
     assert packages.install(code, LONG) == "hvdleaf-1.0"
     assert version_in_a_rank("hvdleaf") == "1.0"
     assert index.asked
     assert not [path for path in index.asked if "hvdimage" in path], "the image has it"
+
+
+@pytest.fixture
+def installed(code: Path, index: Index) -> Path:
+    """The code of a run whose packages are installed; the index was asked for nothing since."""
+    ask(code, TEXT)
+    packages.install(code, LONG)
     index.asked.clear()
-    assert packages.install(code, LONG) == "nothing: the packages are there from an earlier run"
+    return code
+
+
+def test_packages_of_an_earlier_run_are_not_installed_again(installed: Path, index: Index) -> None:
+    done = packages.install(installed, LONG)
+    assert done == "nothing: the packages are there from an earlier run"
     assert index.asked == []
 
+
+def test_ranks_find_the_packages_of_the_latest_run_only(installed: Path, index: Index) -> None:
     index.add("hvdother", "2.0")
-    ask(code, "hvdother")
-    # What an interrupted pip leaves is not taken for complete.
-    (packages.FOLDER / packages.identify(code)).mkdir()
-    assert packages.install(code, LONG) == "hvdother-2.0"
+    ask(installed, "hvdother")
+    assert packages.install(installed, LONG) == "hvdother-2.0"
     assert version_in_a_rank("hvdother") == "2.0"
-    assert "No module named 'hvdleaf'" in version_in_a_rank("hvdleaf"), "of the latest run only"
+    assert "No module named 'hvdleaf'" in version_in_a_rank("hvdleaf")
     left = {path.name for path in packages.FOLDER.iterdir()}
-    assert left == {"lock", "current", packages.identify(code)}
+    assert left == {"lock", "current", packages.identify(installed)}
+
+
+def test_what_an_interrupted_pip_leaves_is_not_taken_for_complete(code: Path, index: Index) -> None:
+    ask(code, TEXT)
+    (packages.FOLDER / packages.identify(code)).mkdir(parents=True)
+    assert packages.install(code, LONG) == "hvdleaf-1.0"
+    assert version_in_a_rank("hvdleaf") == "1.0"
 
 
 def test_what_horovod_was_compiled_for_stays(code: Path, index: Index) -> None:
@@ -109,27 +128,44 @@ def test_what_horovod_was_compiled_for_stays(code: Path, index: Index) -> None:
     ask(code, "tensorflow>=2.16")
     assert packages.install(code, LONG) == "nothing: the image has all packages"
     assert index.asked == []
+
+
+def test_another_version_of_what_horovod_was_compiled_for_is_refused(
+    code: Path, index: Index
+) -> None:
     ask(code, "tensorflow==2.15.1")
     with pytest.raises(ConfigurationError, match=r"tensorflow==2\.15\.1.*tensorflow==2\.21\.0"):
         packages.install(code, LONG)
 
 
-def test_index_that_does_not_answer_is_named_without_its_password(
-    code: Path, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Nothing listens there.
+@pytest.fixture
+def unanswered(code: Path, monkeypatch: pytest.MonkeyPatch) -> RunError:
+    """Why packages were not installed from an index with a password, at which nothing listens."""
     monkeypatch.setenv("PIP_INDEX_URL", "http://me:hidden@127.0.0.1:1/simple")
     monkeypatch.setenv("PIP_RETRIES", "1")
     ask(code, TEXT)
     with pytest.raises(RunError) as error:
         packages.install(code, LONG)
-    assert error.value.exit_code == 1, "another attempt may help"
-    text = str(error.value)
+    return error.value
+
+
+def test_index_that_does_not_answer_is_named_without_its_password(unanswered: RunError) -> None:
+    text = str(unanswered)
     assert text.startswith("no answer from the package index http://me:****@127.0.0.1:1/simple ([")
+    assert "hidden" not in text
+
+
+def test_index_that_does_not_answer_is_told_with_reason_and_remedy_in_one_line(
+    unanswered: RunError,
+) -> None:
+    text = str(unanswered)
     assert "Connection refused" in text
     assert "hvdchart build" in text
-    assert "hidden" not in text
     assert "\n" not in text
+
+
+def test_another_attempt_may_reach_an_index_that_does_not_answer(unanswered: RunError) -> None:
+    assert unanswered.exit_code == 1
 
 
 def test_index_that_takes_connections_and_says_nothing_costs_a_limited_time(
@@ -174,26 +210,35 @@ def test_secrets_of_the_requirements_are_not_in_what_is_told(
     assert "s3cr" not in str(error.value)
 
 
-def test_wrong_requirements_are_a_wrong_configuration(code: Path, index: Index) -> None:
+def test_package_that_the_index_does_not_have_is_a_wrong_configuration(
+    code: Path, index: Index
+) -> None:
     ask(code, "hvdnone==1")
     with pytest.raises(ConfigurationError, match=f"hvdnone==1.*{index.url}.*hvdchart build"):
         packages.install(code, LONG)
+    assert not (packages.FOLDER / "current").exists()
+
+
+def test_wrong_hashes_are_a_wrong_configuration(code: Path, index: Index) -> None:
     ask(code, f"{TEXT} --hash=sha256:{'0' * 64}", f"hvdimage==3.0 --hash=sha256:{'0' * 64}")
     with pytest.raises(ConfigurationError, match=r"hashes in requirements\.txt are not .* hvdleaf"):
         packages.install(code, LONG)
     assert not (packages.FOLDER / "current").exists()
 
 
-def test_files_that_requirements_name_count_as_well(code: Path) -> None:
-    for text in ("-r more.txt", "./wheels/a.whl", "a @ file:b", "-c old.txt", "-e .", "lib/part"):
-        ask(code, "numpy", text)
-        before = packages.identify(code)
-        other = shutil.copytree(code, code.parent / "code-2")
-        assert packages.identify(other) != before, text
-        shutil.rmtree(other)
+@pytest.mark.parametrize(
+    "text", ["-r more.txt", "./wheels/a.whl", "a @ file:b", "-c old.txt", "-e .", "lib/part"]
+)
+def test_files_that_requirements_name_count_as_well(code: Path, text: str) -> None:
+    ask(code, "numpy", text)
+    other = shutil.copytree(code, code.parent / "code-2")
+    assert packages.identify(other) != packages.identify(code)
+
+
+def test_another_script_with_the_same_requirements_has_the_same_packages(code: Path) -> None:
     ask(code, "--index-url https://index.example/simple", "numpy \\", "    --hash=sha256:0")
     other = shutil.copytree(code, code.parent / "code-2")
-    assert packages.identify(other) == packages.identify(code), "another script, the same packages"
+    assert packages.identify(other) == packages.identify(code)
 
 
 def test_exec_finds_what_a_rank_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

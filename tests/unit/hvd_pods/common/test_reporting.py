@@ -30,6 +30,12 @@ def test_any_text_is_printed_in_any_encoding(
         assert shown.endswith(r" \udce9 \x1b[31m" + "\n")
         assert ("\xe9" if encoding == "utf-8" else r"\xe9") in shown
     assert (tmp_path / "log").read_text("utf-8") == "caf\xe9 " + r"\udce9 \x1b[31m" + "\n"
-    # The kubelet shows 4096 bytes, and would cut off the beginning.
+
+
+def test_a_long_termination_message_keeps_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The kubelet shows 4096 bytes, and would cut off the beginning."""
+    monkeypatch.setattr(reporting, "TERMINATION_LOG", tmp_path / "log")
     reporting.report_failure(RunError("why: " + "x" * 5000))
     assert (tmp_path / "log").read_text() == "why: " + "x" * 4091
