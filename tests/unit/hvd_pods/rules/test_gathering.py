@@ -61,23 +61,25 @@ GROUPS = [
 ]
 
 
+@pytest.mark.parametrize("hosts", [["a-0", "a-1", "a-2"], ["b-0", "a-1"]])
+def test_run_does_not_start_before_there_are_enough_hosts_of_each_group(hosts: list[str]) -> None:
+    world = waiting(World(make_run(groups=GROUPS)))
+    answer(world, *hosts)
+    assert not world.of(m.Deliver)
+
+
 @pytest.mark.parametrize(
     ("hosts", "used", "recorded"),
     [
         (["b-0", "a-2", "a-0"], ["a-0", "a-2", "b-0"], '{"a": "0,2", "b": "0"}'),
         (["a-1", "a-0", "b-0"], ["a-0", "a-1", "b-0"], '{"a": "0-1", "b": "0"}'),
-        (["a-0", "a-1", "a-2"], None, ""),
-        (["b-0", "a-1"], None, ""),
     ],
 )
 def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
-    hosts: list[str], used: list[str] | None, recorded: str
+    hosts: list[str], used: list[str], recorded: str
 ) -> None:
     world = waiting(World(make_run(groups=GROUPS)))
     answer(world, *hosts)
-    if used is None:
-        assert not world.of(m.Deliver)
-        return
     world.settle(until=m.Launch)
     assert [list(launch.addresses) for launch in world.of(m.Launch)] == [used]
     assert world.of(m.FreezeHosts), "only an elastic run has a use for others later"
@@ -103,7 +105,7 @@ def test_elastic_run_that_has_trained_goes_on_with_what_is_left(
     assert bool(world.of(m.Deliver)) is launches
 
 
-def test_each_host_that_comes_extends_the_deadline_and_then_the_run_fails_for_good() -> None:
+def test_each_host_that_comes_extends_the_deadline() -> None:
     world = waiting(World(one_group(3)))
     began = world.now
     answer(world, "w-0")
@@ -114,10 +116,19 @@ def test_each_host_that_comes_extends_the_deadline_and_then_the_run_fails_for_go
     while world.state.phase == Phase.GATHERING:
         world.answer() if world.answers else world.fire()
     assert world.now - began == pytest.approx(50 + 60, abs=2)
+
+
+def test_run_whose_hosts_do_not_come_fails_for_good() -> None:
+    """Another attempt would wait for the same hosts."""
+    world = waiting(World(one_group(3)))
+    answer(world, "w-0", "w-1")
     code, problem = world.end()
     assert code == 1
     assert "1 of 3 hosts did not answer within" in problem
-    assert len(world.of(m.Prepare)) == 1, "another attempt would wait for the same hosts"
+    assert len(world.of(m.Prepare)) == 1
+
+
+REFUSALS = {"w": "exceeded quota: small"}
 
 
 def test_missing_hosts_are_reported_with_what_pods_and_connections_say() -> None:
@@ -125,14 +136,25 @@ def test_missing_hosts_are_reported_with_what_pods_and_connections_say() -> None
     attempt = world.state.attempt.number
     world.tell(m.HostProblem(attempt, "w-0", "port 22 does not answer"))
     began = world.now
-    list_pods(world, worker("w-0"), refusals={"w": "exceeded quota: small"})
+    list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.now - began <= FIRST_REPORT_AFTER
     (line,) = [line for line in world.logged().splitlines() if line.startswith("waiting for 2")]
     assert "w-0: phase unknown; port 22 does not answer" in line
     assert "w-1: the pod does not exist: exceeded quota: small" in line
-    list_pods(world, worker("w-0"), refusals={"w": "exceeded quota: small"})
-    assert world.logged().count("waiting for 2 of 2") == 1, "an unchanged report is not repeated"
+
+
+def test_unchanged_report_is_repeated_only_after_a_while() -> None:
+    world = waiting(World(one_group()))
+    for _ in range(2):
+        list_pods(world, worker("w-0"), refusals=REFUSALS)
+    assert world.logged().count("waiting for 2 of 2") == 1
     world.now += REPEAT_REPORT_AFTER
+    list_pods(world, worker("w-0"), refusals=REFUSALS)
+    assert world.logged().count("waiting for 2 of 2") == 2
+
+
+def test_report_says_that_pods_cannot_be_read() -> None:
+    world = waiting(World(one_group()))
     list_pods(world, problem="503: away")
     assert "cannot read pods: 503: away" in world.logged()
 
@@ -153,10 +175,13 @@ def test_workers_that_are_missing_are_created_again() -> None:
     list_pods(world, worker("w-0"))
     (effect,) = world.of(m.ScaleUp)
     assert (effect.stateful_set, effect.number, effect.below) == ("w", 3, 2)
-    trains = World(one_group(mode="elastic"))
-    waiting(trains)
-    list_pods(trains)
-    assert trains.of(m.ScaleUp)[0].below == 1, "a person may have chosen the number"
+
+
+def test_workers_of_an_elastic_run_are_created_again_only_if_there_is_none() -> None:
+    """A person may have chosen their number."""
+    world = waiting(World(one_group(mode="elastic")))
+    list_pods(world)
+    assert world.of(m.ScaleUp)[0].below == 1
 
 
 def test_pods_in_the_way_are_replaced() -> None:

@@ -67,28 +67,39 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
     assert end_with(training(), 1, CAUSE) == "rank 1 on w-0: TypeError: no"
     assert "ended with exit code 3: its last lines above" in end_with(training(), 3)
     assert end_with(training(), 0) == ""
-    final = training()
-    end_with(final, 255, CAUSE._replace(is_final=True))
-    assert final.end()[0] == 78
-    assert len(final.of(m.Launch)) == 1, "only a person can mend it"
 
 
-def test_lost_host_ends_the_launch_and_explains_its_end() -> None:
+def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
+    world = training()
+    end_with(world, 255, CAUSE._replace(is_final=True))
+    assert world.end()[0] == 78
+    assert len(world.of(m.Launch)) == 1
+
+
+def test_lost_host_ends_the_launch() -> None:
     world = training()
     lose(world)
     (ending,) = world.of(m.EndLauncher)
     assert not ending.kills
     assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHOUT_HOSTS_WITHIN)
+
+
+def test_lost_host_explains_the_end_of_the_attempt() -> None:
+    world = training()
+    lose(world)
     (listing,) = world.of(m.ListPods)
     assert listing.missing == ["w-1"]
     world.settle(until=m.FollowProgress)
     assert end_with(world, 143) == "lost w-1: port 22 is closed"
     assert "lost w-1: " in world.logged()
     assert not world.of(m.DeletePods), "another master may use the workers"
-    well = training()
-    lose(well)
-    well.answers.clear()
-    assert end_with(well, 0) == "", "the ranks ended in the moment in which it was lost"
+
+
+def test_ranks_that_end_in_the_moment_in_which_a_host_is_lost_have_finished() -> None:
+    world = training()
+    lose(world)
+    world.answers.clear()
+    assert end_with(world, 0) == ""
 
 
 def test_workers_that_leave_are_waited_for_as_long_as_they_may_save() -> None:
@@ -142,26 +153,38 @@ def test_ranks_that_were_asked_to_end_report_their_end_together(is_over: bool) -
     assert release.connections == ((5,) if is_over else (5, 6))
 
 
-def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
-    world = training(gracePeriodSeconds=60)
+def asking(number: int, **changes: Any) -> World:
+    """A master that is asked to end; it has asked so many ranks to end."""
+    world = training(**changes)
     world.tell(m.Terminated())
-    (asking,) = world.of(m.AskRanks)
-    assert asking.hosts == ("w-0", "w-1")
+    world.answers.clear()
+    world.tell(m.RanksAsked(1, number))
+    return world
+
+
+def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
+    world = training()
+    world.tell(m.Terminated())
+    (effect,) = world.of(m.AskRanks)
+    assert effect.hosts == ("w-0", "w-1")
     notice(world, ENDED, connection=5)
     assert not world.of(m.ReleaseRanks), "not all of them have been asked yet"
     world.answers.clear()
     world.tell(m.RanksAsked(1, 4))
     assert world.of(m.ReleaseRanks)
+
+
+def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
+    world = asking(4, gracePeriodSeconds=60)
     assert not world.of(m.EndLauncher)
     began = world.now
     while not world.of(m.EndLauncher):
         world.fire()
     assert world.now - began == pytest.approx(45.0)
-    deaf = training()
-    deaf.tell(m.Terminated())
-    deaf.answers.clear()
-    deaf.tell(m.RanksAsked(1, 0))
-    assert deaf.of(m.EndLauncher), "their program knows SIGTERM only"
+
+
+def test_ranks_that_know_sigterm_only_are_ended_through_their_launcher() -> None:
+    assert asking(0).of(m.EndLauncher)
 
 
 def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None:
@@ -177,17 +200,30 @@ def report(world: World, step: int, **more: Any) -> None:
     world.tell(m.ProgressReported(world.state.attempt.number, progress), 1.0)
 
 
-def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
+def progressed() -> World:
+    """A training that has made 50 of 100 steps, 10 in each second."""
     world = training()
     for step in range(1, 6):
         report(world, 10 * step, steps=100, loss=0.5, imagesPerSecond=2.5, size=4)
-    shown = json.loads(world.state.news()["progress"])
+    return world
+
+
+def test_nothing_is_recorded_before_progress_is_reported() -> None:
+    assert training().state.news()["progress"] == ""
+
+
+def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
+    shown = json.loads(progressed().state.news()["progress"])
     assert (shown["step"], shown["loss"], shown["imagesPerSecond"]) == (50, 0.5, 10.0)
     assert shown["secondsLeft"] == 5
+
+
+def test_time_that_is_left_is_not_known_when_ranks_begin_anew() -> None:
+    world = progressed()
     report(world, 3, steps=100)
-    assert "secondsLeft" not in json.loads(world.state.news()["progress"]), "ranks began anew"
-    assert json.loads(world.state.news()["progress"])["step"] == 3
-    assert training().state.news()["progress"] == ""
+    shown = json.loads(world.state.news()["progress"])
+    assert shown["step"] == 3
+    assert "secondsLeft" not in shown
 
 
 def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -> None:
@@ -213,14 +249,15 @@ def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) ->
     world = training(failOnNaN=is_wanted)
     report(world, 3, loss="nan")
     assert bool(world.of(m.EndLauncher)) is is_wanted
-    # It may be told by the last report only.
-    last = training(failOnNaN=is_wanted)
-    last.is_running = False
-    last.end_launcher(0)
-    last.answers.insert(0, (m.ReadRecord(), m.ProgressReported(1, {"step": 3, "loss": "nan"})))
-    while last.state.phase == Phase.JUDGING:
-        last.answer()
-    assert (last.state.attempt.problem is not None) is is_wanted
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_loss_that_only_the_last_report_tells_counts_as_well(is_wanted: bool) -> None:
+    world = training(failOnNaN=is_wanted)
+    world.end_launcher(0)
+    world.answers.insert(0, (m.ReadRecord(), m.ProgressReported(1, {"step": 3, "loss": "nan"})))
+    judge(world)
+    assert (world.state.attempt.problem is not None) is is_wanted
 
 
 def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
@@ -252,19 +289,30 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
     assert named == [1, 1, 2]
 
 
-def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
+def stalled() -> World:
+    """A training with a rank that is stopped for too long; its stack was asked for."""
     world = training(stallTimeoutSeconds=100)
     notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
     while not world.of(m.ShowStacks):
         world.fire()
+    return world
+
+
+def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
+    world = stalled()
     assert not world.of(m.EndLauncher)
+    world.settle(until=m.EndLauncher)
+    problem = end_with(world, 0)
+    assert "rank 3 on w-1 is stopped" in problem, "whatever its handlers make of the end"
+
+
+def test_launcher_that_does_not_end_is_killed() -> None:
+    world = stalled()
     world.settle(until=m.EndLauncher)
     assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHIN, abs=0.1)
     world.answers.clear()
     world.fire()
     assert world.of(m.EndLauncher)[-1].kills
-    problem = end_with(world, 0)
-    assert "rank 3 on w-1 is stopped" in problem, "whatever its handlers make of the end"
 
 
 @pytest.mark.parametrize(
@@ -317,7 +365,8 @@ def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> N
         *["another line"] * 30,
         "3: [grads]",
     ]
-    found = [answer for line in lines if (answer := reader.read(line))]
+    answers = [reader.read(line) for line in lines]
+    found = [answer for answer in answers if answer]
     assert [(rank, seconds) for rank, _, seconds in found] == [(1, 60.0), (2, 60.0)]
     assert found[0][1] == "has not joined grads/a, grads/b"
     assert len(found[1][1]) < 200
@@ -334,44 +383,73 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
     assert [item["rank"] for item in search.failed] == [1, 2]
 
 
-def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
-    world = training(one_group(1, 2, mode="elastic", lostAfterSeconds=15))
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
+def elastic() -> World:
+    """An elastic run that trains on two hosts and needs one."""
+    return training(one_group(1, 2, mode="elastic", lostAfterSeconds=15))
+
+
+def live_hosts(world: World) -> list[str]:
+    """The hosts that an elastic run follows now."""
+    return [*world.of(m.WriteLiveHosts)[-1].hosts]
+
+
+def test_elastic_run_begins_with_all_hosts_and_is_recorded_as_trained() -> None:
+    world = elastic()
+    assert live_hosts(world) == ["w-0", "w-1"]
     assert world.state.entry["trained"] == "uid-1"
+
+
+def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
+    world = elastic()
     world.tell(m.HostGone(1, "w-1"))
     world.answer_all()
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
+    assert live_hosts(world) == ["w-0"]
     world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"], "it does not have the code yet"
+    assert live_hosts(world) == ["w-0"], "it does not have the code yet"
     world.answer_all()
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
+    assert live_hosts(world) == ["w-0", "w-1"]
+
+
+def test_elastic_run_goes_on_when_a_host_is_lost() -> None:
+    world = elastic()
     lose(world)
     world.answer_all()
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
-    assert not world.of(m.EndLauncher), "the run goes on with what is left"
-    assert [e.message for e in world.of(m.Emit) if e.reason == "HostLost"] == [
-        "lost w-1: port 22 is closed"
-    ]
+    assert live_hosts(world) == ["w-0"]
+    assert not world.of(m.EndLauncher)
+    lost = [effect.message for effect in world.of(m.Emit) if effect.reason == "HostLost"]
+    assert lost == ["lost w-1: port 22 is closed"]
 
 
-def test_elastic_host_gets_the_code_again_if_it_is_another_pod_or_has_failed() -> None:
-    world = training(one_group(1, 2, mode="elastic", lostAfterSeconds=15))
+def rejoining() -> World:
+    """An elastic run of which a host has left and come back; it is being given the code."""
+    world = elastic()
     world.tell(m.HostGone(1, "w-1"))
     world.answer_all()
     world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
+    return world
+
+
+def test_elastic_host_that_is_another_pod_by_then_gets_the_code_again() -> None:
+    world = rejoining()
     world.tell(m.HostGone(1, "w-1"))
     world.tell(m.HostAnswers(1, "w-1", pod("w-1")._replace(uid="another")))
     delivered = len(world.of(m.Deliver))
     world.answer()
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
+    assert live_hosts(world) == ["w-0"]
     assert len(world.of(m.Deliver)) == delivered + 1
+    world.answer_all()
+    assert live_hosts(world) == ["w-0", "w-1"]
+
+
+def test_elastic_host_that_could_not_be_given_the_code_gets_it_after_a_pause() -> None:
+    world = rejoining()
     world.answers.clear()
     world.tell(m.Delivered(1, ["w-0"], RunError("pip cannot install")))
-    assert not world.answers, "it is tried again after a pause"
+    assert not world.answers
     while "deliver" in world.state.timers:
         world.fire()
     world.answer_all()
-    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
+    assert live_hosts(world) == ["w-0", "w-1"]
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:

@@ -170,6 +170,8 @@ def test_multiprocessing_works(
 def test_inherited_state_reaches_the_script(
     folder: Path, cold_worker: Worker, warm_worker: Worker
 ) -> None:
+    """The mask of new files, the priority, the CPUs, limits and signals."""
+
     def set_up() -> None:
         os.umask(0o027)
         os.nice(3)
@@ -178,21 +180,26 @@ def test_inherited_state_reaches_the_script(
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
 
-    # Hydra's ranks write to the descriptor in PMI_FD.
+    (folder / "train.py").write_text(PROCESS)
+    done = both(cold_worker, warm_worker, "python3", "train.py", preexec_fn=set_up)
+    text = done.stdout.decode()
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
+    assert f"23 {nice} [{max(os.sched_getaffinity(0))}]" in text
+    assert "(200, 300)" in text
+    assert "SIGUSR2" in text.splitlines()[3]
+
+
+def test_open_files_of_the_launcher_reach_the_script_and_nothing_else(
+    folder: Path, cold_worker: Worker, warm_worker: Worker
+) -> None:
+    """Hydra's ranks write to the descriptor in PMI_FD."""
     (folder / "train.py").write_text(f"{PROCESS}os.write(157, b'from the rank ')\n")
     reader, writer = os.pipe()
     high = os.dup2(writer, 157)
-    done = both(
-        cold_worker, warm_worker, "python3", "train.py", preexec_fn=set_up, pass_fds=[high, writer]
-    )
+    done = both(cold_worker, warm_worker, "python3", "train.py", pass_fds=[high, writer])
     for descriptor in (writer, high):
         os.close(descriptor)
     with os.fdopen(reader, "rb") as pipe:
         # It ends: neither the guard nor the warm process has the other end.
         assert pipe.read() == b"from the rank " * 2
-    text = done.stdout.decode()
-    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
-    assert f"23 {nice} [{max(os.sched_getaffinity(0))}]" in text
-    assert "(200, 300)" in text
-    assert "'157'" in text
-    assert "SIGUSR2" in text.splitlines()[3]
+    assert "'157'" in done.stdout.decode()
