@@ -124,23 +124,35 @@ def test_horovodrun_finds_its_own_modules_and_none_of_the_charts(tmp_path: Path)
     assert "No module named 'launch'" in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "reader", ["def read(self, sent): raise KeyError('on purpose')", "pass", "raise SyntaxError"]
+@pytest.fixture(
+    params=["def read(self, sent): raise KeyError('on purpose')", "pass", "raise SyntaxError"]
 )
-def test_horovodrun_that_cannot_be_guarded_runs_as_it_is(tmp_path: Path, reader: str) -> None:
-    """Its messages may be of classes that only another version of Horovod has."""
+def unguarded(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A folder with a Horovod that cannot be guarded.
+
+    Its messages may be of classes that only another version of Horovod has.
+    """
     util = tmp_path / "horovod/runner/common/util"
     util.mkdir(parents=True)
     (util / "codec.py").write_text("from cloudpickle import loads as loads_base64")
     (util / "secret.py").write_text("def compute_digest(*_): return b''")
-    (util / "network.py").write_text(f"class Wire:\n def __init__(self, key): ...\n {reader}")
+    network = f"class Wire:\n def __init__(self, key): ...\n {request.param}"
+    (util / "network.py").write_text(network)
     (tmp_path / "cloudpickle.py").write_text("from pickle import loads")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_horovodrun_that_cannot_be_guarded_runs_as_it_is(unguarded: Path) -> None:
     load = "from horovod.runner.common.util.codec import *\nprint(loads_base64({}))"
-    done = become(tmp_path, load.format(pickle.dumps(os.getcwd)))
+    done = become(unguarded, load.format(pickle.dumps(os.getcwd)))
     assert done.returncode == 0, done.stderr
     assert "cannot be guarded" in done.stdout
     assert done.stdout.endswith("<built-in function getcwd>\n")
-    refused = become(tmp_path, "print('ran')", "elastic")
+
+
+@pytest.mark.slow
+def test_elastic_horovodrun_that_cannot_be_guarded_is_refused(unguarded: Path) -> None:
+    refused = become(unguarded, "print('ran')", "elastic")
     assert (refused.returncode, refused.stdout) == (os.EX_CONFIG, "")
     assert "cannot be guarded" in refused.stderr

@@ -94,11 +94,14 @@ def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
     record: Record,
 ) -> None:
     record.put(other="kept", state="Failed")
-    client = record.held()
+    record.held()
     data = record.data
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", data.pop("renewed"))
     assert data == {**OWN, "epoch": "7", "state": "Running", "other": "kept"}
-    # A renewal is such a write as well.
+
+
+def test_renewal_writes_a_later_time_and_the_present_epoch(record: Record) -> None:
+    client = record.held()
     renewed = record.data["renewed"]
     assert client.write(WriteRecord("renew", {}, 8, holds=True)) == RecordWritten("renew")
     assert record.data["renewed"] > renewed
@@ -132,29 +135,43 @@ def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: R
     client.write(take())
     assert client.write(take(changes=1)) == RecordWritten("take")
     assert record.data["holder"] == "own"
-    # A person may change it as well.
+
+
+def test_record_that_a_person_has_changed_is_written_after_a_decision_about_it(
+    record: Record,
+) -> None:
+    client = record.held()
     record.put(holder="own", note="a person's")
-    assert isinstance(client.write(take(changes=1)), RecordChanged)
-    assert client.write(take(changes=2)) == RecordWritten("take")
+    assert isinstance(client.write(take()), RecordChanged)
+    assert client.write(take(changes=1)) == RecordWritten("take")
     assert record.data["note"] == "a person's"
 
 
-def test_record_is_given_back_with_the_last_news(
-    record: Record, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_record_is_given_back_with_the_last_news(record: Record) -> None:
     """Such as the end of the run, which could not be written while the API server was away."""
-    monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.0)
-    client = record.held()
-    record.api.fail("PATCH", PATH, faults.status(503))
-    assert client.release(RELEASE) == RecordReleased(), "it does not keep the master"
-    assert "cannot give the record back: 503" in capsys.readouterr().out
-    client = record.held()
-    assert client.release(RELEASE) == RecordReleased()
+    assert record.held().release(RELEASE) == RecordReleased()
     assert (record.data["holder"], record.data["state"]) == ("", "Finished")
-    # Also when somebody else has changed it, and only once.
+
+
+def test_record_is_given_back_once(record: Record) -> None:
+    client = record.held()
+    client.release(RELEASE)
     before = record.patches()
     assert client.release(RELEASE) == RecordReleased()
     assert record.patches() == before
+
+
+def test_record_that_cannot_be_given_back_does_not_keep_the_master(
+    record: Record, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.0)
+    client = record.held()
+    record.api.fail("PATCH", PATH, faults.status(503))
+    assert client.release(RELEASE) == RecordReleased()
+    assert "cannot give the record back: 503" in capsys.readouterr().out
+
+
+def test_record_that_somebody_has_changed_is_given_back_as_well(record: Record) -> None:
     client = record.held()
     record.put(**OWN, note="a person's")
     assert client.release(RELEASE) == RecordReleased()

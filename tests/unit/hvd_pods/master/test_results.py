@@ -82,22 +82,34 @@ def recorded(pod: MasterPod) -> Any:
     return item["data"]["results"]
 
 
-@pytest.mark.slow
-def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
-    pod: MasterPod, sidecar: Sidecar, store: Path
-) -> None:
+@pytest.fixture
+def unstored(pod: MasterPod, sidecar: Sidecar) -> MasterPod:
+    """The pod of a master whose training has finished, and whose results could not be stored."""
     sidecar('echo x >>"$STORE/tries"; exit 9')
     pod.install("exit 0")
     assert pod.run(**WANTED) == 0, "the training has finished"
-    assert pod.recorded() == ("Finished", "")
-    assert pod.replicas() == 0
+    return pod
+
+
+@pytest.mark.slow
+def test_results_that_cannot_be_stored_change_no_outcome(unstored: MasterPod) -> None:
+    assert unstored.recorded() == ("Finished", "")
+    assert unstored.replicas() == 0
+
+
+@pytest.mark.slow
+def test_results_that_cannot_be_stored_are_tried_again(unstored: MasterPod, store: Path) -> None:
     assert len((store / "tries").read_text().splitlines()) == 4
+
+
+@pytest.mark.slow
+def test_results_that_cannot_be_stored_are_told_with_the_reason(unstored: MasterPod) -> None:
     failure = "results.command failed with exit code 9; for the reason, see kubectl logs "
-    event = pod.api.items("core/events")[-1]
+    event = unstored.api.items("core/events")[-1]
     assert (event["reason"], event["type"]) == ("ResultsNotStored", "Warning")
     assert failure in event["message"]
-    assert failure in recorded(pod)
-    assert "the results could not be stored" in pod.termination_log.read_text()
+    assert failure in recorded(unstored)
+    assert "the results could not be stored" in unstored.termination_log.read_text()
 
 
 @pytest.mark.slow
@@ -109,7 +121,7 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
     assert first.stdout is not None
     assert "the container ended while results.command ran" in first.stdout.readline()
     wait_until((exchange / "answer").exists, TIMEOUT, "the master is told")
-    assert (exchange / "answer").read_text().startswith("137 ")
+    assert (exchange / "answer").read_text().startswith("137 "), "as of a process that was killed"
     assert results.store(TIMEOUT, lambda: False) == ""
     assert (store / "model").read_text() == "weights"
 

@@ -98,18 +98,30 @@ def scales(pod: MasterPod) -> list[int]:
 
 @pytest.mark.parametrize(("found", "expected"), [(0, [2, 0]), (1, [2, 1]), (2, []), (3, [])])
 def test_there_are_as_many_workers_as_before_the_test(
-    ended: MasterPod, found: int, expected: list[int], capsys: pytest.CaptureFixture[str]
+    ended: MasterPod, found: int, expected: list[int]
 ) -> None:
     """After a failed run, its workers are there for debugging."""
     set_replicas(ended, found)
     ended.environment(cleanup="Always")
     assert selftest.main() == 0
     assert scales(ended) == expected
+
+
+def test_the_test_starts_all_ranks_and_says_that_it_passed(
+    ended: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended.environment()
+    assert selftest.main() == 0
     arguments = (ended.generated.parent / "arguments").read_text().splitlines()
-    assert arguments[1] == "4"
-    assert arguments[-1] == "bandwidth"
+    assert (arguments[1], arguments[-1]) == ("4", "bandwidth")
     assert capsys.readouterr().out.endswith("] the test passed\n")
-    assert ended.stages() == [], "the run's events are not the test's"
+
+
+def test_the_test_makes_no_events(ended: MasterPod) -> None:
+    """They are those of the run."""
+    ended.environment()
+    assert selftest.main() == 0
+    assert ended.stages() == []
 
 
 @pytest.fixture
@@ -124,8 +136,9 @@ def limited(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
 @pytest.mark.parametrize("is_away", [False, True])
 @pytest.mark.usefixtures("patient")
 def test_a_test_that_is_started_too_early_ends_in_time_and_touches_nothing(
-    limited: MasterPod, is_away: bool, capsys: pytest.CaptureFixture[str]
+    limited: MasterPod, is_away: bool
 ) -> None:
+    """Or when the API server is away."""
     limited.put_job()
     if is_away:
         limited.api.fail("GET", "batch/jobs", faults.status(503), times=100000)
@@ -135,7 +148,17 @@ def test_a_test_that_is_started_too_early_ends_in_time_and_touches_nothing(
     assert time.monotonic() - began < TIMEOUT / 2
     assert scales(limited) == []
     assert limited.api.asked("PATCH", "core/configmaps/hvd-run") == []
-    assert is_away or "run `helm test` again when the run has ended" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("patient")
+def test_a_test_that_is_started_too_early_says_when_to_start_it(
+    limited: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limited.put_job()
+    limited.environment()
+    assert selftest.main() == 1
+    assert "run `helm test` again when the run has ended" in capsys.readouterr().err
 
 
 @pytest.mark.slow

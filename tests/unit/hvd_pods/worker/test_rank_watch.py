@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -48,11 +48,18 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     wait_until(lambda: rank_watch.is_stopped(process.pid), 20, "it is stopped")
 
 
-def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
-    script: subprocess.Popen[bytes], master: Master
+@pytest.fixture
+def watch(script: subprocess.Popen[bytes]) -> RankWatch:
+    """A watch that tells what it sees each time; it has seen that the script runs."""
+    made = RankWatch({rank_watch.PERIOD: "0"})
+    made.look()
+    return made
+
+
+def test_master_is_told_of_a_rank_that_is_stopped(
+    watch: RankWatch, script: subprocess.Popen[bytes], master: Master
 ) -> None:
-    watch = RankWatch({rank_watch.PERIOD: "0"})
-    watch.look()
+    """And for how long, each time."""
     stop(script)
     watch.look()
     watch.look()
@@ -62,13 +69,22 @@ def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
         known = {"kind": "stopped", "rank": 3, "host": HOST, "period": 0}
         assert {name: notice[name] for name in known} == known
     assert first["seconds"] < second["seconds"]
+
+
+def test_a_rank_that_goes_on_and_stops_again_is_stopped_anew(
+    watch: RankWatch, script: subprocess.Popen[bytes], master: Master
+) -> None:
+    stop(script)
+    watch.look()
+    watch.look()
+    before = master.all(2)[1]
     script.send_signal(signal.SIGCONT)
     wait_until(lambda: not rank_watch.is_stopped(script.pid), 20, "it goes on")
     watch.look()
     stop(script)
     watch.look()
-    assert master.taken.get(timeout=20)["seconds"] < second["seconds"], "an earlier stop was added"
-    assert master.taken.empty()
+    (notice,) = master.all(1)
+    assert notice["seconds"] < before["seconds"], "an earlier stop was added"
 
 
 @pytest.mark.parametrize("period", ["1000", "", "soon"])
@@ -117,38 +133,60 @@ def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_only_what_runs_and_no_entry_that_a_script_has_made_up_is_a_rank(
-    script: subprocess.Popen[bytes], folder: Path
-) -> None:
+@pytest.mark.usefixtures("script")
+def test_no_entry_that_a_script_has_made_up_is_a_rank(folder: Path) -> None:
     (entry,) = ranks.running()
     for number, content in enumerate(["", "3", "[1]", "{}", json.dumps([*entry, 1])]):
         (folder / str(100 + number)).write_text(content)
     (folder / "5").mkdir()
     assert list(ranks.running()) == [entry]
-    other = json.loads((folder / "3").read_text())
-    # Another process that got the number of one that has ended.
-    (folder / "3").write_text(json.dumps([*other[:2], "1", *other[3:]]))
+
+
+@pytest.mark.usefixtures("script")
+def test_process_that_got_the_number_of_one_that_has_ended_is_no_rank(folder: Path) -> None:
+    entry = json.loads((folder / "3").read_text())
+    (folder / "3").write_text(json.dumps([*entry[:2], "1", *entry[3:]]))
     assert list(ranks.running()) == []
-    (folder / "3").write_text(json.dumps(other))
+
+
+def test_script_that_has_ended_is_no_rank(script: subprocess.Popen[bytes]) -> None:
+    """Also when it is not reaped yet."""
+    assert list(ranks.running())
     os.kill(script.pid, signal.SIGKILL)
-    # Not reaped yet.
     wait_until(lambda: not list(ranks.running()), 20, "it has ended")
 
 
-def test_ranks_without_a_stack_are_described(
-    script: subprocess.Popen[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+Show = Callable[..., list[str]]
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
+    """Shows the stacks of ranks: the lines that are printed."""
+
+    def show(*numbers: str) -> list[str]:
+        monkeypatch.setattr("sys.argv", ["stacks.py", *numbers])
+        assert stacks.main() == 0
+        return capsys.readouterr().out.splitlines()
+
+    return show
+
+
+def test_rank_without_a_stack_is_described_and_goes_on(
+    script: subprocess.Popen[bytes], show: Show
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["stacks.py", "3", "4"])
-    assert stacks.main() == 0
+    (line,) = show("3")
+    assert line.startswith("rank 3 shows no Python stack: ")
     assert script.poll() is None, "the signal has ended it"
+
+
+def test_rank_that_has_ended_is_named(show: Show) -> None:
+    assert show("4") == ["rank 4 has ended"]
+
+
+@pytest.mark.parametrize("numbers", [["3"], []], ids=["one", "all that run here"])
+def test_rank_that_is_stopped_is_described(
+    script: subprocess.Popen[bytes], show: Show, numbers: list[str]
+) -> None:
     stop(script)
-    stacks.main()
-    cold, gone, stopped, _ = capsys.readouterr().out.splitlines()
-    assert cold.startswith("rank 3 shows no Python stack: ")
-    assert gone == "rank 4 has ended"
-    assert stopped == "rank 3 is stopped by a signal: something has sent it SIGSTOP"
-    monkeypatch.setattr("sys.argv", ["stacks.py"])
-    stacks.main()
-    assert capsys.readouterr().out == f"{stopped}\n", "all ranks that run here"
+    described = "rank 3 is stopped by a signal: something has sent it SIGSTOP"
+    assert show(*numbers) == [described]

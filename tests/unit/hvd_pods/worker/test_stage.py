@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,42 +98,80 @@ def test_release_does_not_replace_what_another_one_filled(volume: Volume) -> Non
     for word in ("release team/first", "staging.path", f"remove {volume.state}/owner"):
         assert word in log
     assert (volume.path / "a").read_text() == "one\n"
-    # The first release still may, and so may another one when the user says that it is gone.
-    assert volume.stage("echo more >>a", key="k3", owner="team/first")[0] == 0
+
+
+@pytest.mark.slow
+def test_release_may_replace_what_it_has_filled_itself(volume: Volume) -> None:
+    volume.stage(owner="team/first")
+    code, log = volume.stage("echo more >a", key="k3", owner="team/first")
+    assert code == 0, log
+    assert (volume.path / "a").read_text() == "more\n"
+
+
+@pytest.mark.slow
+def test_release_may_replace_what_the_user_says_is_another_ones_no_more(volume: Volume) -> None:
+    volume.stage(owner="team/first")
     (volume.state / "owner").unlink()
-    assert volume.stage("echo other >a", key="k2", owner="team/second")[0] == 0
+    code, log = volume.stage("echo other >a", key="k2", owner="team/second")
+    assert code == 0, log
     assert (volume.path / "a").read_text() == "other\n"
 
 
-def test_failed_command_resumes_and_publishes_nothing(volume: Volume) -> None:
+def test_failed_command_publishes_nothing(volume: Volume) -> None:
     code, log = volume.stage("echo half >a; exit 7")
     assert code == 1
     assert "exit code 7" in log
     assert not volume.path.exists()
+
+
+def test_command_goes_on_with_what_a_failed_one_has_left(volume: Volume) -> None:
+    volume.stage("echo half >a; exit 7")
     code, log = volume.stage("test -f a && echo more >>a")
     assert code == 0, log
     assert (volume.path / "a").read_text() == "half\nmore\n"
 
 
-def test_releases_that_start_together_fetch_once_or_are_told_of_each_other(
-    volume: Volume, tmp_path: Path
-) -> None:
+@pytest.fixture
+def first(volume: Volume, tmp_path: Path) -> Callable[[], str]:
+    """A release that is filling the directory; let it go on to its end, and return its log."""
     gate = tmp_path / "gate"
     started = tmp_path / "started"
     for pipe in (gate, started):
         os.mkfifo(pipe)
-    first = volume.start(f"echo >{started}; cat {gate}; {FETCH}", owner="team/first")
+    pod = volume.start(f"echo >{started}; cat {gate}; {FETCH}", owner="team/first")
     started.read_text()
-    same = volume.start(FETCH, owner="team/second")
-    other = volume.start("echo other >a", key="k2", owner="team/third")
-    for waiting in (same, other):
-        assert waiting.stdout is not None
-        assert "another pod is filling" in waiting.stdout.readline()
-    gate.write_text("go")
-    logs = [pod.communicate(timeout=30)[0] for pod in (first, same, other)]
-    assert [first.returncode, same.returncode, other.returncode] == [0, 0, 1], logs
-    assert "was filled by release team/first with another staging.command" in logs[2]
+
+    def finish() -> str:
+        gate.write_text("go")
+        log, _ = pod.communicate(timeout=30)
+        assert pod.returncode == 0, log
+        return log
+
+    return finish
+
+
+def wait_and_finish(waiting: subprocess.Popen[str], first: Callable[[], str]) -> tuple[int, str]:
+    """Let the first release end when another one waits for it; that one's exit code and log."""
+    assert waiting.stdout is not None
+    assert "another pod is filling" in waiting.stdout.readline()
+    first()
+    log, _ = waiting.communicate(timeout=30)
+    return waiting.returncode, log
+
+
+def test_releases_that_start_together_fetch_once(volume: Volume, first: Callable[[], str]) -> None:
+    code, log = wait_and_finish(volume.start(FETCH, owner="team/second"), first)
+    assert code == 0, log
     assert volume.runs == 1
+
+
+def test_release_that_wants_other_data_is_told_of_the_one_that_was_first(
+    volume: Volume, first: Callable[[], str]
+) -> None:
+    other = volume.start("echo other >a", key="k2", owner="team/third")
+    code, log = wait_and_finish(other, first)
+    assert code == 1
+    assert "was filled by release team/first with another staging.command" in log
     assert (volume.path / "a").read_text() == "one\n"
 
 
