@@ -131,7 +131,8 @@ def read_source(program: Program) -> bytes:
         return b""
     if program.kind == "file":
         return fast_start.read(program.target)
-    return program.target.encode()
+    text: str = program.target
+    return text.encode()
 
 
 def imports(source: bytes) -> Iterator[tuple[int, str]]:
