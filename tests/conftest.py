@@ -27,7 +27,8 @@ SHARED_RESOURCES = {
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
     "tests/unit/hvd_pods/worker/ssh/": "pods that serve SSH",
 }
-# Tests that take long and prepare nothing for others: any process runs any of them.
+# Tests that take long and prepare nothing for others: any process runs any of them. The tests of a
+# class, which share its fixtures, stay together.
 APART = ("tests/e2e/", "tests/faults/")
 # The order in which several processes begin tests: at the end are files of a few seconds each.
 ORDER = (
@@ -91,6 +92,22 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         node.config.stash[_STARTED] = True
 
 
+def group_of(nodeid: str) -> str:
+    """The group whose tests run in one process: a shared resource, or the test's file.
+
+    A test of APART is in a group of its own, or in that of its class.
+    """
+    # The identifier of a parameter may have any characters.
+    owner = nodeid.partition("[")[0].rpartition("::")[0]
+    file, _, of_class = owner.partition("::")
+    for start, name in SHARED_RESOURCES.items():
+        if file.startswith(start):
+            return name
+    if not file.startswith(APART):
+        return file
+    return owner if of_class else nodeid
+
+
 class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Hands the tests of one group to the same process, in ORDER.
 
@@ -98,10 +115,7 @@ class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        """The test's group: a shared resource, else its file, or the test alone."""
-        file = nodeid.partition("::")[0]
-        shared = (name for start, name in SHARED_RESOURCES.items() if file.startswith(start))
-        return next(shared, nodeid if file.startswith(APART) else file)
+        return group_of(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -160,11 +174,15 @@ def older_image(kubeconfig: Path) -> str:
     return in_cluster("examples-2.15")
 
 
-@pytest.fixture
+# For a function outside of a class, this scope is that of the function.
+@pytest.fixture(scope="class")
 def namespace(
     kubeconfig: Path, examples_image: str, request: pytest.FixtureRequest
 ) -> Iterator[Namespace]:
-    """A namespace for one run of one test, which enforces Pod Security `restricted`."""
+    """A namespace, which enforces Pod Security `restricted`: for one test, or for all of a class.
+
+    The tests of a class see the same releases, in the order of the file.
+    """
     from tests.e2e.cluster import Namespace
 
     test = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")

@@ -13,19 +13,23 @@ from tests.conftest import in_cluster
 from tests.e2e.cluster import Namespace, image_values
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def privileged(namespace: Namespace) -> Namespace:
-    """A namespace that admits what Pod Security `restricted` does not."""
+    """The namespace, which from now on admits what Pod Security `restricted` does not."""
     level = "pod-security.kubernetes.io/enforce=privileged"
     namespace.kubectl("label", "namespace", namespace.name, "--overwrite", level)
     return namespace
 
 
-@pytest.fixture
-def node_folder(tmp_path: Path) -> Path:
-    """A directory of the node that the pods' user may write: the local node shares our disk."""
-    os.chown(tmp_path, 1000, 1000)
-    return tmp_path
+@pytest.fixture(scope="class")
+def node_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of the node that the pods' user may write: the local node shares our disk.
+
+    As the namespace, it is for one test, or for all of a class.
+    """
+    folder = tmp_path_factory.mktemp("node")
+    os.chown(folder, 1000, 1000)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,15 @@
-"""The daily commands on a real cluster: one run, from doctor to undeploy."""
+"""The daily commands on a real cluster: one run, from doctor to undeploy.
+
+Each fixture brings the run into a state, from that of the fixture before it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +21,16 @@ from tests.e2e.test_hvdchart import here, hvdchart, write_spec
 from tests.waiting import PROGRAM_PAUSE, wait_until
 from tests.wheels import make_wheel
 
+STEPS = 6000
 # Reports its steps until each rank finds a file in its own container.
-TRAIN = """
+TRAIN = f"""
 import os, time
 from pathlib import Path
 import hvdleaf
 import hvd_progress
 hvd_progress.EVERY = 0.1
-for step in range(1, 6000):
-    hvd_progress.report(step, steps=6000, loss=1 / step, images_per_second=8)
+for step in range(1, {STEPS}):
+    hvd_progress.report(step, steps={STEPS}, loss=1 / step, images_per_second=8)
     print("step", step, time.time(), flush=True)
     if Path("/tmp/go").exists():
         break
@@ -31,77 +38,161 @@ for step in range(1, 6000):
 """
 
 
-@pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """kubectl on PATH, as people have it."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "kubectl").symlink_to(tool("kubectl"))
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
+@dataclass(frozen=True)
+class Run:
+    """The run `hvd`, as the daily commands see it."""
+
+    namespace: Namespace
+    code: Path
+    spec: str
+
+    def ask(self, command: str, *arguments: str, code: int = 0) -> str:
+        """What a command prints that needs no Helm; it must end with this exit code."""
+        where = ("--namespace", self.namespace.name)
+        return hvdchart(self.namespace, command, *where, *arguments, code=code).stdout
+
+    def change(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that may use Helm, and must succeed."""
+        return hvdchart(self.namespace, command, *here(self.namespace), *arguments)
+
+    def progress(self) -> Any:
+        """The progress in the run's record; None before the first step."""
+        return json.loads(self.ask("status", "hvd", "-o", "json"))["progress"]
+
+    def wait_for_steps(self) -> None:
+        wait_until(self.progress, 180, "the record has a step", PROGRAM_PAUSE)
 
 
-def test_a_run_is_followed_entered_stopped_started_and_scaled(
-    namespace: Namespace, tmp_path: Path, commands: None
-) -> None:
-    where = ["--namespace", namespace.name]
-    code = tmp_path / "code"
+@pytest.fixture(scope="class")
+def written(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A spec and its code, and kubectl on PATH, as people have it."""
+    folder = tmp_path_factory.mktemp("run")
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(tool("kubectl"))
+    code = folder / "code"
     code.mkdir()
     (code / "train.py").write_text(TRAIN)
     # What train.py imports comes from requirements.txt; pods reach no package index here.
     wheel = make_wheel(code, "hvdleaf")
     (code / "requirements.txt").write_text(f"./{wheel.name}\n")
-    spec = write_spec(
-        tmp_path, namespace, ["python3", "train.py"], launch={"options": ["--tag-output"]}
-    )
+    command = ["python3", "train.py"]
+    spec = write_spec(folder, namespace, command, launch={"options": ["--tag-output"]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(programs), prepend=":")
+        yield Run(namespace, code, spec)
 
-    def call(command: str, *arguments: str) -> str:
-        return hvdchart(namespace, command, *where, *arguments).stdout
 
-    def progress() -> Any:
-        return json.loads(call("status", "hvd", "-o", "json"))["progress"]
+@pytest.fixture(scope="class")
+def running(written: Run) -> Run:
+    """Two ranks train."""
+    written.change("deploy", written.spec, "--code", str(written.code), "--detach")
+    written.wait_for_steps()
+    return written
 
-    hvdchart(namespace, "doctor", spec, *here(namespace))
 
-    hvdchart(namespace, "deploy", spec, "--code", str(code), "--detach", *here(namespace))
-    wait_until(progress, 180, "the record has a step", PROGRAM_PAUSE)
-    told = progress()
-    assert (told["steps"], told["images_per_second"]) == (6000, 16.0), "two ranks"
-    assert re.search(r"progress: step \d+ of 6000, loss .*16 images/s", call("status", "hvd"))
-    assert "Job/hvd-master-" in call("events", "hvd")
-    ranks = call("logs", "hvd", "--no-follow", "--rank", "1").splitlines()
-    assert ranks[-1].startswith("[rank 1] step ")
-    assert all(line.startswith("[rank 1] ") for line in ranks)
+@pytest.fixture(scope="class")
+def stopped(running: Run) -> Run:
+    """The run has no pods."""
+    running.change("stop", "hvd")
+    running.namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=180s")
+    return running
 
-    assert call("exec", "hvd", "1", "--", "hostname") == "hvd-worker-1\n"
-    shown = call("stack", "hvd", "1")
-    assert shown.startswith("hvd-worker-1:\nrank 1 shows its Python stack:\n")
-    assert re.search(r'/train\.py", line \d+ in <module>$', shown, re.M)
-    rows = [line.split() for line in call("top", "hvd").splitlines()]
-    by_pod = {row[0]: row for row in rows}
-    assert by_pod["hvd-worker-1"][3] == "1"
-    assert by_pod["hvd-worker-1"][5] == "8.0"
-    assert float(by_pod["hvd-worker-0"][1]) >= 0
 
-    hvdchart(namespace, "stop", "hvd", *here(namespace))
-    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=180s")
-    assert call("status", "hvd").startswith("hvd: suspended")
-    hvdchart(namespace, "wait", "hvd", "--timeout", "1s", *where, code=124)
+@pytest.fixture(scope="class")
+def restarted(stopped: Run) -> Run:
+    """Two ranks train again."""
+    stopped.change("restart", "hvd")
+    stopped.wait_for_steps()
+    return stopped
 
-    hvdchart(namespace, "restart", "hvd", *here(namespace))
-    wait_until(progress, 180, "the run trains again", PROGRAM_PAUSE)
-    hvdchart(namespace, "scale", "hvd", "1", *here(namespace))
+
+@pytest.fixture(scope="class")
+def scaled(restarted: Run) -> Run:
+    """One rank trains alone."""
+    restarted.change("scale", "hvd", "1")
     wait_until(
-        lambda: (progress() or {}).get("images_per_second") == 8.0,
+        lambda: (restarted.progress() or {}).get("images_per_second") == 8.0,
         180,
         "one rank trains alone",
         PROGRAM_PAUSE,
     )
-    call("exec", "hvd", "0", "--", "touch", "/tmp/go")
-    assert call("wait", "hvd", "--timeout", "180s") == "run hvd finished\n"
-    assert call("status", "hvd").startswith("hvd: finished")
+    return restarted
 
-    entered = hvdchart(namespace, "debug", "hvd", "0", *here(namespace), "--", "ls")
-    files = sorted(path.name for path in code.iterdir())
-    assert entered.stdout.split() == files, "the master has handed the code over"
-    hvdchart(namespace, "undeploy", "hvd", *here(namespace))
-    namespace.wait_until_gone("all")
+
+@pytest.fixture(scope="class")
+def ending(scaled: Run) -> Run:
+    """The rank has been told to end."""
+    scaled.ask("exec", "hvd", "0", "--", "touch", "/tmp/go")
+    return scaled
+
+
+@pytest.fixture(scope="class")
+def finished(ending: Run) -> Run:
+    """The run has finished."""
+    ending.ask("wait", "hvd", "--timeout", "180s")
+    return ending
+
+
+class TestDailyCommands:
+    def test_doctor_lets_the_spec_pass(self, written: Run) -> None:
+        written.change("doctor", written.spec)
+
+    def test_progress_is_that_of_both_ranks(self, running: Run) -> None:
+        told = running.progress()
+        assert told["steps"] == STEPS
+        assert told["images_per_second"] == 16.0
+
+    def test_status_shows_the_progress(self, running: Run) -> None:
+        line = rf"progress: step \d+ of {STEPS}, loss .*16 images/s"
+        assert re.search(line, running.ask("status", "hvd"))
+
+    def test_events_are_those_of_the_run(self, running: Run) -> None:
+        assert "Job/hvd-master-" in running.ask("events", "hvd")
+
+    def test_logs_of_one_rank_have_no_line_of_another(self, running: Run) -> None:
+        lines = running.ask("logs", "hvd", "--no-follow", "--rank", "1").splitlines()
+        assert lines[-1].startswith("[rank 1] step ")
+        assert all(line.startswith("[rank 1] ") for line in lines)
+
+    def test_exec_runs_in_the_pod_of_a_rank(self, running: Run) -> None:
+        assert running.ask("exec", "hvd", "1", "--", "hostname") == "hvd-worker-1\n"
+
+    def test_stack_shows_the_line_of_the_script(self, running: Run) -> None:
+        shown = running.ask("stack", "hvd", "1")
+        assert shown.startswith("hvd-worker-1:\nrank 1 shows its Python stack:\n")
+        assert re.search(r'/train\.py", line \d+ in <module>$', shown, re.M)
+
+    def test_top_shows_what_each_pod_uses_and_does(self, running: Run) -> None:
+        rows = [line.split() for line in running.ask("top", "hvd").splitlines()]
+        by_pod = {row[0]: row for row in rows}
+        assert by_pod["hvd-worker-1"][3] == "1"
+        assert by_pod["hvd-worker-1"][5] == "8.0"
+        assert float(by_pod["hvd-worker-0"][1]) >= 0
+
+    def test_stopped_run_is_suspended(self, stopped: Run) -> None:
+        assert stopped.ask("status", "hvd").startswith("hvd: suspended")
+
+    def test_wait_for_a_stopped_run_reaches_its_time_limit(self, stopped: Run) -> None:
+        stopped.ask("wait", "hvd", "--timeout", "1s", code=124)
+
+    def test_restarted_run_trains_again(self, restarted: Run) -> None:
+        assert restarted.progress()["steps"] == STEPS
+
+    def test_scaled_run_trains_on_one_rank(self, scaled: Run) -> None:
+        assert scaled.progress()["images_per_second"] == 8.0
+
+    def test_wait_ends_with_the_run(self, ending: Run) -> None:
+        assert ending.ask("wait", "hvd", "--timeout", "180s") == "run hvd finished\n"
+
+    def test_status_of_a_finished_run_says_so(self, finished: Run) -> None:
+        assert finished.ask("status", "hvd").startswith("hvd: finished")
+
+    def test_debug_has_the_code_that_was_deployed(self, finished: Run) -> None:
+        entered = finished.change("debug", "hvd", "0", "--", "ls")
+        files = sorted(path.name for path in finished.code.iterdir())
+        assert entered.stdout.split() == files, "the master has not handed the code over"
+
+    def test_undeploy_leaves_nothing(self, finished: Run) -> None:
+        finished.change("undeploy", "hvd")
+        finished.namespace.wait_until_gone("all")

@@ -135,8 +135,8 @@ def test_hvdchart_accepts_the_command_lines_of_code_blocks(page: Path) -> None:
 
 @cache
 def names_of_tests(file: Path) -> set[str]:
-    """The tests of a file."""
-    return set(re.findall(r"^def (test_\w+)\(", file.read_text(), re.M))
+    """The tests of a file, also those of its classes."""
+    return set(re.findall(r"^ *def (test_\w+)\(", file.read_text(), re.M))
 
 
 def read_rows(page: Path) -> list[tuple[str, list[tuple[str, Path]]]]:

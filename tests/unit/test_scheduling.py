@@ -1,0 +1,30 @@
+"""Which tests run in one process when several processes share them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import group_of, place_in_order
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "group"),
+    [
+        ("tests/unit/test_a.py::test_b", "tests/unit/test_a.py"),
+        ("tests/unit/test_a.py::TestA::test_b", "tests/unit/test_a.py"),
+        ("tests/images/test_a.py::test_b", "ranks of images"),
+        ("tests/images/test_wheels.py::test_b", "wheels and defects of Horovod"),
+        ("tests/e2e/test_a.py::test_b", "tests/e2e/test_a.py::test_b"),
+        ("tests/e2e/test_a.py::test_b[x::y]", "tests/e2e/test_a.py::test_b[x::y]"),
+        ("tests/e2e/test_a.py::TestA::test_b", "tests/e2e/test_a.py::TestA"),
+        ("tests/faults/test_a.py::TestA::test_b[x::y]", "tests/faults/test_a.py::TestA"),
+    ],
+)
+def test_group_is_a_resource_a_file_a_class_or_the_test_alone(nodeid: str, group: str) -> None:
+    assert group_of(nodeid) == group
+
+
+def test_tests_of_seconds_come_last() -> None:
+    files = ("unit/test_a.py", "e2e/test_a.py", "chart/test_a.py", "images/test_a.py")
+    placed = sorted((f"tests/{file}::test_b" for file in files), key=place_in_order)
+    assert [nodeid.split("/")[1] for nodeid in placed] == ["images", "e2e", "chart", "unit"]
