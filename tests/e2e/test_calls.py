@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,15 @@ values: {{launch: {{preload: []}}, worker: {{env: [{{name: CALLED, value: "yes"}
 """
 
 
-@pytest.fixture
-def settings(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+@pytest.fixture(scope="class")
+def settings(namespace: Namespace) -> Iterator[dict[str, Any]]:
     """What a launcher needs to reach the namespace."""
-    for name, value in namespace.environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", f"{tool('kubectl').parent}:{os.environ['PATH']}")
     spec: Spec = parse_spec(SPEC.format(image=namespace.image.rsplit(":", 1)))
-    return {"spec": spec, "namespace": namespace.name, "helm": str(tool("helm4"))}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in namespace.environment().items():
+            patch.setenv(name, value)
+        patch.setenv("PATH", f"{tool('kubectl').parent}:{os.environ['PATH']}")
+        yield {"spec": spec, "namespace": namespace.name, "helm": str(tool("helm4"))}
 
 
 def who() -> tuple[int, str]:
@@ -84,47 +86,102 @@ def measure(what: str, call: Callable[[], Any]) -> Any:
         print(f"MEASURED {what}: {time.monotonic() - began:.2f} s")
 
 
-def test_calls_on_warm_workers_and_a_lost_one(
-    namespace: Namespace, settings: dict[str, Any], tmp_path: Path
-) -> None:
+# What `who` returns.
+EXPECTED = [(0, "yes"), (1, "yes")]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A launcher on two warm workers, the ranks' output, and the module that goes with calls."""
+
+    launcher: Launcher
+    output: io.StringIO
+    module: Path
+
+    def count_outputs(self) -> int:
+        """How often a rank has said that it is called."""
+        return self.output.getvalue().count("I am called\n")
+
+
+@pytest.fixture(scope="class")
+def warm(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calls]:
+    """The first call has been made."""
+    module = tmp_path_factory.mktemp("code") / "own_module.py"
+    module.write_text("VERSION = 1")
     output = io.StringIO()
-    code = tmp_path / "own_module.py"
-    code.write_text("VERSION = 1")
-    with Launcher(**settings, code=tmp_path, output=output) as launcher:
-        expected = [(0, "yes"), (1, "yes")]
-        assert measure("first call, with its install", lambda: launcher(who)) == expected
-        assert output.getvalue().count("I am called\n") == 2
+    with Launcher(**settings, code=module.parent, output=output) as launcher:
+        measure("first call, with its install", lambda: launcher(who))
+        yield Calls(launcher, output, module)
+
+
+@pytest.fixture(scope="class")
+def history(warm: Calls, namespace: Namespace) -> str:
+    """The release's history when a test first asks for it."""
+    return namespace.helm("history", "calls").stdout
+
+
+@pytest.fixture(scope="class")
+def closed(warm: Calls) -> None:
+    """The launcher is closed."""
+    warm.launcher.close()
+
+
+class TestWarmWorkers:
+    def test_results_are_those_of_the_ranks_in_order(self, warm: Calls) -> None:
+        for _ in range(3):
+            result = measure("a call on warm workers", lambda: warm.launcher(who))
+            assert result == EXPECTED
+
+    def test_output_of_each_rank_is_there_when_a_call_returns(self, warm: Calls) -> None:
+        before = warm.count_outputs()
+        warm.launcher(who)
+        assert warm.count_outputs() == before + 2
+
+    def test_edited_code_goes_with_the_next_call(self, warm: Calls) -> None:
         # The first run's name comes back with its code.
         for number in (2, 1):
-            code.write_text(f"VERSION = {number}")
-            assert measure("call with edited code", lambda: launcher(version)) == [number] * 2
-        release = namespace.helm("history", "calls").stdout
-        for _ in range(3):
-            assert measure("a call on warm workers", lambda: launcher(who)) == expected
-        assert launcher(large) == [bytes(100_000_000)] * 2
+            warm.module.write_text(f"VERSION = {number}")
+            versions = measure("call with edited code", lambda: warm.launcher(version))
+            assert versions == [number] * 2
 
+    def test_result_can_be_large(self, warm: Calls, history: str) -> None:
+        assert warm.launcher(large) == [bytes(100_000_000)] * 2
+
+    def test_exception_of_a_rank_is_raised_with_its_traceback(self, warm: Calls) -> None:
         with pytest.raises(LookupError, match="no such brain") as caught:
-            measure("a call that fails", lambda: launcher(fail))
+            measure("a call that fails", lambda: warm.launcher(fail))
         assert isinstance(caught.value.__cause__, RemoteTraceback)
         assert "rank 1 on calls-worker-1" in str(caught.value.__cause__)
-        with pytest.raises(TimeLimitError):
-            launcher(wait, timeout=2)
-        assert launcher(who) == expected
 
-        output.truncate(0)
+    def test_time_limit_ends_a_call_and_the_next_one_works(self, warm: Calls) -> None:
+        with pytest.raises(TimeLimitError):
+            warm.launcher(wait, timeout=2)
+        assert warm.launcher(who) == EXPECTED
+
+    def test_lost_worker_is_named_and_the_next_call_has_another(
+        self, warm: Calls, namespace: Namespace
+    ) -> None:
+        before = warm.count_outputs()
 
         def lose() -> None:
-            wait_until(lambda: output.getvalue().count("I am called") == 2, 60, "both ranks run")
+            wait_until(lambda: warm.count_outputs() == before + 2, 60, "both ranks run")
             namespace.kubectl("delete", "pod", "calls-worker-1", "--grace-period=0", "--force")
 
         threading.Thread(target=lose).start()
         with pytest.raises(RunFailedError, match="calls-worker-1") as lost:
-            measure("a call whose worker is lost", lambda: launcher(wait))
+            measure("a call whose worker is lost", lambda: warm.launcher(wait))
         print("MEASURED", lost.value)
-        assert measure("the call after it", lambda: launcher(who)) == expected
-        assert namespace.helm("history", "calls").stdout == release, "no call upgrades the release"
-    namespace.wait_until_gone("all,secrets")
-    assert namespace.helm("list", "--short").stdout == ""
+        assert measure("the call after it", lambda: warm.launcher(who)) == EXPECTED
+
+    def test_no_call_with_the_same_code_upgrades_the_release(
+        self, warm: Calls, namespace: Namespace, history: str
+    ) -> None:
+        warm.launcher(who)
+        assert namespace.helm("history", "calls").stdout == history
+
+    def test_closed_launcher_leaves_nothing(self, closed: None, namespace: Namespace) -> None:
+        namespace.wait_until_gone("all,secrets")
+        assert namespace.helm("list", "--short").stdout == ""
 
 
 NOTEBOOK = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ if os.environ['OMPI_COMM_WORLD_RANK'] == '0':
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def buckets(node_folder: Path) -> Path:
     """The buckets `data`, which has a data set, and `results`, and what else the pods mount."""
     for name in ("data/set", "results", "node", "output", "tools"):
@@ -35,7 +34,7 @@ def buckets(node_folder: Path) -> Path:
     return node_folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def server(privileged: Namespace, buckets: Path) -> str:
     """The URL of an S3 server with these buckets, and a Secret with its keys."""
     literals = [f"--from-literal={name}={value}" for name, value in KEYS.items()]
@@ -61,7 +60,7 @@ def server(privileged: Namespace, buckets: Path) -> str:
     return f"http://{privileged.get('pod', 's3')['status']['podIP']}:9000"
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def empty_node(privileged: Namespace) -> Iterator[str]:
     """A large and idle node that every pod may run on, and that has no kubelet to run it."""
     name = f"empty-{privileged.name[-8:]}"
@@ -110,41 +109,77 @@ def events(namespace: Namespace, job: str) -> dict[str, str]:
     return {item["reason"]: item["message"] for item in items}
 
 
-def placement(namespace: Namespace) -> Any:
-    return namespace.get("statefulset", "hvd-worker")["spec"]["template"]["spec"]["affinity"]
+def record(namespace: Namespace) -> dict[str, str]:
+    """The nodes that have the data, as the release has recorded them."""
+    (item,) = namespace.get("configmaps", "--selector=horovod/record=staged")["items"]
+    nodes: dict[str, str] = item["data"]
+    return nodes
 
 
-def test_data_go_from_s3_to_the_nodes_once_and_results_go_back(
-    privileged: Namespace, buckets: Path, server: str, empty_node: str
-) -> None:
-    first = values(buckets, server, "first")
-    assert privileged.train("hvd", first).count("SEEN 1 2 3") == 2
-    assert (buckets / "results/first/model").read_text() == "6"
-    assert "ResultsStored" in events(privileged, privileged.job("hvd"))
-    (record,) = privileged.get("configmaps", "--selector=horovod/record=staged")["items"]
-    assert empty_node not in record["data"]
+@pytest.fixture(scope="class")
+def first_log(privileged: Namespace, buckets: Path, server: str, empty_node: str) -> str:
+    """The log of a run that has fetched the data and stored its results."""
+    return privileged.train("hvd", values(buckets, server, "first"))
+
+
+@pytest.fixture(scope="class")
+def staged_nodes(
+    first_log: str, privileged: Namespace, buckets: Path, server: str, empty_node: str
+) -> list[str]:
+    """The nodes of the first run's record, after a second release has run with its data.
+
+    The server does not have the data any more, and the second run cannot store its results.
+    """
+    nodes = sorted(record(privileged))
     privileged.helm("uninstall", "hvd")
     privileged.wait_for_no_workers("hvd")
-
-    # Another release finds the data where they are. The server does not have them any more.
     (buckets / "data/set/numbers").unlink()
     second = values(buckets, server, "second")
     second["worker"]["tolerations"] = [{"key": "hvd-test", "value": empty_node}]
     second["worker"]["env"].append({"name": "ANOTHER", "value": "run"})
     second["staging"]["nodes"] = "Required"
-    # What goes wrong with the results is told, and the training has finished all the same.
     second["results"] |= {"command": ["false"], "timeoutSeconds": 9}
     second["cleanup"] = "Never"
     privileged.train("hvd", second)
-    (condition,) = placement(privileged)["nodeAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]["nodeSelectorTerms"]
-    assert condition["matchExpressions"][0]["values"] == sorted(record["data"])
-    for number in (0, 1):
-        name = f"hvd-worker-{number}"
-        assert privileged.get("pod", name)["spec"]["nodeName"] in record["data"]
-        log = privileged.kubectl("logs", name, "--container", "staging")
+    return nodes
+
+
+class TestDataFromS3:
+    def test_each_rank_reads_the_data(self, first_log: str) -> None:
+        assert first_log.count("SEEN 1 2 3") == 2
+
+    def test_results_go_back_to_the_server(
+        self, first_log: str, privileged: Namespace, buckets: Path
+    ) -> None:
+        assert (buckets / "results/first/model").read_text() == "6"
+        assert "ResultsStored" in events(privileged, privileged.job("hvd"))
+
+    def test_node_that_has_no_data_is_not_recorded(
+        self, first_log: str, privileged: Namespace, empty_node: str
+    ) -> None:
+        assert empty_node not in record(privileged)
+
+    def test_next_release_requires_the_nodes_that_have_the_data(
+        self, staged_nodes: list[str], privileged: Namespace
+    ) -> None:
+        template = privileged.get("statefulset", "hvd-worker")["spec"]["template"]["spec"]
+        required = template["affinity"]["nodeAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        (condition,) = required["nodeSelectorTerms"]
+        assert condition["matchExpressions"][0]["values"] == staged_nodes
+
+    @pytest.mark.parametrize("worker", ["hvd-worker-0", "hvd-worker-1"])
+    def test_next_release_finds_the_data_on_the_node(
+        self, staged_nodes: list[str], privileged: Namespace, worker: str
+    ) -> None:
+        assert privileged.get("pod", worker)["spec"]["nodeName"] in staged_nodes
+        log = privileged.kubectl("logs", worker, "--container", "staging")
         assert "/data/set is filled: 1 files" in log
-    told = events(privileged, privileged.job("hvd"))
-    assert "Finished" in told
-    assert "results.command failed with exit code" in told["ResultsNotStored"]
+
+    def test_training_has_finished_although_its_results_are_not_stored(
+        self, staged_nodes: list[str], privileged: Namespace
+    ) -> None:
+        told = events(privileged, privileged.job("hvd"))
+        assert "Finished" in told
+        assert "results.command failed with exit code" in told["ResultsNotStored"]

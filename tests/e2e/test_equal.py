@@ -52,28 +52,51 @@ def on_the_bare_machine(image: str, folder: Path) -> dict[str, Any]:
         return read_result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
 
 
-def test_losses_are_equal_on_one_rank_two_slots_two_pods_and_the_machine(
-    namespace: Namespace, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    layouts = {"one": (1, 1), "pod": (1, 2), "pods": (2, 1)}
-    for release, (workers, slots) in layouts.items():
+# The ranks of each layout: the workers and their slots, or two on the machine without Kubernetes.
+RANKS = {"bare": 2, "one": 1, "pod": 2, "pods": 2}
+LAYOUTS = {"one": (1, 1), "pod": (1, 2), "pods": (2, 1)}
+
+
+@pytest.fixture(scope="class")
+def results(
+    namespace: Namespace,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> dict[str, dict[str, Any]]:
+    """What each layout's training has printed, by its name. They train at the same time."""
+    for release, (workers, slots) in LAYOUTS.items():
         namespace.install(release, values(workers, slots))
     image = str(request.config.getoption("--examples"))
-    results = {"bare": on_the_bare_machine(image, tmp_path / "output")}
-    for release in layouts:
+    folder = tmp_path_factory.mktemp("bare") / "output"
+    found = {"bare": on_the_bare_machine(image, folder)}
+    for release in LAYOUTS:
         namespace.assert_completes(release)
-        results[release] = read_result(namespace.log(release))
-    assert {name: run["ranks"] for name, run in results.items()} == {
-        "bare": 2,
-        "one": 1,
-        "pod": 2,
-        "pods": 2,
-    }
-    for name, run in results.items():
-        # Bit for bit: the script compares all ranks' weights with rank 0's.
-        assert run["disagreeing_ranks"] == [], name
-        assert len(run["losses"]) == EPOCHS
-        assert run["losses"] == pytest.approx(results["bare"]["losses"], rel=TOLERANCE), name
-        assert run["steps"] == results["bare"]["steps"]
-    # It did learn: equal losses of a model that stands still would prove nothing.
-    assert results["one"]["losses"][1] < 0.8 * results["one"]["losses"][0]
+        found[release] = read_result(namespace.log(release))
+    return found
+
+
+class TestEqualTrainings:
+    @pytest.mark.parametrize("layout", RANKS)
+    def test_training_has_its_ranks(self, results: dict[str, dict[str, Any]], layout: str) -> None:
+        assert results[layout]["ranks"] == RANKS[layout]
+
+    @pytest.mark.parametrize("layout", RANKS)
+    def test_weights_of_all_ranks_are_equal(
+        self, results: dict[str, dict[str, Any]], layout: str
+    ) -> None:
+        """Bit for bit: the script compares all ranks' weights with rank 0's."""
+        assert results[layout]["disagreeing_ranks"] == []
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_losses_are_those_of_the_bare_machine(
+        self, results: dict[str, dict[str, Any]], layout: str
+    ) -> None:
+        bare = results["bare"]
+        assert len(bare["losses"]) == EPOCHS
+        assert results[layout]["losses"] == pytest.approx(bare["losses"], rel=TOLERANCE)
+        assert results[layout]["steps"] == bare["steps"]
+
+    def test_model_learns(self, results: dict[str, dict[str, Any]]) -> None:
+        """Equal losses of a model that stands still would prove nothing."""
+        losses = results["one"]["losses"]
+        assert losses[1] < 0.8 * losses[0]
