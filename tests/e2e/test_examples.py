@@ -49,25 +49,40 @@ def torch_values(image: dict[str, str], **launch: object) -> Values:
     }
 
 
-def test_pytorch_trains_on_two_workers_under_each_launcher(
-    namespace: Namespace, pytorch_image: dict[str, str]
-) -> None:
+@pytest.fixture(scope="class")
+def torch_logs(namespace: Namespace, pytorch_image: dict[str, str]) -> dict[str, str]:
+    """The logs of the releases `mpi` and `gloo`, which have trained at the same time."""
     modules = ["torch", "horovod.torch"]
     namespace.install("mpi", torch_values(pytorch_image, preload=modules))
     gloo = torch_values(pytorch_image, mode="horovodrun", options=["--gloo"], preload=modules)
     namespace.install("gloo", gloo)
-    results = {}
+    logs = {}
     for release in ("mpi", "gloo"):
         namespace.assert_completes(release)
-        results[release] = run = read_result(namespace.log(release))
-        assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
-    assert results["mpi"]["losses"] == pytest.approx(results["gloo"]["losses"], rel=1e-4)
-    log = namespace.log("mpi")
-    assert "$ mpirun -np 2 --hostfile /horovod/generated/hostfile" in log
-    for worker in (0, 1):
-        assert f"rank {worker} of 2 on mpi-worker-{worker}" in log
-    # What a release without a command of its own runs, on PyTorch too.
-    done = namespace.helm("test", "mpi", "--timeout", "300s")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr
-    assert namespace.replicas("mpi-worker") == 0
+        logs[release] = namespace.log(release)
+    return logs
+
+
+class TestPyTorch:
+    @pytest.mark.parametrize("release", ["mpi", "gloo"])
+    def test_two_ranks_train_and_agree(self, torch_logs: dict[str, str], release: str) -> None:
+        run = read_result(torch_logs[release])
+        assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True)
+
+    def test_losses_are_equal_under_both_launchers(self, torch_logs: dict[str, str]) -> None:
+        mpi, gloo = (read_result(torch_logs[release])["losses"] for release in ("mpi", "gloo"))
+        assert mpi == pytest.approx(gloo, rel=1e-4)
+
+    def test_mpirun_starts_a_rank_on_each_worker(self, torch_logs: dict[str, str]) -> None:
+        log = torch_logs["mpi"]
+        assert "$ mpirun -np 2 --hostfile /horovod/generated/hostfile" in log
+        for worker in (0, 1):
+            assert f"rank {worker} of 2 on mpi-worker-{worker}" in log
+
+    def test_helm_test_measures_the_allreduce_on_pytorch_too(
+        self, torch_logs: dict[str, str], namespace: Namespace
+    ) -> None:
+        done = namespace.helm("test", "mpi", "--timeout", "300s")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr
+        assert namespace.replicas("mpi-worker") == 0

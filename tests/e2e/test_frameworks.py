@@ -163,31 +163,55 @@ def test_ddp_trains_on_warm_ranks(
     assert ("start cold" in log) is (mode == "mpirun")
 
 
-@pytest.mark.parametrize("mode", ["direct", pytest.param("mpirun", marks=pytest.mark.rare)])
-def test_ddp_goes_on_in_place_and_the_rank_that_failed_is_named(
-    namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str], mode: str
-) -> None:
-    script = tmp_path / "train.py"
+@pytest.fixture(scope="class")
+def log_of_losses(
+    request: pytest.FixtureRequest,
+    namespace: Namespace,
+    tmp_path_factory: pytest.TempPathFactory,
+    pytorch_image: dict[str, str],
+) -> str:
+    """The log of a run in the class's mode that has lost a rank in each of three attempts."""
+    folder = tmp_path_factory.mktemp("lost")
+    script = folder / "train.py"
     script.write_text(LOST)
-    train = {"command": ["python3", "train.py"], "retries": 3}
-    log = deploy(
+    return deploy(
         namespace,
-        tmp_path,
+        folder,
         script,
         image=pytorch_image,
-        launch={"mode": mode},
-        train=train,
+        launch={"mode": request.cls.MODE},
+        train={"command": ["python3", "train.py"], "retries": 3},
         values={"launch": {"stallTimeoutSeconds": 10}},
     )
-    assert read_result(log)["attempt"] == 4
-    causes = [line for line in log.splitlines() if "[hvd] error: rank " in line]
-    assert "rank 1 on hvd-worker-1: ended by SIGKILL" in causes[0]
-    assert "rank 1 on hvd-worker-1: ValueError: out of luck" in causes[1]
-    # Which of the two keeps the other waiting is in their stacks.
-    assert "rank 1 on hvd-worker-1 uses no CPU for" in log
-    assert 'train.py", line 14 in <module>' in log
-    assert "longer than launch.stallTimeoutSeconds=10" in log
-    assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
+
+
+class TestLostRanksOfDDP:
+    MODE = "direct"
+
+    def test_fourth_attempt_finishes(self, log_of_losses: str) -> None:
+        assert read_result(log_of_losses)["attempt"] == 4
+
+    @pytest.mark.parametrize(
+        ("attempt", "cause"), [(1, "ended by SIGKILL"), (2, "ValueError: out of luck")]
+    )
+    def test_rank_that_failed_is_named(self, log_of_losses: str, attempt: int, cause: str) -> None:
+        causes = [line for line in log_of_losses.splitlines() if "[hvd] error: rank " in line]
+        assert f"rank 1 on hvd-worker-1: {cause}" in causes[attempt - 1]
+
+    def test_stacks_show_which_rank_keeps_the_other_waiting(self, log_of_losses: str) -> None:
+        assert "rank 1 on hvd-worker-1 uses no CPU for" in log_of_losses
+        assert 'train.py", line 14 in <module>' in log_of_losses
+        assert "longer than launch.stallTimeoutSeconds=10" in log_of_losses
+
+    def test_attempts_are_made_by_one_master(
+        self, log_of_losses: str, namespace: Namespace
+    ) -> None:
+        assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
+
+
+@pytest.mark.rare
+class TestLostRanksOfDDPUnderMpirun(TestLostRanksOfDDP):
+    MODE = "mpirun"
 
 
 def test_ddp_goes_on_after_the_last_step_of_a_rank_that_is_killed(

@@ -16,7 +16,7 @@ from devtools.localkube.instance import current
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.e2e.cluster import HELMS, Namespace, image_values
+from tests.e2e.cluster import Namespace, image_values
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
@@ -34,6 +34,13 @@ def hvdchart(
 def here(namespace: Namespace, helm: str = "helm4") -> list[str]:
     """The options that name the namespace and Helm."""
     return ["--namespace", namespace.name, "--helm", str(tool(helm))]
+
+
+def ask(
+    namespace: Namespace, command: str, *arguments: str, code: int | None = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that needs no Helm in the namespace."""
+    return hvdchart(namespace, command, "--namespace", namespace.name, *arguments, code=code)
 
 
 def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: Any) -> str:
@@ -55,31 +62,75 @@ def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: A
     return str(path)
 
 
-@pytest.mark.parametrize("helm", HELMS)
-def test_deploy_logs_status_events_and_undeploy_of_a_run(
-    namespace: Namespace, tmp_path: Path, helm: str
-) -> None:
-    spec = write_spec(tmp_path, namespace, ["python3", "-c", RANK])
-    done = hvdchart(namespace, "deploy", spec, *here(namespace, helm))
-    assert "revision 1: 2 ranks on 2 workers" in done.stderr
-    assert "hvd: finished" in done.stderr
-    lines = done.stdout.splitlines()
-    for rank in "01":
-        assert any("[hvd-master-" in line and f"I am rank {rank}" in line for line in lines)
-    assert any(line.startswith("[hvd-worker-") for line in lines)
+@pytest.fixture(scope="class")
+def helm(request: pytest.FixtureRequest) -> str:
+    """The Helm of the class."""
+    return str(request.cls.HELM)
 
-    where = ["--namespace", namespace.name]
-    again = hvdchart(namespace, "logs", "hvd", "--master", "--tail", "1", *where)
-    assert again.stdout.endswith("workers scaled to 0\n"), again.stdout + again.stderr
-    state = json.loads(hvdchart(namespace, "status", "hvd", "-o", "json", *where).stdout)
-    assert (state["state"], state["attempt"]) == ("finished", 1)
-    assert "Job/hvd-master-" in hvdchart(namespace, "events", "hvd", *where).stdout
 
+@pytest.fixture(scope="class")
+def deployed(
+    helm: str, namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
+) -> subprocess.CompletedProcess[str]:
+    """A `deploy` that has followed its run to the end."""
+    spec = write_spec(tmp_path_factory.mktemp("spec"), namespace, ["python3", "-c", RANK])
+    return hvdchart(namespace, "deploy", spec, *here(namespace, helm))
+
+
+@pytest.fixture(scope="class")
+def undeployed(helm: str, deployed: subprocess.CompletedProcess[str], namespace: Namespace) -> None:
+    """The run is gone."""
     hvdchart(namespace, "undeploy", "hvd", *here(namespace, helm))
-    namespace.wait_until_gone("all,secrets")
-    gone = hvdchart(namespace, "undeploy", "hvd", *here(namespace, helm), code=7)
-    assert "no run hvd" in gone.stderr
-    hvdchart(namespace, "status", "hvd", *where, code=7)
+
+
+class TestDeployToUndeploy:
+    HELM = "helm4"
+
+    def test_deploy_tells_the_plan_and_the_end(
+        self, deployed: subprocess.CompletedProcess[str]
+    ) -> None:
+        assert "revision 1: 2 ranks on 2 workers" in deployed.stderr
+        assert "hvd: finished" in deployed.stderr
+
+    def test_deploy_shows_the_output_of_ranks_and_workers(
+        self, deployed: subprocess.CompletedProcess[str]
+    ) -> None:
+        lines = deployed.stdout.splitlines()
+        for rank in "01":
+            assert any("[hvd-master-" in line and f"I am rank {rank}" in line for line in lines)
+        assert any(line.startswith("[hvd-worker-") for line in lines)
+
+    @pytest.mark.usefixtures("deployed")
+    def test_logs_shows_the_masters_last_line(self, namespace: Namespace) -> None:
+        again = ask(namespace, "logs", "hvd", "--master", "--tail", "1")
+        assert again.stdout.endswith("workers scaled to 0\n"), again.stdout + again.stderr
+
+    @pytest.mark.usefixtures("deployed")
+    def test_status_has_the_state_and_the_attempt(self, namespace: Namespace) -> None:
+        state = json.loads(ask(namespace, "status", "hvd", "-o", "json").stdout)
+        assert (state["state"], state["attempt"]) == ("finished", 1)
+
+    @pytest.mark.usefixtures("deployed")
+    def test_events_are_those_of_the_run(self, namespace: Namespace) -> None:
+        assert "Job/hvd-master-" in ask(namespace, "events", "hvd").stdout
+
+    @pytest.mark.usefixtures("undeployed")
+    def test_undeploy_leaves_nothing(self, namespace: Namespace) -> None:
+        namespace.wait_until_gone("all,secrets")
+
+    @pytest.mark.usefixtures("undeployed")
+    def test_undeploy_of_no_run_exits_with_7(self, namespace: Namespace, helm: str) -> None:
+        gone = hvdchart(namespace, "undeploy", "hvd", *here(namespace, helm), code=7)
+        assert "no run hvd" in gone.stderr
+
+    @pytest.mark.usefixtures("undeployed")
+    def test_status_of_no_run_exits_with_7(self, namespace: Namespace) -> None:
+        ask(namespace, "status", "hvd", code=7)
+
+
+@pytest.mark.rare
+class TestDeployToUndeployWithHelm3(TestDeployToUndeploy):
+    HELM = "helm3"
 
 
 def test_a_script_runs_without_a_spec_and_is_given_back(
@@ -110,33 +161,66 @@ def test_deploy_and_status_of_a_failed_run_exit_with_8_and_its_reason(
     assert "command 'pyhton' is not on PATH" in status.stdout, "the log's last lines"
 
 
-def test_status_explains_refused_and_unpullable_pods(namespace: Namespace, tmp_path: Path) -> None:
-    spec = write_spec(
-        tmp_path,
+# What is wrong with the run of the tests below is mended one after another: the namespace refuses
+# the volume, and nobody has the image. The last change names a class that does not exist, so that
+# the master's pod is refused too.
+WITHOUT_VOLUME = [
+    "--set",
+    "volumes.data.hostPath=null",
+    "--set",
+    "volumes.data.emptyDir={}",
+]
+WITHOUT_CLASS = [
+    *WITHOUT_VOLUME,
+    "--set",
+    "values.priorityClassName=no-such-class",
+]
+
+
+@pytest.fixture(scope="class")
+def spec_of_no_pods(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A spec whose pods cannot start."""
+    return write_spec(
+        tmp_path_factory.mktemp("spec"),
         namespace,
         ["python3", "-V"],
         image={"repository": "no-such-image"},
         volumes={"data": {"hostPath": "/mnt/data", "readOnly": True}},
     )
-    where = ["--namespace", namespace.name]
-    refused = [*here(namespace), "--detach"]
-    hvdchart(namespace, "deploy", spec, *refused)
-    reason = _reason(namespace, "violates PodSecurity")
-    assert reason["state"] == "waiting"
-    assert "cannot create a pod" in reason["reason"]
-    # The same run without the volume that the namespace refuses.
-    changed = ["--set", "volumes.data.hostPath=null", "--set", "volumes.data.emptyDir={}"]
-    hvdchart(namespace, "deploy", spec, *changed, *refused)
-    reason = _reason(namespace, "no-such-image")
-    assert "ImagePull" in reason["reason"]
-    assert "image.repository" in reason["advice"]
-    hvdchart(namespace, "logs", "nope", *where, code=7)
-    # Without the class, the master's pod is refused too.
-    changed += ["--set", "values.priorityClassName=no-such-class"]
-    hvdchart(namespace, "deploy", spec, *changed, *refused)
-    reason = _reason(namespace, "no PriorityClass with name no-such-class was found")
-    assert reason["state"] == "waiting"
-    assert "priorityClassName" in reason["advice"]
+
+
+class TestPodsThatCannotStart:
+    def test_status_names_the_refusal_of_a_volume(
+        self, namespace: Namespace, spec_of_no_pods: str
+    ) -> None:
+        deploy_detached(namespace, spec_of_no_pods)
+        reason = _reason(namespace, "violates PodSecurity")
+        assert reason["state"] == "waiting"
+        assert "cannot create a pod" in reason["reason"]
+
+    def test_status_names_the_image_and_its_value(
+        self, namespace: Namespace, spec_of_no_pods: str
+    ) -> None:
+        deploy_detached(namespace, spec_of_no_pods, *WITHOUT_VOLUME)
+        reason = _reason(namespace, "no-such-image")
+        assert "ImagePull" in reason["reason"]
+        assert "image.repository" in reason["advice"]
+
+    def test_status_names_the_class_that_does_not_exist(
+        self, namespace: Namespace, spec_of_no_pods: str
+    ) -> None:
+        deploy_detached(namespace, spec_of_no_pods, *WITHOUT_CLASS)
+        reason = _reason(namespace, "no PriorityClass with name no-such-class was found")
+        assert reason["state"] == "waiting"
+        assert "priorityClassName" in reason["advice"]
+
+    def test_logs_of_no_run_exits_with_7(self, namespace: Namespace) -> None:
+        ask(namespace, "logs", "nope", code=7)
+
+
+def deploy_detached(namespace: Namespace, spec: str, *changes: str) -> None:
+    """Deploy the spec with changes, as the run that is there or as a new one."""
+    hvdchart(namespace, "deploy", spec, *changes, *here(namespace), "--detach")
 
 
 def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
@@ -144,8 +228,7 @@ def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
     current: dict[str, Any] = {}
 
     def has_reason() -> bool:
-        where = ("--namespace", namespace.name)
-        done = hvdchart(namespace, "status", "hvd", "-o", "json", *where, code=None)
+        done = ask(namespace, "status", "hvd", "-o", "json", code=None)
         current.update(json.loads(done.stdout))
         return expected in current["reason"]
 

@@ -63,32 +63,69 @@ BOUND = {
 OVER_TCP = {"interface": "eth0", "transport": "TCP"}
 
 
-@pytest.mark.parametrize(
-    ("mpi", "name", "release", "library"),
-    [
-        ("openmpi5", "Open MPI 5", "Open MPI v5", "libmpi.so.40"),
-        ("intel", "Intel MPI", "Intel(R) MPI Library 2021", "libmpi.so.12"),
-        ("mpich", "MPICH", "MPICH Version:      5", "libmpi.so.12"),
-    ],
-    ids=["openmpi5", "intel", "mpich"],
-)
-def test_ranks_of_other_mpis_run_on_the_planned_hosts_and_cores(
-    namespace: Namespace, mpi: str, name: str, release: str, library: str
-) -> None:
-    with claimed_folder(namespace, "mpi", installed(mpi)):
-        log = namespace.train("hvd", values(library, ADD, launch=BOUND, network=OVER_TCP))
-    assert f"mpirun is {name}" in log
-    assert "start cold" not in log, "a variable of this MPI is unknown"
-    output = [line for line in log.splitlines() if line.startswith("SUM ")]
-    for line in output:
-        assert line.startswith("SUM 6 MARK worker ON "), "a rank missed the sum or its environment"
-        assert release in line, "another MPI's library was loaded"
-    hosts = sorted(re.findall(r" ON (\S+) ", "\n".join(output)))
-    assert hosts == ["hvd-a-0", "hvd-b-0", "hvd-b-0"]
-    placed = dict(re.findall(r"rank (\d) of 3 on (\S+), CPUs \S+", log))
-    assert placed == {"0": "hvd-a-0", "1": "hvd-b-0", "2": "hvd-b-0"}
-    one, two = re.findall(r"on hvd-b-0, CPUs (\S+)", log)
-    assert one != two, "the ranks of a host were not bound to cores of their own"
+@pytest.fixture(scope="class")
+def log_of_sum(request: pytest.FixtureRequest, namespace: Namespace) -> str:
+    """The log of a run of three ranks with the MPI of the class."""
+    mpi = request.cls
+    with claimed_folder(namespace, "mpi", installed(mpi.FOLDER)):
+        return namespace.train("hvd", values(mpi.LIBRARY, ADD, launch=BOUND, network=OVER_TCP))
+
+
+def sums(log: str) -> list[str]:
+    """What the ranks printed."""
+    return [line for line in log.splitlines() if line.startswith("SUM ")]
+
+
+class OfAnotherMPI:
+    """What holds for each MPI: the tests of its class have a namespace, and a run, of their own."""
+
+    FOLDER: str
+    LIBRARY: str
+    NAME: str
+    RELEASE: str
+
+    def test_launcher_is_recognised(self, log_of_sum: str) -> None:
+        assert f"mpirun is {self.NAME}" in log_of_sum
+
+    def test_ranks_are_warm(self, log_of_sum: str) -> None:
+        assert "start cold" not in log_of_sum, "a variable of this MPI is unknown"
+
+    def test_ranks_reduce_over_all_with_the_workers_environment(self, log_of_sum: str) -> None:
+        assert [line.startswith("SUM 6 MARK worker ON ") for line in sums(log_of_sum)] == [True] * 3
+
+    def test_ranks_have_the_library_of_this_mpi(self, log_of_sum: str) -> None:
+        assert [self.RELEASE in line for line in sums(log_of_sum)] == [True] * 3
+
+    def test_ranks_are_on_the_planned_hosts(self, log_of_sum: str) -> None:
+        hosts = sorted(re.findall(r" ON (\S+) ", "\n".join(sums(log_of_sum))))
+        assert hosts == ["hvd-a-0", "hvd-b-0", "hvd-b-0"]
+        placed = dict(re.findall(r"rank (\d) of 3 on (\S+), CPUs \S+", log_of_sum))
+        assert placed == {"0": "hvd-a-0", "1": "hvd-b-0", "2": "hvd-b-0"}
+
+    def test_ranks_of_a_host_are_bound_to_cores_of_their_own(self, log_of_sum: str) -> None:
+        one, two = re.findall(r"on hvd-b-0, CPUs (\S+)", log_of_sum)
+        assert one != two
+
+
+class TestOpenMPI5(OfAnotherMPI):
+    FOLDER = "openmpi5"
+    LIBRARY = "libmpi.so.40"
+    NAME = "Open MPI 5"
+    RELEASE = "Open MPI v5"
+
+
+class TestIntelMPI(OfAnotherMPI):
+    FOLDER = "intel"
+    LIBRARY = "libmpi.so.12"
+    NAME = "Intel MPI"
+    RELEASE = "Intel(R) MPI Library 2021"
+
+
+class TestMPICH(OfAnotherMPI):
+    FOLDER = "mpich"
+    LIBRARY = "libmpi.so.12"
+    NAME = "MPICH"
+    RELEASE = "MPICH Version:      5"
 
 
 def test_failed_rank_ends_the_run_with_its_exit_code(namespace: Namespace) -> None:
