@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.kubectl import Kubectl
 from tests.chart.test_custom_resources import documented
-from tests.e2e.cluster import CHART, HELMS, Namespace, Values
+from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.test_hvdchart import hvdchart
 from tests.e2e.test_training import assert_trained, values
 
@@ -43,41 +44,103 @@ def generations(namespace: Namespace) -> dict[str, Any]:
     return {item["metadata"]["uid"]: item["metadata"].get("generation") for item in own}
 
 
-@pytest.mark.parametrize("version", HELMS)
-def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
-    namespace: Namespace, version: str
-) -> None:
-    run = values(cleanup="Always")
-    namespace.install("hvd", run, version=version)
+@dataclass(frozen=True)
+class Run:
+    """What a run is known by later: its Job, and the keys of the release."""
+
+    job: str
+    keys: Any
+
+    @classmethod
+    def of(cls, namespace: Namespace) -> Run:
+        return cls(namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"])
+
+
+@pytest.fixture(scope="class")
+def helm(request: pytest.FixtureRequest) -> str:
+    """The Helm of the class."""
+    return str(request.cls.HELM)
+
+
+@pytest.fixture(scope="class")
+def installed(namespace: Namespace, helm: str) -> Run:
+    """A run has finished, and its workers are gone."""
+    namespace.install("hvd", values(cleanup="Always"), version=helm)
     assert_trained(namespace, "hvd")
     namespace.wait_for_no_workers("hvd")
-    keys = namespace.get("secret", "hvd-ssh")["data"]
-    first = namespace.job("hvd")
+    return Run.of(namespace)
 
-    namespace.upgrade("hvd", run, version=version)
-    assert namespace.job("hvd") == first, "the same values started a new run"
-    assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
 
-    # Setting a time to live does not start a new run either, and removes the Job and all pods.
+@pytest.fixture(scope="class")
+def upgraded(installed: Run, namespace: Namespace, helm: str) -> Run:
+    """An upgrade has come with the same values."""
+    namespace.upgrade("hvd", values(cleanup="Always"), version=helm)
+    return installed
+
+
+@pytest.fixture(scope="class")
+def expired(upgraded: Run, namespace: Namespace, helm: str) -> Run:
+    """A time to live has removed the Job and all pods, and another upgrade has come after that."""
     mortal = values(cleanup="Always", master={"ttlSecondsAfterFinished": 0})
-    namespace.upgrade("hvd", mortal, version=version)
-    namespace.kubectl("wait", f"job/{first}", "--for=delete", "--timeout=180s")
+    namespace.upgrade("hvd", mortal, version=helm)
+    namespace.kubectl("wait", f"job/{upgraded.job}", "--for=delete", "--timeout=180s")
     namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=180s")
-    namespace.upgrade("hvd", mortal, version=version)
-    assert namespace.jobs("hvd") == [], "a run that was over began again"
-    assert namespace.replicas("hvd-worker") == 0
+    namespace.upgrade("hvd", mortal, version=helm)
+    return upgraded
 
+
+@pytest.fixture(scope="class")
+def changed(expired: Run, namespace: Namespace, helm: str) -> Run:
+    """An upgrade has come with other values, and its run has ended. The first run is returned."""
     env = values()["worker"]["env"]
     more = values(worker={"env": [*env, {"name": "CHANGED", "value": "yes"}]})
-    namespace.upgrade("hvd", more, version=version)
-    assert namespace.get("secret", "hvd-ssh")["data"] == keys
-    assert first not in namespace.jobs("hvd"), "a changed run kept its old Job"
-    assert_trained(namespace, "hvd")
+    namespace.upgrade("hvd", more, version=helm)
+    namespace.wait_for_end("hvd")
+    return expired
 
-    assert namespace.helm("rollback", "hvd", "1", version=version).returncode == 0
-    assert namespace.job("hvd") == first
-    assert_trained(namespace, "hvd")
-    namespace.wait_for_no_workers("hvd")
+
+@pytest.fixture(scope="class")
+def rolled_back(changed: Run, namespace: Namespace, helm: str) -> Run:
+    """The release has its first values again."""
+    done = namespace.helm("rollback", "hvd", "1", version=helm)
+    assert done.returncode == 0, done.stderr
+    return changed
+
+
+class TestUpgrades:
+    HELM = "helm4"
+
+    def test_same_values_start_no_run(self, upgraded: Run, namespace: Namespace) -> None:
+        assert namespace.job("hvd") == upgraded.job
+        assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
+
+    def test_run_that_its_time_to_live_has_removed_does_not_begin_again(
+        self, expired: Run, namespace: Namespace
+    ) -> None:
+        assert namespace.jobs("hvd") == []
+        assert namespace.replicas("hvd-worker") == 0
+
+    def test_other_values_start_a_run(self, changed: Run, namespace: Namespace) -> None:
+        assert changed.job not in namespace.jobs("hvd"), "a changed run kept its old Job"
+        assert_trained(namespace, "hvd")
+
+    def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
+        self, changed: Run, namespace: Namespace
+    ) -> None:
+        """The keys stay, also with other values."""
+        assert namespace.get("secret", "hvd-ssh")["data"] == changed.keys
+
+    def test_rollback_starts_the_first_run_again(
+        self, rolled_back: Run, namespace: Namespace
+    ) -> None:
+        assert namespace.job("hvd") == rolled_back.job
+        assert_trained(namespace, "hvd")
+        namespace.wait_for_no_workers("hvd")
+
+
+@pytest.mark.rare
+class TestUpgradesWithHelm3(TestUpgrades):
+    HELM = "helm3"
 
 
 def sync(namespace: Namespace, run: Values) -> str:
@@ -108,40 +171,96 @@ def sync(namespace: Namespace, run: Values) -> str:
     return done.stdout
 
 
-def test_synced_manifests_train_once_for_each_change_of_values(namespace: Namespace) -> None:
+@dataclass(frozen=True)
+class Synced:
+    """What was synced first, its rendered text, and its run."""
+
+    values: Values
+    text: str
+    run: Run
+
+
+def workers_of_the_page() -> Values:
+    """The workers of the Application of docs/gitops.md."""
+    values = documented("Application")["spec"]["source"]["helm"]["valuesObject"]
+    worker: Values = values["worker"]
+    return worker
+
+
+@pytest.fixture(scope="class")
+def synced(namespace: Namespace) -> Synced:
+    """A run of one worker has finished."""
+    run = values(worker={"number": 1, "slots": workers_of_the_page()["slots"]})
+    text = sync(namespace, run)
+    namespace.assert_completes("hvd")
+    return Synced(run, text, Run.of(namespace))
+
+
+@pytest.fixture(scope="class")
+def deleted(synced: Synced, namespace: Namespace) -> Synced:
+    """Somebody has deleted the Job of the finished run."""
+    namespace.kubectl("delete", "job", synced.run.job)
+    return synced
+
+
+@pytest.fixture(scope="class")
+def made_again(deleted: Synced, namespace: Namespace) -> Synced:
+    """A sync has created the Job again, which has ended."""
+    sync(namespace, deleted.values)
+    namespace.assert_completes("hvd")
+    return deleted
+
+
+@pytest.fixture(scope="class")
+def synced_with_more_workers(made_again: Synced, namespace: Namespace) -> Synced:
+    """The page's own number of workers was synced, which are other values."""
+    sync(namespace, values(worker=workers_of_the_page()))
+    return made_again
+
+
+class TestSyncedManifests:
     """As docs/gitops.md says: rendered without the cluster, applied again and again, pruned."""
-    written = documented("Application")["spec"]["source"]["helm"]["valuesObject"]
-    run = values(worker={"number": 1, "slots": written["worker"]["slots"]})
-    first_text = sync(namespace, run)
-    first = namespace.job("hvd")
-    namespace.assert_completes("hvd")
-    assert "created the SSH keys of the release in Secret hvd-ssh" in namespace.log("hvd")
-    keys = namespace.get("secret", "hvd-ssh")["data"]
-    assert stages(namespace) == ["Started", "HostsReady", "Training", "Finished"]
 
-    before = generations(namespace)
-    assert sync(namespace, run) == first_text, "renderings differ"
-    assert generations(namespace) == before, "the same values changed an object"
-    assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
+    def test_first_master_makes_the_keys(self, synced: Synced, namespace: Namespace) -> None:
+        made = "created the SSH keys of the release in Secret hvd-ssh"
+        assert made in namespace.log("hvd")
 
-    namespace.kubectl("delete", "job", first)
-    where = ["--namespace", namespace.name, "--output", "json"]
-    assert json.loads(hvdchart(namespace, "status", "hvd", *where).stdout)["state"] == "finished"
-    sync(namespace, run)
-    assert namespace.job("hvd") == first
-    namespace.assert_completes("hvd")
-    log = namespace.log("hvd")
-    assert "this run already finished at" in log
-    assert "$ mpirun" not in log
-    assert namespace.replicas("hvd-worker") == 0
+    def test_run_trains_once(self, synced: Synced, namespace: Namespace) -> None:
+        assert stages(namespace) == ["Started", "HostsReady", "Training", "Finished"]
 
-    # The page's own number of workers: other values, so that another run starts.
-    sync(namespace, values(worker=written["worker"]))
-    assert first != namespace.job("hvd"), "the Job of the run before was not pruned"
-    assert_trained(namespace, "hvd")
-    assert namespace.get("secret", "hvd-ssh")["data"] == keys
-    namespace.wait_for_no_workers("hvd")
-    assert namespace.replicas("hvd-worker") == 0
+    def test_same_values_change_nothing(self, synced: Synced, namespace: Namespace) -> None:
+        before = generations(namespace)
+        assert sync(namespace, synced.values) == synced.text, "renderings differ"
+        assert generations(namespace) == before, "the same values changed an object"
+        assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
+
+    def test_status_is_known_without_the_job(self, deleted: Synced, namespace: Namespace) -> None:
+        where = ["--namespace", namespace.name, "--output", "json"]
+        status = json.loads(hvdchart(namespace, "status", "hvd", *where).stdout)
+        assert status["state"] == "finished"
+
+    def test_finished_run_is_not_repeated_by_a_new_job(
+        self, made_again: Synced, namespace: Namespace
+    ) -> None:
+        assert namespace.job("hvd") == made_again.run.job
+        log = namespace.log("hvd")
+        assert "this run already finished at" in log
+        assert "$ mpirun" not in log
+        assert namespace.replicas("hvd-worker") == 0
+
+    def test_other_values_start_a_run_and_prune_the_job_before(
+        self, synced_with_more_workers: Synced, namespace: Namespace
+    ) -> None:
+        assert namespace.job("hvd") != synced_with_more_workers.run.job
+        assert_trained(namespace, "hvd")
+        namespace.wait_for_no_workers("hvd")
+        assert namespace.replicas("hvd-worker") == 0
+
+    def test_other_values_keep_the_keys(
+        self, synced_with_more_workers: Synced, namespace: Namespace
+    ) -> None:
+        keys = namespace.get("secret", "hvd-ssh")["data"]
+        assert keys == synced_with_more_workers.run.keys
 
 
 def test_eviction_is_not_a_failure_and_a_deadline_ends_the_run(namespace: Namespace) -> None:
@@ -181,29 +300,43 @@ def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namesp
     assert namespace.replicas("hvd-worker") == 0
 
 
-def test_refused_upgrade_leaves_the_run_unchanged(namespace: Namespace) -> None:
-    running = values(master={"args": ["python3", "-c", SLEEP]})
-    namespace.install("hvd", running)
+@pytest.fixture(scope="class")
+def sleeping(namespace: Namespace) -> Values:
+    """The values of a run that goes on."""
+    run = values(master={"args": ["python3", "-c", SLEEP]})
+    namespace.install("hvd", run)
     wait_for_training(namespace, 1)
-    before = generations(namespace)
-    refusals = {"wroker": {"number": 3}, "cleanup": "Always", "useHostNetwork": True}
-    for key, value in refusals.items():
-        changed = values(**{**running, "serviceAccount": {"create": False}, key: value})
-        refused = namespace.helm("upgrade", "hvd", str(CHART), values=changed)
+    return run
+
+
+class TestRunThatGoesOn:
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [("wroker", {"number": 3}), ("cleanup", "Always"), ("useHostNetwork", True)],
+    )
+    def test_refused_upgrade_names_the_value_and_leaves_the_run_unchanged(
+        self, sleeping: Values, namespace: Namespace, key: str, value: object
+    ) -> None:
+        before = generations(namespace)
+        wrong = values(**{**sleeping, "serviceAccount": {"create": False}, key: value})
+        refused = namespace.helm("upgrade", "hvd", str(CHART), values=wrong)
         assert refused.returncode != 0
         assert key in refused.stderr
-    assert generations(namespace) == before
-    begun = ["Started", "HostsReady", "Training"]
-    assert stages(namespace) == begun, "the run that goes on was disturbed"
-    status = namespace.helm("status", "hvd").stdout
-    assert "STATUS: deployed" in status
-    here = f"--namespace {namespace.name}"
-    for following in (
-        f"kubectl {here} logs --follow job/{namespace.job('hvd')}",
-        f"kubectl {here} describe jobs,statefulsets,pods",
-        f"helm {here} uninstall hvd",
-    ):
-        assert following in status
+        assert generations(namespace) == before
+        assert stages(namespace) == ["Started", "HostsReady", "Training"]
+
+    def test_helm_status_shows_the_commands_that_follow(
+        self, sleeping: Values, namespace: Namespace
+    ) -> None:
+        status = namespace.helm("status", "hvd").stdout
+        assert "STATUS: deployed" in status
+        here = f"--namespace {namespace.name}"
+        for following in (
+            f"kubectl {here} logs --follow job/{namespace.job('hvd')}",
+            f"kubectl {here} describe jobs,statefulsets,pods",
+            f"helm {here} uninstall hvd",
+        ):
+            assert following in status
 
 
 def test_suspended_run_starts_when_it_is_resumed(namespace: Namespace) -> None:
