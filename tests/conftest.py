@@ -7,6 +7,7 @@ import re
 import secrets
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,25 +175,23 @@ def older_image(kubeconfig: Path) -> str:
     return in_cluster("examples-2.15")
 
 
-# For a function outside of a class, this scope is that of the function.
-@pytest.fixture(scope="class")
-def namespace(
-    kubeconfig: Path, examples_image: str, request: pytest.FixtureRequest
-) -> Iterator[Namespace]:
-    """A namespace, which enforces Pod Security `restricted`: for one test, or for all of a class.
+@contextmanager
+def new_namespace(name: str, kubeconfig: Path, image: str) -> Iterator[Namespace]:
+    """A namespace that enforces Pod Security `restricted`, until the end of the block.
 
-    The tests of a class see the same releases, in the order of the file.
+    Its name begins with `name`, with other characters than those of names replaced.
     """
     from tests.e2e.cluster import Namespace
 
-    test = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
+    beginning = re.sub("[^a-z0-9]+", "-", name.lower())[:50].strip("-")
     # A namespace of an earlier run may still be terminating.
-    name = f"{test}-{secrets.token_hex(4)}"
-    made = Namespace(name, kubeconfig, examples_image)
+    own_name = f"{beginning}-{secrets.token_hex(4)}"
+    made = Namespace(own_name, kubeconfig, image)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     manifest = {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+        "metadata": {"name": own_name, "labels": labels},
     }
     made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
     try:
@@ -200,4 +199,17 @@ def namespace(
         made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
         yield made
     finally:
-        made.kubectl("delete", "namespace", name, "--wait=false")
+        made.kubectl("delete", "namespace", own_name, "--wait=false")
+
+
+# For a function outside of a class, this scope is that of the function.
+@pytest.fixture(scope="class")
+def namespace(
+    kubeconfig: Path, examples_image: str, request: pytest.FixtureRequest
+) -> Iterator[Namespace]:
+    """A namespace for one test, or for all tests of a class.
+
+    The tests of a class see the same releases, in the order of the file.
+    """
+    with new_namespace(request.node.name, kubeconfig, examples_image) as made:
+        yield made

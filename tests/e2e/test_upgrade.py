@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
-from tests.e2e.cluster import CHART, HELMS, Namespace
+from tests.conftest import new_namespace
+from tests.e2e.cluster import CHART, Namespace
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # `python -m devtools.release keep` packaged them.
@@ -23,11 +25,24 @@ TENANT = "tenant"
 EVERYTHING = "all,secrets,configmaps,serviceaccounts,roles,rolebindings,networkpolicies,pdb"
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Iterator[str]:
-    """Where charts are pushed to."""
-    with registry(tmp_path) as address:
-        yield f"oci://{address}/charts"
+@pytest.fixture(scope="class", params=EARLIER, ids=lambda package: package.stem)
+def earlier(request: pytest.FixtureRequest) -> Path:
+    """The package of an earlier chart."""
+    package: Path = request.param
+    return package
+
+
+@pytest.fixture(scope="class")
+def namespace(earlier: Path, kubeconfig: Path, examples_image: str) -> Iterator[Namespace]:
+    """A namespace for each earlier chart."""
+    with new_namespace(f"upgrade-{earlier.stem}", kubeconfig, examples_image) as made:
+        yield made
+
+
+@pytest.fixture(scope="class")
+def version(request: pytest.FixtureRequest) -> str:
+    """The Helm of the class."""
+    return str(request.cls.HELM)
 
 
 def helm(namespace: Namespace, version: str, *arguments: str, **values: object) -> str:
@@ -81,52 +96,122 @@ def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
             assert line not in shown
 
 
-@pytest.mark.parametrize("version", HELMS)
-@pytest.mark.parametrize("earlier", EARLIER, ids=lambda package: package.stem)
-def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
-    namespace: Namespace, repository: str, tmp_path: Path, earlier: Path, version: str
-) -> None:
+@dataclass(frozen=True)
+class Charts:
+    """The earlier chart and the present one, as `helm install` names what a registry has."""
+
+    repository: str
+    earlier: str
+    current: str
+
+    def words(self, version: str) -> list[str]:
+        return [f"{self.repository}/horovod", "--plain-http", "--version", version]
+
+
+@pytest.fixture(scope="class")
+def charts(
+    namespace: Namespace,
+    version: str,
+    earlier: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Charts]:
+    """Both charts in a registry, and a user who has the role `admin` in the namespace."""
     for part in ("admin", "edit", "view"):
-        # Together they are the role `admin`, which a cluster's controller puts together.
+        # Together they are the role, which a cluster's controller puts together.
         role = f"--clusterrole=system:aggregate-to-{part}"
         namespace.kubectl("create", "rolebinding", part, role, f"--user={TENANT}")
+    folder = tmp_path_factory.mktemp("charts")
     current = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())["version"]
-    helm(namespace, version, "package", str(CHART), "--destination", str(tmp_path))
-    for package in (earlier, tmp_path / f"horovod-{current}.tgz"):
-        helm(namespace, version, "push", str(package), repository, "--plain-http")
-    chart = [f"{repository}/horovod", "--plain-http", "--version"]
+    helm(namespace, version, "package", str(CHART), "--destination", str(folder))
+    with registry(folder) as address:
+        repository = f"oci://{address}/charts"
+        for package in (earlier, folder / f"horovod-{current}.tgz"):
+            helm(namespace, version, "push", str(package), repository, "--plain-http")
+        yield Charts(repository, earlier.stem.removeprefix("horovod-"), current)
 
-    running = {"args": ["python3", "-c", STAY]}
-    before = [*chart, earlier.stem.removeprefix("horovod-")]
-    helm(namespace, version, "install", "hvd", *before, cleanup="Never", master=running)
+
+@dataclass(frozen=True)
+class Run:
+    """The Job of the earlier chart's run, and the keys of the release."""
+
+    job: str
+    keys: dict[str, str]
+
+
+@pytest.fixture(scope="class")
+def installed(charts: Charts, namespace: Namespace, version: str) -> Run:
+    """A run of the earlier chart trains."""
+    master = {"args": ["python3", "-c", STAY]}
+    words = charts.words(charts.earlier)
+    helm(namespace, version, "install", "hvd", *words, cleanup="Never", master=master)
     namespace.wait_for_event("Training", 240)
-    first = namespace.job("hvd")
-    keys = namespace.get("secret", "hvd-ssh")["data"]
+    return Run(namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"])
 
-    ending = json.dumps(["python3", "-c", SHOW])
-    changed = ["--reset-then-reuse-values", "--set-json", f"master.args={ending}"]
-    changed += ["--set", "podDisruptionBudget.enabled=true"]
-    assert '"status":"Success"' in evict_for_trial(namespace, "hvd-worker-0")
-    helm(namespace, version, "upgrade", "hvd", *chart, current, *changed)
-    assert first not in namespace.jobs("hvd"), "the run of the previous chart goes on"
-    namespace.assert_completes("hvd")
-    assert ranks(namespace) == ["0", "1"]
-    # Logs are read below, of pods that stay.
-    old = f"batch.kubernetes.io/job-name={first}"
+
+@pytest.fixture(scope="class")
+def upgraded(installed: Run, charts: Charts, namespace: Namespace, version: str) -> Run:
+    """The run of the present chart has ended, and no pod of the earlier run's Job is left."""
+    command = json.dumps(["python3", "-c", SHOW])
+    options = ["--reset-then-reuse-values", "--set-json", f"master.args={command}"]
+    options += ["--set", "podDisruptionBudget.enabled=true"]
+    helm(namespace, version, "upgrade", "hvd", *charts.words(charts.current), *options)
+    namespace.wait_for_end("hvd")
+    old = f"batch.kubernetes.io/job-name={installed.job}"
     namespace.kubectl("wait", "pods", "--for=delete", "--selector", old, "--timeout=180s")
-    assert namespace.get("secret", "hvd-ssh")["data"] == keys
-    assert_no_key_is_shown(namespace, keys)
-    assert "violate the pod's disruption budget" in evict_for_trial(namespace, "hvd-worker-0")
+    return installed
 
-    made = namespace.get(EVERYTHING, "--selector", "helm.sh/chart")["items"]
-    stale = [
-        f"{item['kind']} {item['metadata']['name']}"
-        for item in made
-        if item["metadata"]["labels"]["helm.sh/chart"] != f"horovod-{current}"
-    ]
-    assert len(made) > 7
-    assert stale == [], "left over of the previous chart"
+
+@pytest.fixture(scope="class")
+def uninstalled(upgraded: Run, namespace: Namespace, version: str) -> None:
+    """The release is uninstalled."""
     helm(namespace, version, "uninstall", "hvd", "--wait")
-    # Helm 4 does not wait for the pods of what it removes.
-    gone = "the uninstall leaves nothing"
-    wait_until(lambda: not left_over(namespace), 240, gone, PROGRAM_PAUSE)
+
+
+class TestUpgradeFromAnEarlierChart:
+    HELM = "helm4"
+
+    def test_worker_of_the_earlier_run_can_be_evicted(
+        self, installed: Run, namespace: Namespace
+    ) -> None:
+        assert '"status":"Success"' in evict_for_trial(namespace, "hvd-worker-0")
+
+    def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
+        self, upgraded: Run, namespace: Namespace
+    ) -> None:
+        assert upgraded.job not in namespace.jobs("hvd"), "the run of the previous chart goes on"
+        assert namespace.get("secret", "hvd-ssh")["data"] == upgraded.keys
+
+    def test_run_of_the_present_chart_finishes(self, upgraded: Run, namespace: Namespace) -> None:
+        namespace.assert_completes("hvd")
+        assert ranks(namespace) == ["0", "1"]
+
+    def test_private_keys_are_shown_nowhere(self, upgraded: Run, namespace: Namespace) -> None:
+        assert_no_key_is_shown(namespace, upgraded.keys)
+
+    def test_disruption_budget_of_the_upgrade_holds(
+        self, upgraded: Run, namespace: Namespace
+    ) -> None:
+        answer = evict_for_trial(namespace, "hvd-worker-0")
+        assert "violate the pod's disruption budget" in answer
+
+    def test_objects_are_those_of_the_present_chart(
+        self, upgraded: Run, charts: Charts, namespace: Namespace
+    ) -> None:
+        made = namespace.get(EVERYTHING, "--selector", "helm.sh/chart")["items"]
+        stale = [
+            f"{item['kind']} {item['metadata']['name']}"
+            for item in made
+            if item["metadata"]["labels"]["helm.sh/chart"] != f"horovod-{charts.current}"
+        ]
+        assert len(made) > 7
+        assert stale == [], "left over of the previous chart"
+
+    def test_uninstall_leaves_nothing(self, uninstalled: None, namespace: Namespace) -> None:
+        # Helm 4 does not wait for the pods of what it removes.
+        gone = "the uninstall leaves nothing"
+        wait_until(lambda: not left_over(namespace), 240, gone, PROGRAM_PAUSE)
+
+
+@pytest.mark.rare
+class TestUpgradeFromAnEarlierChartWithHelm3(TestUpgradeFromAnEarlierChart):
+    HELM = "helm3"
