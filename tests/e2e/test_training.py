@@ -52,31 +52,58 @@ def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:
     assert {entry["uid"] for entry in ranks} == {uid}
 
 
-def test_two_releases_train_side_by_side(namespace: Namespace) -> None:
+RELEASES = ("one", "two")
+
+
+@pytest.fixture(scope="class")
+def two_releases(namespace: Namespace) -> None:
+    """Two releases are installed at the same time, each by another Helm."""
     namespace.install("one", values())
     namespace.install("two", values(), version="helm3")
-    for release in ("one", "two"):
-        assert_trained(namespace, release)
-        namespace.wait_for_no_workers(release)
-        assert namespace.replicas(f"{release}-worker") == 0
-    keys = [namespace.get("secret", f"{release}-ssh")["data"] for release in ("one", "two")]
-    assert len({key for pair in keys for key in pair.values()}) == 4
-    assert namespace.helm("uninstall", "one", "--wait").returncode == 0
-    # Of every kind there is, but events, which the cluster forgets by itself.
+
+
+@pytest.fixture(scope="class")
+def uninstalled(two_releases: None, namespace: Namespace) -> None:
+    """The first of both has ended and is uninstalled."""
+    namespace.wait_for_end("one")
+    done = namespace.helm("uninstall", "one", "--wait")
+    assert done.returncode == 0, done.stderr
+
+
+def all_names(namespace: Namespace) -> list[str]:
+    """The names of all objects but events, which the cluster forgets by itself."""
     kinds = namespace.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name")
     own = ",".join(kind for kind in kinds.split() if not kind.startswith("events"))
+    return [item["metadata"]["name"] for item in namespace.get(own)["items"]]
 
-    def names() -> list[str]:
-        return [item["metadata"]["name"] for item in namespace.get(own)["items"]]
 
-    # What belongs to an object of the release goes after it.
-    wait_until(
-        lambda: not any(name.startswith(("one", "sh.helm.release.v1.one")) for name in names()),
-        180,
-        "nothing of the release is left",
-        PROGRAM_PAUSE,
-    )
-    assert "two-ssh" in names()
+@pytest.mark.usefixtures("two_releases")
+class TestTwoReleases:
+    def test_two_releases_train_side_by_side(self, namespace: Namespace) -> None:
+        for release in RELEASES:
+            assert_trained(namespace, release)
+
+    @pytest.mark.parametrize("release", RELEASES)
+    def test_workers_are_gone_after_the_end(self, namespace: Namespace, release: str) -> None:
+        namespace.wait_for_no_workers(release)
+        assert namespace.replicas(f"{release}-worker") == 0
+
+    def test_no_key_is_that_of_another_release(self, namespace: Namespace) -> None:
+        keys = [namespace.get("secret", f"{release}-ssh")["data"] for release in RELEASES]
+        assert len({key for pair in keys for key in pair.values()}) == 4
+
+    def test_uninstall_leaves_nothing_and_the_other_release_stays(
+        self, uninstalled: None, namespace: Namespace
+    ) -> None:
+        # What belongs to an object of the release goes after it.
+        own = ("one", "sh.helm.release.v1.one")
+        wait_until(
+            lambda: not any(name.startswith(own) for name in all_names(namespace)),
+            180,
+            "nothing of the release is left",
+            PROGRAM_PAUSE,
+        )
+        assert "two-ssh" in all_names(namespace)
 
 
 def test_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
@@ -109,18 +136,32 @@ def test_run_trains_without_a_service_account(namespace: Namespace) -> None:
     assert namespace.replicas("hvd-worker") == 2
 
 
-def test_missing_image_and_runtime_class_are_reported_by_the_master(namespace: Namespace) -> None:
+@pytest.fixture(scope="class")
+def terminated(namespace: Namespace) -> dict[str, Any]:
+    """How the only attempt of a run ended whose workers have no image or no runtime class."""
     groups = [
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
     ]
     namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 40}))
     assert namespace.wait_for_end("hvd") == "Failed"
-    # A retry could not help: one attempt, and the reason where `kubectl describe` shows it.
     (attempt,) = namespace.attempts("hvd")
-    ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert ended["exitCode"] == 78
-    for text in (namespace.log("hvd"), ended["message"]):
+    ended: dict[str, Any] = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
+    return ended
+
+
+class TestWorkersThatCannotStart:
+    def test_run_fails_without_a_retry_which_could_not_help(
+        self, terminated: dict[str, Any]
+    ) -> None:
+        assert terminated["exitCode"] == 78
+
+    @pytest.mark.parametrize("place", ["log", "message"])
+    def test_missing_image_and_runtime_class_are_reported_by_the_master(
+        self, terminated: dict[str, Any], namespace: Namespace, place: str
+    ) -> None:
+        """Also in the termination message, which `kubectl describe` shows."""
+        text = namespace.log("hvd") if place == "log" else terminated["message"]
         assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=40" in text
         lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]

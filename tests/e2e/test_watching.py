@@ -6,6 +6,9 @@ import json
 import os
 import urllib.request
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.e2e.cluster import Namespace, Values
 from tests.e2e.volumes import on_node
@@ -49,42 +52,75 @@ def fetch(address: str, port: int, path: str) -> str:
         return text
 
 
-def test_metrics_have_the_stage_ranks_hosts_and_the_scripts_own(
-    privileged: Namespace, node_folder: Path
-) -> None:
+@pytest.fixture(scope="class")
+def waiting(privileged: Namespace, node_folder: Path) -> Namespace:
+    """The script has written its metrics, and waits."""
     os.mkfifo(node_folder / "gate")
     os.chown(node_folder / "gate", 1000, 1000)
     metrics = {"enabled": True, "file": "/output/metrics"}
     privileged.install("hvd", values(node_folder, REPORT, metrics=metrics))
     wait_until((node_folder / "written").exists, 180, "the script writes its metric")
-    (master,) = privileged.attempts("hvd")
-    lines = fetch(master["status"]["podIP"], 9400, "/metrics").splitlines()
-    assert 'horovod_stage{stage="Training"} 1' in lines
-    assert "horovod_ranks 2" in lines
-    assert "horovod_hosts_ready 1" in lines
-    assert "horovod_images_per_second 512.5" in lines
-    worker = privileged.get("pod", "hvd-worker-0")["status"]["podIP"]
-    lines = fetch(worker, 9400, "/metrics").splitlines()
-    assert "horovod_slots 2" in lines
-    assert 'horovod_step{rank="0"} 7' in lines
-    (node_folder / "gate").write_text("")
-    privileged.assert_completes("hvd")
+    return privileged
 
 
-def test_timeline_is_written_and_tensorboard_only_reads(
-    privileged: Namespace, node_folder: Path
-) -> None:
-    watched = {"tensorboard": {"enabled": True}, "horovod": {"timeline": True}}
-    privileged.train("hvd", values(node_folder, TRAIN, **watched))
-    events = json.loads((node_folder / "horovod-timeline.json").read_text())
-    assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= {event.get("name") for event in events}
-    privileged.kubectl(
-        "wait", "deployment/hvd-tensorboard", "--for=condition=Available", "--timeout=180s"
-    )
-    address = privileged.get("service", "hvd-tensorboard")["spec"]["clusterIP"]
-    # TensorBoard reads the folder some time after it has begun to answer.
-    wait_until(lambda: json.loads(fetch(address, 6006, "/data/runs")), 60, "TensorBoard has read")
-    assert json.loads(fetch(address, 6006, "/data/runs")) == ["logs"]
-    program = "import os; print(os.statvfs('/output').f_flag & os.ST_RDONLY)"
-    command = ["exec", "deployment/hvd-tensorboard", "--", "python3", "-c", program]
-    assert privileged.kubectl(*command).strip() == "1", "TensorBoard only reads"
+class TestMetrics:
+    def test_master_has_the_stage_ranks_and_hosts(self, waiting: Namespace) -> None:
+        lines = metrics_of_the_master(waiting)
+        assert 'horovod_stage{stage="Training"} 1' in lines
+        assert "horovod_ranks 2" in lines
+        assert "horovod_hosts_ready 1" in lines
+
+    def test_master_has_the_metrics_of_the_scripts_file(self, waiting: Namespace) -> None:
+        assert "horovod_images_per_second 512.5" in metrics_of_the_master(waiting)
+
+    def test_worker_has_its_slots_and_the_metrics_of_its_ranks(self, waiting: Namespace) -> None:
+        address = waiting.get("pod", "hvd-worker-0")["status"]["podIP"]
+        lines = fetch(address, 9400, "/metrics").splitlines()
+        assert "horovod_slots 2" in lines
+        assert 'horovod_step{rank="0"} 7' in lines
+
+    def test_run_completes(self, waiting: Namespace, node_folder: Path) -> None:
+        (node_folder / "gate").write_text("")
+        waiting.assert_completes("hvd")
+
+
+def metrics_of_the_master(namespace: Namespace) -> list[str]:
+    (master,) = namespace.attempts("hvd")
+    return fetch(master["status"]["podIP"], 9400, "/metrics").splitlines()
+
+
+@pytest.fixture(scope="class")
+def watched(privileged: Namespace, node_folder: Path) -> Namespace:
+    """A run with a timeline and TensorBoard has completed."""
+    values_of_both = {"tensorboard": {"enabled": True}, "horovod": {"timeline": True}}
+    privileged.train("hvd", values(node_folder, TRAIN, **values_of_both))
+    return privileged
+
+
+@pytest.fixture(scope="class")
+def board(watched: Namespace) -> Namespace:
+    """TensorBoard answers."""
+    available = ("deployment/hvd-tensorboard", "--for=condition=Available", "--timeout=180s")
+    watched.kubectl("wait", *available)
+    return watched
+
+
+class TestTimelineAndTensorBoard:
+    def test_timeline_has_the_allreduce(self, watched: Namespace, node_folder: Path) -> None:
+        events = json.loads((node_folder / "horovod-timeline.json").read_text())
+        assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= {event.get("name") for event in events}
+
+    def test_tensorboard_shows_the_logs(self, board: Namespace) -> None:
+        address = board.get("service", "hvd-tensorboard")["spec"]["clusterIP"]
+
+        def runs() -> Any:
+            return json.loads(fetch(address, 6006, "/data/runs"))
+
+        # TensorBoard reads the folder some time after it has begun to answer.
+        wait_until(runs, 60, "TensorBoard has read")
+        assert runs() == ["logs"]
+
+    def test_tensorboard_only_reads(self, board: Namespace) -> None:
+        program = "import os; print(os.statvfs('/output').f_flag & os.ST_RDONLY)"
+        command = ["exec", "deployment/hvd-tensorboard", "--", "python3", "-c", program]
+        assert board.kubectl(*command).strip() == "1"
