@@ -27,6 +27,7 @@ from ruamel.yaml import YAML
 from devtools.common.errors import DevtoolsError
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.chart.test_custom_resources import documented
+from tests.conftest import new_namespace
 from tests.controllers import Controller, running
 from tests.e2e.cluster import CHART, Namespace, Values, image_values, on_shared_cores
 from tests.e2e.volumes import on_node
@@ -329,12 +330,34 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=[(Flux, running_flux), (ArgoCD, running_argo)], ids=["flux", "argo"])
-def team(request: pytest.FixtureRequest, namespace: Namespace, tmp_path: Path) -> Iterator[Team]:
+@pytest.fixture(
+    scope="class", params=[(Flux, running_flux), (ArgoCD, running_argo)], ids=["flux", "argo"]
+)
+def kind(request: pytest.FixtureRequest) -> Any:
+    """A class of teams, and what runs its tool."""
+    return request.param
+
+
+@pytest.fixture(scope="class")
+def namespace(
+    kind: Any, kubeconfig: Path, examples_image: str, request: pytest.FixtureRequest
+) -> Iterator[Namespace]:
+    """A namespace for each tool."""
+    made, _ = kind
+    name = f"{made.__name__}-{request.node.name}"
+    with new_namespace(name, kubeconfig, examples_image) as namespace:
+        yield namespace
+
+
+@pytest.fixture(scope="class")
+def team(
+    kind: Any, namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Team]:
     """A tool that runs, and the repository that it reads."""
-    made, run = request.param
-    repository = Repository.make(tmp_path / "repository")
-    with served(repository.folder) as url, run(namespace, tmp_path):
+    made, run = kind
+    folder = tmp_path_factory.mktemp("team")
+    repository = Repository.make(folder / "repository")
+    with served(repository.folder) as url, run(namespace, folder):
         team: Team = made(namespace, repository, url)
         yield team
         # The test may not have come to the object, or may have removed it.
@@ -342,7 +365,15 @@ def team(request: pytest.FixtureRequest, namespace: Namespace, tmp_path: Path) -
             team.remove()
 
 
-argo_alone = pytest.mark.parametrize("team", [(ArgoCD, running_argo)], ids=["argo"], indirect=True)
+argo_alone = pytest.mark.parametrize("kind", [(ArgoCD, running_argo)], ids=["argo"], indirect=True)
+
+
+@pytest.fixture(scope="class")
+def go(namespace: Namespace, privileged: Namespace, node_folder: Path) -> Path:
+    """The file that a run of WAIT waits for: each namespace has a folder of its own for it."""
+    folder = node_folder / namespace.name
+    folder.mkdir()
+    return folder / "go"
 
 
 def run_of(script: str, number: int = 2) -> Values:
@@ -361,60 +392,108 @@ def identity(namespace: Namespace) -> dict[str, Any]:
     return {"job": (job["name"], job["uid"]), "keys": keys}
 
 
-def test_release_is_kept_as_the_page_says(
-    team: Team, namespace: Namespace, node_folder: Path, privileged: Namespace
-) -> None:
-    mount = on_node(node_folder, "data")
+@dataclass(frozen=True)
+class Kept:
+    """A release that a team keeps, its volume, and what its first run is known by."""
+
+    team: Team
+    mount: Values
+    first: dict[str, Any]
+
+
+@pytest.fixture(scope="class")
+def training(team: Team, namespace: Namespace, go: Path) -> Kept:
+    """The first run trains."""
+    mount = on_node(go.parent, "data")
     team.apply({**run_of(WAIT), **mount})
     team.sync()
     namespace.wait_for_event("Training", 240)
-    first = identity(namespace)
+    return Kept(team, mount, identity(namespace))
 
-    # Somebody changes an object by hand in the middle of the run: it is healed, the run goes on.
+
+@pytest.fixture(scope="class")
+def damaged(training: Kept, namespace: Namespace) -> Kept:
+    """Somebody has deleted an object in the middle of the run, and the tool has synced."""
     namespace.kubectl("delete", "service", RELEASE)
-    team.sync()
-    wait_until(
-        lambda: namespace.get("services")["items"], 120, "the Service is back", PROGRAM_PAUSE
-    )
-    assert identity(namespace) == first
+    training.team.sync()
+    return training
 
-    (node_folder / "go").touch()
+
+@pytest.fixture(scope="class")
+def finished(damaged: Kept, namespace: Namespace, go: Path) -> Kept:
+    """The run has finished, and the tool has synced as often as in an hour."""
+    go.touch()
     namespace.assert_completes(RELEASE)
     namespace.wait_for_no_workers(RELEASE)
-    # An hour of syncs, shortened.
     for _ in range(5):
-        team.sync()
-    assert identity(namespace) == first
-    assert namespace.replicas(f"{RELEASE}-worker") == 0
+        damaged.team.sync()
+    return damaged
 
-    # Another chart alone repeats nothing.
-    team.repository.bump_chart()
-    team.sync()
+
+@pytest.fixture(scope="class")
+def bumped(finished: Kept, namespace: Namespace) -> Kept:
+    """Another chart has come."""
+    finished.team.repository.bump_chart()
+    finished.team.sync()
     namespace.assert_completes(RELEASE)
-    assert namespace.replicas(f"{RELEASE}-worker") == 0
-    assert namespace.get("secret", f"{RELEASE}-ssh")["data"] == first["keys"]
+    return finished
 
-    # Another value is another run; the Job of the run before is pruned.
-    team.apply({**run_of("print('again')", number=1), **mount})
-    team.sync()
+
+@pytest.fixture(scope="class")
+def changed(bumped: Kept, namespace: Namespace) -> Kept:
+    """Another value has come, and its run has completed."""
+    bumped.team.apply({**run_of("print('again')", number=1), **bumped.mount})
+    bumped.team.sync()
     namespace.assert_completes(RELEASE)
-    assert "again" in namespace.log(RELEASE)
-    assert identity(namespace)["keys"] == first["keys"]
+    return bumped
 
-    team.remove()
-    namespace.wait_until_gone("statefulsets,jobs,services")
+
+@pytest.fixture(scope="class")
+def removed(changed: Kept) -> None:
+    """The tool's object is deleted."""
+    changed.team.remove()
+
+
+class TestReleaseOfATeam:
+    def test_deleted_object_comes_back(self, damaged: Kept, namespace: Namespace) -> None:
+        wait_until(
+            lambda: namespace.get("services")["items"], 120, "the Service is back", PROGRAM_PAUSE
+        )
+
+    def test_run_goes_on_when_an_object_is_healed(
+        self, damaged: Kept, namespace: Namespace
+    ) -> None:
+        assert identity(namespace) == damaged.first
+
+    def test_syncs_leave_a_finished_run_alone(self, finished: Kept, namespace: Namespace) -> None:
+        assert identity(namespace) == finished.first
+        assert namespace.replicas(f"{RELEASE}-worker") == 0
+
+    def test_another_chart_alone_repeats_nothing(self, bumped: Kept, namespace: Namespace) -> None:
+        assert namespace.replicas(f"{RELEASE}-worker") == 0
+        assert namespace.get("secret", f"{RELEASE}-ssh")["data"] == bumped.first["keys"]
+
+    def test_another_value_is_another_run_with_the_same_keys(
+        self, changed: Kept, namespace: Namespace
+    ) -> None:
+        """The Job of the run before is pruned: the log is that of the only one."""
+        assert "again" in namespace.log(RELEASE)
+        assert identity(namespace)["keys"] == changed.first["keys"]
+
+    def test_removed_object_takes_the_release_with_it(
+        self, removed: None, namespace: Namespace
+    ) -> None:
+        namespace.wait_until_gone("statefulsets,jobs,services")
 
 
 @argo_alone
-def test_health_is_that_of_the_run(
-    team: ArgoCD, namespace: Namespace, node_folder: Path, privileged: Namespace
-) -> None:
-    mount = on_node(node_folder, "data")
+def test_health_is_that_of_the_run(team: ArgoCD, namespace: Namespace, go: Path) -> None:
+    mount = on_node(go.parent, "data")
     team.apply({**run_of(WAIT, number=1), **mount})
     team.sync()
     namespace.wait_for_event("Training", 240)
     team.wait_for_health("Progressing")
-    (node_folder / "go").touch()
+    go.touch()
     team.wait_for_health("Healthy")
     namespace.assert_completes(RELEASE)
 
@@ -424,30 +503,70 @@ def test_health_is_that_of_the_run(
     team.wait_for_health("Degraded")
 
 
-@argo_alone
-@pytest.mark.parametrize("keeps_data", [False, True], ids=["as it is", "keeping the data"])
-def test_replaced_objects_repeat_a_finished_run_unless_their_data_are_kept(
-    team: ArgoCD, namespace: Namespace, keeps_data: bool
-) -> None:
-    """As the page says of the option Replace=true, and of what it advises for it."""
-    team.apply(run_of("print('trained')", number=1), "Replace=true", keeps_data=keeps_data)
+@pytest.fixture(scope="class")
+def trained(request: pytest.FixtureRequest, team: ArgoCD, namespace: Namespace) -> dict[str, Any]:
+    """What a run is known by that has finished, of an Application with the option Replace=true."""
+    run = run_of("print('trained')", number=1)
+    team.apply(run, "Replace=true", keeps_data=request.cls.KEEPS_DATA)
     team.sync()
     namespace.assert_completes(RELEASE)
     namespace.wait_for_no_workers(RELEASE)
-    first = identity(namespace)
-    team.sync()
-    assert identity(namespace) == first, "nothing has changed"
+    return identity(namespace)
 
-    # Kubernetes refuses to replace the Job, after other objects.
-    assert "field is immutable" in json.dumps(team.press_sync())
-    assert identity(namespace)["job"] == first["job"]
-    assert ("data" in namespace.get("configmap", f"{RELEASE}-run")) == keeps_data
-    assert (identity(namespace)["keys"] == first["keys"]) == keeps_data
 
-    # By force, it deletes and creates it.
-    assert team.press_sync(force=True)["phase"] == "Succeeded"
+@pytest.fixture(scope="class")
+def pressed(trained: dict[str, Any], team: ArgoCD) -> dict[str, Any]:
+    """What came of a sync of all objects by hand."""
+    return team.press_sync()
+
+
+@pytest.fixture(scope="class")
+def forced(pressed: dict[str, Any], team: ArgoCD, namespace: Namespace) -> dict[str, Any]:
+    """What came of the same by force, after which the run has completed."""
+    state = team.press_sync(force=True)
     namespace.assert_completes(RELEASE)
-    again = identity(namespace)
-    assert again["job"] != first["job"]
-    assert (again["keys"] == first["keys"]) == keeps_data
-    assert ("trained" in namespace.log(RELEASE)) != keeps_data
+    return state
+
+
+@argo_alone
+class TestReplacedObjects:
+    """As the page says of the option Replace=true."""
+
+    KEEPS_DATA = False
+
+    def test_sync_without_a_change_repeats_nothing(
+        self, trained: dict[str, Any], team: ArgoCD, namespace: Namespace
+    ) -> None:
+        team.sync()
+        assert identity(namespace) == trained
+
+    def test_job_cannot_be_replaced(
+        self, trained: dict[str, Any], pressed: dict[str, Any], namespace: Namespace
+    ) -> None:
+        """Kubernetes refuses it, after other objects have been replaced."""
+        assert "field is immutable" in json.dumps(pressed)
+        assert identity(namespace)["job"] == trained["job"]
+
+    def test_data_of_the_run_are_kept_if_the_application_says_so(
+        self, trained: dict[str, Any], pressed: dict[str, Any], namespace: Namespace
+    ) -> None:
+        assert ("data" in namespace.get("configmap", f"{RELEASE}-run")) == self.KEEPS_DATA
+        assert (identity(namespace)["keys"] == trained["keys"]) == self.KEEPS_DATA
+
+    def test_force_deletes_and_creates_the_job(
+        self, trained: dict[str, Any], forced: dict[str, Any], namespace: Namespace
+    ) -> None:
+        assert forced["phase"] == "Succeeded"
+        assert identity(namespace)["job"] != trained["job"]
+
+    def test_finished_run_is_repeated_unless_its_data_are_kept(
+        self, trained: dict[str, Any], forced: dict[str, Any], namespace: Namespace
+    ) -> None:
+        assert (identity(namespace)["keys"] == trained["keys"]) == self.KEEPS_DATA
+        assert ("trained" in namespace.log(RELEASE)) != self.KEEPS_DATA
+
+
+class TestReplacedObjectsWhoseDataAreKept(TestReplacedObjects):
+    """With what the page advises for that option."""
+
+    KEEPS_DATA = True
