@@ -148,9 +148,10 @@ def down_cluster() -> Iterator[Cluster]:
     cluster.run("down", "--images")
 
 
-@pytest.fixture
+# For a function outside of a class, this scope is that of the function.
+@pytest.fixture(scope="class")
 def cluster(down_cluster: Cluster) -> Cluster:
-    """The cluster, running: `up` repairs what an earlier test has broken."""
+    """The cluster, running: `up` repairs what an earlier test, or class of tests, has broken."""
     down_cluster.run("up")
     return down_cluster
 
@@ -168,15 +169,19 @@ def built_probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-@pytest.fixture
-def probe(cluster: Cluster, built_probe: Path, tmp_path: Path) -> Cluster:
+@pytest.fixture(scope="class")
+def probe_folder(built_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the probe's program, `probe`, and with its image, `probe.tar`."""
+    folder = tmp_path_factory.mktemp("probe")
+    shutil.copy(built_probe, folder / "probe")
+    pack_program(PROBE_IMAGE, folder / "probe", folder / "probe.tar")
+    return folder
+
+
+@pytest.fixture(scope="class")
+def probe(cluster: Cluster, probe_folder: Path) -> Cluster:
     """The cluster with the probe's image and a pod `server` of it that answers on port 8080."""
-    program = tmp_path / "probe"
-    archive = tmp_path / "probe.tar"
-    # A copy, which a test may change.
-    shutil.copy(built_probe, program)
-    pack_program(PROBE_IMAGE, program, archive)
-    cluster.run("load", str(archive))
+    cluster.run("load", str(probe_folder / "probe.tar"))
     ready = {"readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1}}
     labels = {"app": "server"}
     server = probe_pod("server", {"args": ["serve"], **ready}, terminationGracePeriodSeconds=0)

@@ -15,16 +15,21 @@ from devtools.localkube.record import Record
 from tests.localkube.conftest import Cluster, machine_state, wait_until
 
 
-def test_second_up_changes_nothing_of_a_node_with_all_resources(cluster: Cluster) -> None:
-    before = Record.read(cluster.instance), cluster.processes()
-    again = cluster.run("up")
-    assert again.stdout.strip() == str(cluster.instance.kubeconfig)
-    assert (Record.read(cluster.instance), cluster.processes()) == before
-    node = json.loads(cluster.kubectl("get", "node", cluster.instance.node_name, "-o", "json"))
-    assert node["status"]["allocatable"] == node["status"]["capacity"]
-    assert int(node["status"]["allocatable"]["cpu"]) == os.cpu_count()
-    assert cluster.instance.kubeconfig.stat().st_mode & 0o777 == 0o600
-    assert cluster.instance.state.stat().st_mode & 0o777 == 0o700
+class TestClusterThatRuns:
+    def test_second_up_changes_nothing(self, cluster: Cluster) -> None:
+        before = Record.read(cluster.instance), cluster.processes()
+        again = cluster.run("up")
+        assert again.stdout.strip() == str(cluster.instance.kubeconfig)
+        assert (Record.read(cluster.instance), cluster.processes()) == before
+
+    def test_pods_may_have_all_resources_of_the_node(self, cluster: Cluster) -> None:
+        node = json.loads(cluster.kubectl("get", "node", cluster.instance.node_name, "-o", "json"))
+        assert node["status"]["allocatable"] == node["status"]["capacity"]
+        assert int(node["status"]["allocatable"]["cpu"]) == os.cpu_count()
+
+    def test_root_alone_reads_the_kubeconfig_and_the_state(self, cluster: Cluster) -> None:
+        assert cluster.instance.kubeconfig.stat().st_mode & 0o777 == 0o600
+        assert cluster.instance.state.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("component", ["etcd", "containerd", "kubelet"])

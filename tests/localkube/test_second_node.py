@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from devtools.localkube.instance import Instance
 from devtools.localkube.record import Record
 from tests.localkube.conftest import Cluster, probe_pod, wait_until
 
@@ -21,14 +23,39 @@ def seconds_for_a_megabyte(address: str) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.rare
-def test_pods_of_all_nodes_reach_each_other(probe: Cluster, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Nodes:
+    """The second and the third node of the cluster, and the addresses of a pod on each."""
+
+    second: Instance
+    third: Instance
+    addresses: dict[str, str]
+
+    @property
+    def records(self) -> tuple[Record | None, Record | None]:
+        """What the nodes' processes are: another record means that a node was started again."""
+        return Record.read(self.second), Record.read(self.third)
+
+    def fetch_seconds(self) -> list[float]:
+        return [seconds_for_a_megabyte(address) for address in self.addresses.values()]
+
+
+@pytest.fixture(scope="class")
+def added(probe: Cluster) -> list[str]:
+    """What `add-node` has printed, twice."""
+    return [probe.run("add-node").stdout.strip() for _ in range(2)]
+
+
+@pytest.fixture(scope="class")
+def loaded(added: list[str], probe: Cluster, probe_folder: Path) -> list[str]:
+    """What `load` has printed of each node, of which the first one has the image."""
+    return probe.run("load", str(probe_folder / "probe.tar")).stdout.splitlines()
+
+
+@pytest.fixture(scope="class")
+def nodes(loaded: list[str], probe: Cluster) -> Nodes:
+    """The pods `on-2` and `on-3` answer on port 8080."""
     second, third, _ = probe.instance.others
-    assert "no second node" in probe.run("shape", "--rate=8mbit", check=False).stderr
-    assert probe.run("add-node").stdout.strip() == second.node_name
-    assert probe.run("add-node").stdout.strip() == third.node_name
-    loaded = probe.run("load", str(tmp_path / "probe.tar")).stdout.splitlines()
-    assert ["was already" in line for line in loaded] == [True, False, False]
     addresses = {}
     for node in (second, third):
         pod = f"on-{node.node}"
@@ -37,38 +64,110 @@ def test_pods_of_all_nodes_reach_each_other(probe: Cluster, tmp_path: Path) -> N
         probe.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=180s")
         status = json.loads(probe.kubectl("get", "pod", pod, "-o", "json"))["status"]
         addresses[pod] = status["podIP"]
-    wait_until(
-        "the second node's pod reaches a Service, by its name, whose pod is on the first one",
-        lambda: "this is server" in probe.get("on-2", "http://web.default"),
-    )
-    for source, pod in (("server", "on-2"), ("on-2", "on-3"), ("on-3", "on-2")):
-        assert f"this is {pod}" in probe.get(source, f"http://{addresses[pod]}:8080")
+    return Nodes(second, third, addresses)
 
-    shaped = probe.run("shape", "--rate=8mbit").stdout.splitlines()
-    assert [line.split(":")[0] for line in shaped] == [second.node_name, third.node_name]
-    for address in addresses.values():
-        # Eight megabits take a second, less what a queue lets through at once.
-        assert seconds_for_a_megabyte(address) > 0.8
-    delayed = probe.run("shape", "--delay=1ms", check=False)
-    assert delayed.returncode == 0 or "CONFIG_NET_SCH_NETEM" in delayed.stderr
-    probe.run("shape", "--off")
-    wait_until("no limit", lambda: all(seconds_for_a_megabyte(a) < 0.8 for a in addresses.values()))
 
-    parts = json.loads(probe.run("status", "-o", "json").stdout)["parts"]
-    assert {"node 2: kubelet", "node 3: kubelet"} <= {part["name"] for part in parts}
-    records = [Record.read(node) for node in (second, third)]
+@pytest.fixture(scope="class")
+def shaped(nodes: Nodes, probe: Cluster) -> list[str]:
+    """What `shape` has printed of each node whose links it has limited."""
+    return probe.run("shape", "--rate=8mbit").stdout.splitlines()
+
+
+@pytest.fixture(scope="class")
+def cut_off(nodes: Nodes, probe: Cluster) -> tuple[Record | None, Record | None]:
+    """The second node was killed; the records before that."""
+    before = nodes.records
+    assert before[0] is not None
+    before[0].init.kill_and_wait()
+    return before
+
+
+@pytest.fixture(scope="class")
+def removed(cut_off: object, nodes: Nodes, probe: Cluster) -> None:
+    """The second node came back, and has left the cluster before the third one."""
     probe.run("add-node", "2")
-    assert Record.read(second) == records[0], "a healthy node was started again"
-    assert records[0] is not None
-    records[0].init.kill_and_wait()
-    wait_until("the cluster is healthy: it does not depend on its second node", probe.healthy)
-    assert probe.run("add-node").stdout.strip() == second.node_name
-    assert [Record.read(node) for node in (second, third)] != records
-    assert Record.read(third) == records[1]
-
     probe.run("remove-node", "2")
-    assert second.node_name not in probe.kubectl("get", "nodes")
-    assert not second.state.exists()
-    probe.run("remove-node")
-    assert third.node_name not in probe.kubectl("get", "nodes")
-    assert "no such node" in probe.run("remove-node").stderr
+
+
+@pytest.mark.rare
+class TestMoreNodes:
+    def test_shape_needs_a_second_node(self, probe: Cluster) -> None:
+        assert "no second node" in probe.run("shape", "--rate=8mbit", check=False).stderr
+
+    def test_add_node_prints_the_name_of_the_next_node(
+        self, added: list[str], probe: Cluster
+    ) -> None:
+        second, third, _ = probe.instance.others
+        assert added == [second.node_name, third.node_name]
+
+    def test_load_goes_to_the_nodes_without_the_image(self, loaded: list[str]) -> None:
+        assert ["was already" in line for line in loaded] == [True, False, False]
+
+    def test_pod_of_another_node_reaches_a_service_by_its_name(
+        self, nodes: Nodes, probe: Cluster
+    ) -> None:
+        wait_until(
+            "the second node's pod reaches a Service whose pod is on the first one",
+            lambda: "this is server" in probe.get("on-2", "http://web.default"),
+        )
+
+    @pytest.mark.parametrize(
+        ("source", "pod"), [("server", "on-2"), ("on-2", "on-3"), ("on-3", "on-2")]
+    )
+    def test_pods_of_all_nodes_reach_each_other(
+        self, nodes: Nodes, probe: Cluster, source: str, pod: str
+    ) -> None:
+        assert f"this is {pod}" in probe.get(source, f"http://{nodes.addresses[pod]}:8080")
+
+    def test_status_shows_the_parts_of_all_nodes(self, nodes: Nodes, probe: Cluster) -> None:
+        parts = json.loads(probe.run("status", "-o", "json").stdout)["parts"]
+        assert {"node 2: kubelet", "node 3: kubelet"} <= {part["name"] for part in parts}
+
+    def test_shape_limits_the_rate_of_each_other_node(
+        self, shaped: list[str], nodes: Nodes
+    ) -> None:
+        names = [nodes.second.node_name, nodes.third.node_name]
+        assert [line.split(":")[0] for line in shaped] == names
+        # Eight megabits take a second, less what a queue lets through at once.
+        assert min(nodes.fetch_seconds()) > 0.8
+
+    def test_shape_delays_packets_or_names_the_kernels_missing_option(
+        self, shaped: list[str], probe: Cluster
+    ) -> None:
+        delayed = probe.run("shape", "--delay=1ms", check=False)
+        assert delayed.returncode == 0 or "CONFIG_NET_SCH_NETEM" in delayed.stderr
+
+    def test_shape_off_removes_the_limits(
+        self, shaped: list[str], nodes: Nodes, probe: Cluster
+    ) -> None:
+        probe.run("shape", "--off")
+        wait_until("no limit", lambda: max(nodes.fetch_seconds()) < 0.8)
+
+    def test_add_node_leaves_a_healthy_node_alone(self, nodes: Nodes, probe: Cluster) -> None:
+        before = nodes.records
+        probe.run("add-node", "2")
+        assert nodes.records == before
+
+    def test_cluster_does_not_depend_on_its_second_node(
+        self, cut_off: object, probe: Cluster
+    ) -> None:
+        wait_until("the cluster is healthy", probe.healthy)
+
+    def test_add_node_starts_the_node_that_is_away_and_no_other(
+        self, cut_off: tuple[Record | None, Record | None], nodes: Nodes, probe: Cluster
+    ) -> None:
+        assert probe.run("add-node").stdout.strip() == nodes.second.node_name
+        second, third = nodes.records
+        assert second != cut_off[0]
+        assert third == cut_off[1]
+
+    def test_removed_node_leaves_nothing(self, removed: None, nodes: Nodes, probe: Cluster) -> None:
+        assert nodes.second.node_name not in probe.kubectl("get", "nodes")
+        assert not nodes.second.state.exists()
+
+    def test_remove_node_removes_the_last_one_and_then_finds_none(
+        self, removed: None, nodes: Nodes, probe: Cluster
+    ) -> None:
+        probe.run("remove-node")
+        assert nodes.third.node_name not in probe.kubectl("get", "nodes")
+        assert "no such node" in probe.run("remove-node").stderr

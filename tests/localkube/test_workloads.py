@@ -13,38 +13,60 @@ from tests.localkube.conftest import Cluster, wait_until
 LAYERS_IMAGE = "docker.io/localkube/three-layers:1"
 
 
-def test_logs_exec_dns_services_and_port_forward_work(probe: Cluster) -> None:
-    assert probe.kubectl("logs", "server") == "serving on server\n"
-    # kube-proxy adds the Service's rules some time after its pod is ready.
-    wait_until(
-        "the pod reaches its Service",
-        lambda: "this is server" in probe.get("server", "http://web.default"),
-    )
-    within = ["exec", "server", "--", "/probe"]
-    assert "198.1" in probe.kubectl(*within, "lookup", "kubernetes.default.svc.cluster.local")
-    # An outside name is denied at once, not after a timeout.
-    assert "no such host" in probe.kubectl(*within, "lookup", "example.com", check=False)
-    # The machine reaches Services, and pods through the API server.
-    address = probe.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
-    command = probe.kubectl_command("port-forward", "pod/server", ":8080")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forward:
-        assert forward.stdout is not None
-        port = forward.stdout.readline().split(":")[1].split()[0]
-        for place in (address, f"127.0.0.1:{port}"):
-            with urllib.request.urlopen(f"http://{place}") as answer:
-                assert answer.read() == b"this is server\n"
-        forward.terminate()
+def fetch(place: str) -> bytes:
+    """What this machine gets from a server of the cluster."""
+    with urllib.request.urlopen(f"http://{place}") as answer:
+        content: bytes = answer.read()
+        return content
 
 
-def test_pod_security_is_enforced(probe: Cluster) -> None:
-    label = {"pod-security.kubernetes.io/enforce": "restricted"}
-    metadata = {"name": "strict", "labels": label}
-    probe.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    refused = probe.kubectl("run", "x", "--namespace=strict", "--image=x", check=False)
-    assert 'violates PodSecurity "restricted:latest"' in refused
+def look_up(probe: Cluster, name: str) -> str:
+    """What a pod's resolver says of a name."""
+    return probe.kubectl("exec", "server", "--", "/probe", "lookup", name, check=False)
 
 
-def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path: Path) -> None:
+class TestPodsAndServices:
+    def test_logs_are_those_of_the_container(self, probe: Cluster) -> None:
+        assert probe.kubectl("logs", "server") == "serving on server\n"
+
+    def test_pod_reaches_a_service_by_its_name(self, probe: Cluster) -> None:
+        # kube-proxy adds the Service's rules some time after its pod is ready.
+        wait_until(
+            "the pod reaches its Service",
+            lambda: "this is server" in probe.get("server", "http://web.default"),
+        )
+
+    def test_cluster_dns_knows_the_services(self, probe: Cluster) -> None:
+        assert "198.1" in look_up(probe, "kubernetes.default.svc.cluster.local")
+
+    def test_name_outside_of_the_cluster_is_denied_at_once(self, probe: Cluster) -> None:
+        """Not after a timeout."""
+        assert "no such host" in look_up(probe, "example.com")
+
+    def test_machine_reaches_a_service(self, probe: Cluster) -> None:
+        address = probe.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+        assert fetch(address) == b"this is server\n"
+
+    def test_port_of_a_pod_is_forwarded_through_the_api_server(self, probe: Cluster) -> None:
+        command = probe.kubectl_command("port-forward", "pod/server", ":8080")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forward:
+            assert forward.stdout is not None
+            port = forward.stdout.readline().split(":")[1].split()[0]
+            answer = fetch(f"127.0.0.1:{port}")
+            forward.terminate()
+        assert answer == b"this is server\n"
+
+    def test_pod_security_is_enforced(self, probe: Cluster) -> None:
+        label = {"pod-security.kubernetes.io/enforce": "restricted"}
+        metadata = {"name": "strict", "labels": label}
+        probe.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        refused = probe.kubectl("run", "x", "--namespace=strict", "--image=x", check=False)
+        assert 'violates PodSecurity "restricted:latest"' in refused
+
+
+def test_layers_that_the_cluster_has_are_not_sent_again(
+    probe: Cluster, probe_folder: Path, tmp_path: Path
+) -> None:
     """An image of three layers is built anew with another program in the last one."""
     folder = tmp_path / "layers"
     folder.mkdir()
@@ -55,7 +77,7 @@ def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path
     blobs = []
     try:
         for tail in (b"", b"x"):
-            content = (tmp_path / "probe").read_bytes() + tail
+            content = (probe_folder / "probe").read_bytes() + tail
             (folder / "probe").write_bytes(content)
             (folder / "probe").chmod(0o755)
             build = ["buildah", "build", "--quiet", "--layers", "--tag", LAYERS_IMAGE, str(folder)]
