@@ -7,6 +7,8 @@ import tarfile
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from devtools.localkube.images import find, layer_sizes, pack_missing, read_manifests, untagged_ids
 from tests.localkube.conftest import Cluster, wait_until
 
@@ -25,16 +27,24 @@ def look_up(probe: Cluster, name: str) -> str:
     return probe.kubectl("exec", "server", "--", "/probe", "lookup", name, check=False)
 
 
+@pytest.fixture(scope="class")
+def service(probe: Cluster) -> str:
+    """The address of the Service `web`, which a pod reaches."""
+    # kube-proxy adds the Service's rules some time after its pod is ready.
+    wait_until(
+        "the pod reaches its Service",
+        lambda: "this is server" in probe.get("server", "http://web.default"),
+    )
+    return probe.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+
+
 class TestPodsAndServices:
     def test_logs_are_those_of_the_container(self, probe: Cluster) -> None:
         assert probe.kubectl("logs", "server") == "serving on server\n"
 
+    @pytest.mark.usefixtures("service")
     def test_pod_reaches_a_service_by_its_name(self, probe: Cluster) -> None:
-        # kube-proxy adds the Service's rules some time after its pod is ready.
-        wait_until(
-            "the pod reaches its Service",
-            lambda: "this is server" in probe.get("server", "http://web.default"),
-        )
+        assert "this is server" in probe.get("server", "http://web.default")
 
     def test_cluster_dns_knows_the_services(self, probe: Cluster) -> None:
         assert "198.1" in look_up(probe, "kubernetes.default.svc.cluster.local")
@@ -43,9 +53,8 @@ class TestPodsAndServices:
         """Not after a timeout."""
         assert "no such host" in look_up(probe, "example.com")
 
-    def test_machine_reaches_a_service(self, probe: Cluster) -> None:
-        address = probe.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
-        assert fetch(address) == b"this is server\n"
+    def test_machine_reaches_a_service(self, service: str) -> None:
+        assert fetch(service) == b"this is server\n"
 
     def test_port_of_a_pod_is_forwarded_through_the_api_server(self, probe: Cluster) -> None:
         command = probe.kubectl_command("port-forward", "pod/server", ":8080")

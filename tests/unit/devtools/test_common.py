@@ -12,27 +12,46 @@ from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 
 
-def test_key_changes_with_every_name_and_byte_and_with_nothing_else(tmp_path: Path) -> None:
-    def key(folder: str, *extra: str, **files: str) -> str:
-        module = tmp_path / folder / "module"
-        module.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (module / name).write_text(text)
-        return content_key([module], *extra)
+def key(folder: Path, *extra: str, **files: str) -> str:
+    """The key of a module with these files in the folder."""
+    module = folder / "module"
+    module.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (module / name).write_text(text)
+    return content_key([module], *extra)
 
-    before = key("a", one="1", two="2")
-    (tmp_path / "a" / "module" / "__pycache__").mkdir()
-    (tmp_path / "a" / "module" / "__pycache__" / "one.pyc").touch()
-    assert key("a") == key("b", two="2", one="1") == before
-    others = [
-        key("c", one="1", two="3"),
-        key("d", one="1", other="2"),
-        key("e", one="1"),
+
+def test_key_depends_neither_on_the_place_nor_on_the_order_of_files(tmp_path: Path) -> None:
+    before = key(tmp_path / "a", one="1", two="2")
+    assert key(tmp_path / "b", two="2", one="1") == before
+
+
+def test_key_does_not_depend_on_what_python_has_compiled(tmp_path: Path) -> None:
+    before = key(tmp_path, one="1")
+    compiled = tmp_path / "module" / "__pycache__" / "one.pyc"
+    compiled.parent.mkdir()
+    compiled.touch()
+    assert key(tmp_path) == before
+
+
+def test_key_changes_with_every_name_and_byte(tmp_path: Path) -> None:
+    keys = {
+        key(tmp_path / "a", one="1", two="2"),
+        key(tmp_path / "b", one="1", two="3"),
+        key(tmp_path / "c", one="1", other="2"),
+        key(tmp_path / "d", one="1"),
         # A byte that moved from one file to the other.
-        key("f", one="12", two=""),
-        *(key("a", *extra) for extra in (["a"], ["b"], ["a", "b"], ["ab"])),
-    ]
-    assert len({before, *others}) == 9
+        key(tmp_path / "e", one="12", two=""),
+    }
+    assert len(keys) == 5
+
+
+def test_key_changes_with_each_extra_word(tmp_path: Path) -> None:
+    words: list[list[str]] = [[], ["a"], ["b"], ["a", "b"], ["ab"]]
+    assert len({key(tmp_path, *extra, one="1") for extra in words}) == len(words)
+
+
+def test_key_of_a_path_that_is_absent_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent"):
         content_key([tmp_path / "absent"])
 
@@ -43,12 +62,11 @@ def test_failed_command_raises_its_status_its_errors_and_a_remedy() -> None:
         read_output(["sh", "-c", "echo printed; echo broken >&2; exit 3"], remedy="r")
 
 
-def test_packages_are_installed_without_starting_services(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that says whether services may start. A stand-in for apt-get prints what it says."""
     policy = tmp_path / "policy-rc.d"
     program = tmp_path / "apt-get"
-    # Prints whether services may start.
     program.write_text(
         f'#!/bin/sh\n{policy}; echo "policy $?"\n'
         'case "$*" in *broken*) echo "E: no such package"; exit 100;; esac\n'
@@ -59,11 +77,18 @@ def test_packages_are_installed_without_starting_services(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HVD_CACHE", str(tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: 0)
+    return policy
+
+
+def test_packages_are_installed_without_starting_services(policy: Path, tmp_path: Path) -> None:
     # Of an interrupted run.
     policy.write_text(apt.FORBID_STARTS)
     apt.install_packages(["one"])
     assert "policy 101" in (tmp_path / "logs" / "packages.log").read_text()
     assert not policy.exists()
+
+
+def test_policy_of_the_machine_is_kept_also_by_an_install_that_fails(policy: Path) -> None:
     policy.write_text("the machine's own")
     with pytest.raises(DevtoolsError, match=r"status 100\)(.|\n)*E: no such package"):
         apt.install_packages(["broken"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,32 +14,69 @@ from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import write_or_compare
 
 
-def test_check_reports_a_difference_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@dataclass(frozen=True)
+class Generated:
+    """A generated file that is right, one with another text, and one that is missing."""
+
+    same: Path
+    other: Path
+    missing: Path
+
+    @property
+    def texts(self) -> dict[Path, str]:
+        """What is to be in the files."""
+        return {self.same: "text\n", self.other: "new\n", self.missing: "new\n"}
+
+
+@pytest.fixture
+def generated(tmp_path: Path) -> Generated:
+    made = Generated(*(tmp_path / name for name in ("same", "other", "missing")))
+    made.same.write_text("text\n")
+    made.other.write_text("old\n")
+    return made
+
+
+def test_check_reports_what_differs(
+    generated: Generated, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same, other, missing = (tmp_path / name for name in ("same", "other", "missing"))
-    same.write_text("text\n")
-    other.write_text("old\n")
-    texts = {same: "text\n", other: "new\n", missing: "new\n"}
-    assert write_or_compare(texts, ["--check"]) == 1
+    assert write_or_compare(generated.texts, ["--check"]) == 1
     message = capsys.readouterr().err
-    assert f"-old\n+new\n{other}: differs" in message
-    assert f"{missing}: differs" in message
-    assert f"{same}: differs" not in message
-    assert (other.read_text(), missing.exists()) == ("old\n", False)
-    assert write_or_compare(texts, []) == 0
-    assert capsys.readouterr().out == f"wrote {other}\nwrote {missing}\n"
-    assert write_or_compare(texts, ["--check"]) == 0
+    assert f"-old\n+new\n{generated.other}: differs" in message
+    assert f"{generated.missing}: differs" in message
+    assert f"{generated.same}: differs" not in message
 
 
-def test_value_without_a_description_or_a_hash_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_writes_nothing(generated: Generated) -> None:
+    write_or_compare(generated.texts, ["--check"])
+    assert generated.other.read_text() == "old\n"
+    assert not generated.missing.exists()
+
+
+def test_generating_writes_what_differs_and_names_it(
+    generated: Generated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert write_or_compare(generated.texts, []) == 0
+    assert capsys.readouterr().out == f"wrote {generated.other}\nwrote {generated.missing}\n"
+    assert write_or_compare(generated.texts, ["--check"]) == 0
+
+
+@pytest.fixture
+def properties(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The properties of the chart's values, which a test may change."""
     source = chart_docs.load_source()
     monkeypatch.setattr(chart_docs, "load_source", lambda: source)
-    properties = source["properties"]
+    changeable: dict[str, Any] = source["properties"]
+    return changeable
+
+
+def test_value_without_a_hash_is_named(properties: dict[str, Any]) -> None:
     del properties["launch"]["properties"]["failOnNaN"]["hash"]
     properties["staging"]["properties"]["nodes"]["hash"] = "sometimes"
     with pytest.raises(SystemExit, match=r"`hash` must be .*: launch.failOnNaN, staging.nodes$"):
         chart_docs.generated_texts()
+
+
+def test_value_without_a_description_is_named(properties: dict[str, Any]) -> None:
     del properties["cleanup"]["description"]
     properties["staging"]["properties"]["retries"] = {"type": "integer"}
     properties["workerGroups"]["items"]["properties"]["rack"] = {"type": "string"}
@@ -46,22 +85,39 @@ def test_value_without_a_description_or_a_hash_is_named(monkeypatch: pytest.Monk
         chart_docs.generated_texts()
 
 
-@pytest.mark.slow
-def test_site_has_every_page_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """MkDocs checks links, anchors and the navigation."""
-    site = tmp_path / "site"
-    done = build(site)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site. MkDocs checks links, anchors and the navigation."""
+    folder = tmp_path_factory.mktemp("built") / "site"
+    done = build(folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
-    places = [path.parent if path.stem == "README" else path.with_suffix("") for path in pages]
-    assert [place for place in places if not (site / place / "index.html").is_file()] == []
-    assert "worker.number" in (site / "charts" / "horovod" / "index.html").read_text("utf-8")
-    security = (site / "security" / "index.html").read_text("utf-8")
-    assert 'href="../source/tests/chart/test_security.py.txt"' in security
-    assert (site / "source" / "tests" / "chart" / "test_security.py.txt").is_file()
-    searched = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
-    assert not [entry for entry in searched if entry["location"].startswith("adr/")]
-    page = (site / "index.html").read_text("utf-8")
-    assert "Three commands train it" in page, "the first screen of the README"
-    assert '<script src="http' not in page
-    assert "fonts.googleapis.com" not in page
+    return folder
+
+
+@pytest.mark.slow
+class TestSite:
+    def test_every_page_is_there(self, site: Path) -> None:
+        pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+        places = [path.parent if path.stem == "README" else path.with_suffix("") for path in pages]
+        assert [place for place in places if not (site / place / "index.html").is_file()] == []
+
+    def test_page_of_the_chart_is_there(self, site: Path) -> None:
+        page = (site / "charts" / "horovod" / "index.html").read_text("utf-8")
+        assert "worker.number" in page
+
+    def test_first_screen_of_the_readme_is_on_the_first_page(self, site: Path) -> None:
+        assert "Three commands train it" in (site / "index.html").read_text("utf-8")
+
+    def test_link_to_a_source_leads_to_a_copy_of_it(self, site: Path) -> None:
+        security = (site / "security" / "index.html").read_text("utf-8")
+        assert 'href="../source/tests/chart/test_security.py.txt"' in security
+        assert (site / "source" / "tests" / "chart" / "test_security.py.txt").is_file()
+
+    def test_decisions_are_not_searched(self, site: Path) -> None:
+        index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+        found = [entry for entry in index["docs"] if entry["location"].startswith("adr/")]
+        assert found == []
+
+    @pytest.mark.parametrize("elsewhere", ['<script src="http', "fonts.googleapis.com"])
+    def test_page_needs_nothing_from_elsewhere(self, site: Path, elsewhere: str) -> None:
+        assert elsewhere not in (site / "index.html").read_text("utf-8")

@@ -74,25 +74,42 @@ def test_kill_ends_the_recorded_process_and_no_other() -> None:
 HVD = Instance("hvd")
 
 
+NODES = (HVD, *HVD.others)
+# The ranges of its Services and of each node's pods.
+RANGES = [HVD.services, *(node.pods for node in NODES)]
+
+
 def test_address_ranges_of_a_cluster_do_not_overlap() -> None:
-    nodes = (HVD, *HVD.others)
-    own = [HVD.services, *(node.pods for node in nodes)]
-    assert all(part.subnet_of(HVD.network) for part in own)
-    assert not any(a.overlaps(b) for a, b in combinations(own, 2))
-    ends = [address for node in nodes for address in (node.node_ip, node.gateway_ip)]
-    assert len(set(ends)) == 2 * len(nodes)
-    assert not any(end in part for end in ends for part in own)
-    assert all(node.pods.num_addresses > 2 * 110 for node in nodes)
-    # The tests run two clusters at once.
-    others = [Instance(name).network for name in ("second", "lifecycle")]
-    assert not any(HVD.network.overlaps(other) for other in others)
-    assert all(other.subnet_of(BENCHMARK_RANGE) for other in others)
+    assert all(part.subnet_of(HVD.network) for part in RANGES)
+    assert not any(a.overlaps(b) for a, b in combinations(RANGES, 2))
 
 
-def test_name_that_cannot_be_an_interface_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("a" * 13, "UPPER", "-x", "a b", "../x"):
-        monkeypatch.setenv("LOCALKUBE_NAME", name)
-        with pytest.raises(DevtoolsError, match="is not a valid name of a cluster"):
-            instance.current()
+def test_addresses_of_nodes_are_different_and_in_no_range() -> None:
+    ends = [address for node in NODES for address in (node.node_ip, node.gateway_ip)]
+    assert len(set(ends)) == 2 * len(NODES)
+    assert not any(end in part for end in ends for part in RANGES)
+
+
+def test_each_node_has_addresses_for_twice_its_pods() -> None:
+    assert all(node.pods.num_addresses > 2 * 110 for node in NODES)
+
+
+@pytest.mark.parametrize("name", ["second", "lifecycle"])
+def test_two_clusters_can_run_at_once(name: str) -> None:
+    other = Instance(name).network
+    assert not HVD.network.overlaps(other)
+    assert other.subnet_of(BENCHMARK_RANGE)
+
+
+@pytest.mark.parametrize("name", ["a" * 13, "UPPER", "-x", "a b", "../x"])
+def test_name_that_cannot_be_an_interface_raises_an_error(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("LOCALKUBE_NAME", name)
+    with pytest.raises(DevtoolsError, match="is not a valid name of a cluster"):
+        instance.current()
+
+
+def test_longest_name_makes_an_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALKUBE_NAME", "a" * 12)
     assert len(instance.current().link) <= 15

@@ -23,28 +23,57 @@ CHANGELOG = """\
 """
 
 
-def test_notes_are_those_of_one_version_with_links_to_its_tag(tmp_path: Path) -> None:
-    changelog = tmp_path / "CHANGELOG.md"
-    changelog.write_text(CHANGELOG)
+@pytest.fixture
+def changelog(tmp_path: Path) -> Path:
+    file = tmp_path / "CHANGELOG.md"
+    file.write_text(CHANGELOG)
+    return file
+
+
+def test_notes_are_those_of_one_version(changelog: Path) -> None:
     assert notes("0.2.0", file=changelog) == "- Something.\n"
+
+
+def test_links_of_notes_lead_to_the_tag(changelog: Path) -> None:
     text = notes("0.3.0", "https://example.com/me/it", changelog)
     assert "[More](https://example.com/me/it/blob/v0.3.0/docs/spec.md)" in text
     assert "[elsewhere](https://example.com)." in text
+
+
+def test_version_without_notes_is_named(changelog: Path) -> None:
     with pytest.raises(DevtoolsError, match=r"does not describe 9\.9\.9"):
         notes("9.9.9", file=changelog)
+
+
+def test_present_version_has_notes() -> None:
     assert notes(hvdchart.__version__)
 
 
-def test_tree_is_released_only_if_its_files_agree_with_the_tag(tmp_path: Path) -> None:
-    version = hvdchart.__version__
-    (tmp_path / "charts" / "horovod").mkdir(parents=True)
+VERSION = hvdchart.__version__
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree whose files all have the present version."""
     chart = tmp_path / "charts" / "horovod" / "Chart.yaml"
-    chart.write_text(f"version: {version}\n")
-    (tmp_path / "CITATION.cff").write_text(f"version: {version}\n")
-    (tmp_path / "CHANGELOG.md").write_text(f"## {version} (2026-12-01)\n\n- A.\n")
-    assert problems(f"v{version}", tmp_path) == []
-    chart.write_text("version: 9.9.9\n")
-    (wrong,) = problems(f"v{version}", tmp_path)
+    chart.parent.mkdir(parents=True)
+    chart.write_text(f"version: {VERSION}\n")
+    (tmp_path / "CITATION.cff").write_text(f"version: {VERSION}\n")
+    (tmp_path / "CHANGELOG.md").write_text(f"## {VERSION} (2026-12-01)\n\n- A.\n")
+    return tmp_path
+
+
+def test_tree_whose_files_agree_with_the_tag_may_be_released(tree: Path) -> None:
+    assert problems(f"v{VERSION}", tree) == []
+
+
+def test_file_with_another_version_than_the_tag_is_named(tree: Path) -> None:
+    (tree / "charts" / "horovod" / "Chart.yaml").write_text("version: 9.9.9\n")
+    (wrong,) = problems(f"v{VERSION}", tree)
     assert "charts/horovod/Chart.yaml has version 9.9.9" in wrong
-    (tmp_path / "CHANGELOG.md").write_text(f"## {version} (Unreleased)\n\n- A.\n")
-    assert problems("v9.9.9", tmp_path)[-1].endswith("Unreleased: write the day instead")
+
+
+def test_version_without_a_day_is_not_released(tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text(f"## {VERSION} (Unreleased)\n\n- A.\n")
+    (wrong,) = problems(f"v{VERSION}", tree)
+    assert wrong.endswith("Unreleased: write the day instead")
