@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 
+import pytest
 from ruamel.yaml import YAML
 
 from tests.e2e.cluster import CHART, Namespace, Values
@@ -71,27 +74,68 @@ def assert_open(namespace: Namespace, source: str, target: str, port: int = PORT
     wait_until(is_open, 60, f"{source} reaches {target}", PROGRAM_PAUSE)
 
 
-def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) -> None:
-    with enforcing():
-        namespace.install("guarded", staying(worker={"number": 2}, **BOARD))
-        namespace.install("open", staying(networkPolicy={"enabled": False}))
-        for release in ("guarded", "open"):
-            # The master's SSH and the ranks' MPI are not in the policy's way.
-            namespace.assert_completes(release)
-        assert_open(namespace, "guarded-worker-0", "guarded-worker-1")
-        assert_open(namespace, "guarded-worker-0", "open-worker-0")
+@pytest.fixture(scope="class")
+def enforced() -> Iterator[ExitStack]:
+    """NetworkPolicies hold, until the stack is closed."""
+    with ExitStack() as stack:
+        stack.enter_context(enforcing())
+        yield stack
+
+
+@pytest.fixture(scope="class")
+def two_releases(enforced: ExitStack, namespace: Namespace) -> None:
+    """`guarded` has a NetworkPolicy and TensorBoard, `open` has neither."""
+    namespace.install("guarded", staying(worker={"number": 2}, **BOARD))
+    namespace.install("open", staying(networkPolicy={"enabled": False}))
+
+
+@pytest.fixture(scope="class")
+def board(two_releases: None, namespace: Namespace) -> str:
+    """The pod of TensorBoard, which answers."""
+    available = ("deployment/guarded-tensorboard", "--for=condition=Available")
+    namespace.kubectl("wait", *available, "--timeout=180s")
+    listed = namespace.get("pods", "--selector", "app.kubernetes.io/component=tensorboard")
+    (pod,) = listed["items"]
+    return str(pod["metadata"]["name"])
+
+
+@pytest.fixture(scope="class")
+def lifted(board: str, enforced: ExitStack) -> None:
+    """NetworkPolicies do nothing any more."""
+    enforced.close()
+
+
+@pytest.mark.usefixtures("two_releases")
+class TestNetworkPolicies:
+    @pytest.mark.parametrize("release", ["guarded", "open"])
+    def test_run_completes(self, namespace: Namespace, release: str) -> None:
+        """The master's SSH and the ranks' MPI are not in the policy's way."""
+        namespace.assert_completes(release)
+
+    @pytest.mark.parametrize("target", ["guarded-worker-1", "open-worker-0"])
+    def test_pod_of_the_release_reaches_other_pods(self, namespace: Namespace, target: str) -> None:
+        assert_open(namespace, "guarded-worker-0", target)
+
+    def test_network_policy_admits_only_pods_of_the_release(self, namespace: Namespace) -> None:
         assert probe(namespace, "open-worker-0", "guarded-worker-0") == "blocked"
-        ready = ("deployment/guarded-tensorboard", "--for=condition=Available")
-        namespace.kubectl("wait", *ready, "--timeout=180s")
-        (board,) = namespace.get("pods", "--selector", "app.kubernetes.io/component=tensorboard")[
-            "items"
-        ]
-        # Nobody is in tensorboard.allowFrom, not even the release's own pods.
-        for source in ("guarded-worker-0", "open-worker-0"):
-            assert probe(namespace, source, board["metadata"]["name"], 6006) == "blocked"
-    # The policies did it, not something else.
-    assert_open(namespace, "open-worker-0", "guarded-worker-0")
-    assert_open(namespace, "open-worker-0", board["metadata"]["name"], 6006)
+
+    @pytest.mark.parametrize("source", ["guarded-worker-0", "open-worker-0"])
+    def test_tensorboard_admits_nobody(self, namespace: Namespace, board: str, source: str) -> None:
+        """Nobody is in tensorboard.allowFrom, not even the release's own pods."""
+        assert probe(namespace, source, board, 6006) == "blocked"
+
+    # The policies blocked these connections, and not something else.
+    @pytest.mark.usefixtures("lifted")
+    def test_pod_of_another_release_reaches_workers_without_policies(
+        self, namespace: Namespace
+    ) -> None:
+        assert_open(namespace, "open-worker-0", "guarded-worker-0")
+
+    @pytest.mark.usefixtures("lifted")
+    def test_pod_of_another_release_reaches_tensorboard_without_policies(
+        self, namespace: Namespace, board: str
+    ) -> None:
+        assert_open(namespace, "open-worker-0", board, 6006)
 
 
 def add_proxy(job: Values, native: bool) -> None:

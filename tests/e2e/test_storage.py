@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.cluster import Namespace, Values
 from tests.e2e.test_resilience import wait_for_line
 from tests.waiting import PROGRAM_PAUSE, wait_until
@@ -33,29 +35,52 @@ def staging_logs(namespace: Namespace) -> str:
     return "".join(namespace.call(*command).stdout for command in commands)
 
 
-def test_two_workers_of_a_node_stage_its_data_once(
-    privileged: Namespace, node_folder: Path
-) -> None:
+WAITING = "another pod is filling /data/set: waiting for it"
+
+
+@pytest.fixture(scope="class")
+def filling(privileged: Namespace, node_folder: Path) -> Namespace:
+    """One of two workers fetches the data, and the other one waits for it."""
     gate = node_folder / "gate"
     os.mkfifo(gate)
     os.chown(gate, 1000, 1000)
     privileged.install("hvd", values(node_folder))
-    waiting = "another pod is filling /data/set: waiting for it"
-    filled_once = "a worker waits for the other"
-    wait_until(lambda: waiting in staging_logs(privileged), 180, filled_once, PROGRAM_PAUSE)
-    gate.write_text("")
-    privileged.assert_completes("hvd")
-    assert privileged.log("hvd").count("SEEN content") == 2
-    logs = staging_logs(privileged)
-    assert waiting in logs
-    assert "checking the publisher's SHA256SUMS" in logs
+    waits = "a worker waits for the other"
+    wait_until(lambda: WAITING in staging_logs(privileged), 180, waits, PROGRAM_PAUSE)
+    return privileged
 
-    # New workers use the same data.
-    changed = {"name": "CHANGED", "value": "yes"}
-    privileged.upgrade("hvd", values(node_folder, env=[changed]))
-    privileged.assert_completes("hvd")
-    assert staging_logs(privileged).count("/data/set is filled: 2 files") == 2
-    assert len((node_folder / "fetches").read_text().splitlines()) == 1
+
+@pytest.fixture(scope="class")
+def filled(filling: Namespace, node_folder: Path) -> Namespace:
+    """The data are there, and the run has completed."""
+    (node_folder / "gate").write_text("")
+    filling.assert_completes("hvd")
+    return filling
+
+
+@pytest.fixture(scope="class")
+def upgraded(filled: Namespace, node_folder: Path) -> Namespace:
+    """A run with new workers has completed."""
+    filled.upgrade("hvd", values(node_folder, env=[{"name": "CHANGED", "value": "yes"}]))
+    filled.assert_completes("hvd")
+    return filled
+
+
+class TestStagingOnANode:
+    def test_one_worker_waits_for_the_other(self, filling: Namespace) -> None:
+        assert WAITING in staging_logs(filling)
+
+    def test_both_workers_read_the_data(self, filled: Namespace) -> None:
+        assert filled.log("hvd").count("SEEN content") == 2
+
+    def test_data_are_checked_with_the_publishers_sums(self, filled: Namespace) -> None:
+        assert "checking the publisher's SHA256SUMS" in staging_logs(filled)
+
+    def test_new_workers_find_the_data(self, upgraded: Namespace) -> None:
+        assert staging_logs(upgraded).count("/data/set is filled: 2 files") == 2
+
+    def test_data_are_fetched_once(self, upgraded: Namespace, node_folder: Path) -> None:
+        assert len((node_folder / "fetches").read_text().splitlines()) == 1
 
 
 def test_failed_staging_is_reported_in_the_masters_log(
