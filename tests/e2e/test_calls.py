@@ -212,32 +212,53 @@ hvdchart.launch(fail, **settings)
 ]
 
 
-def test_notebook_calls_functions_of_its_cells(
-    namespace: Namespace, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="class")
+def cells(
+    namespace: Namespace, settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> list[Any]:
+    """The outputs of each cell of NOTEBOOK, whose kernel has ended."""
     # Here, because the import of nbformat takes a second.
     import nbclient
     import nbformat
 
+    folder = tmp_path_factory.mktemp("notebook")
     spec = SPEC.format(image=namespace.image.rsplit(":", 1))
-    (tmp_path / "calls.spec.yaml").write_text(spec)
-    monkeypatch.setenv("TEST_NAMESPACE", settings["namespace"])
-    monkeypatch.setenv("TEST_HELM", settings["helm"])
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    cells = list(map(nbformat.v4.new_code_cell, NOTEBOOK))
-    notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
+    (folder / "calls.spec.yaml").write_text(spec)
+    written = list(map(nbformat.v4.new_code_cell, NOTEBOOK))
+    notebook = nbformat.v4.new_notebook(cells=written)  # type: ignore[no-untyped-call]
     notebook.cells[-1].metadata["tags"] = ["raises-exception"]
-    place = {"metadata": {"path": str(tmp_path)}}
+    place = {"metadata": {"path": str(folder)}}
     # To undeploy its run, a kernel takes longer than Jupyter waits for its end.
     patient = Config({"KernelManager": {"shutdown_wait_time": 240.0}})
-    nbclient.NotebookClient(notebook, timeout=240, resources=place, config=patient).execute()
-    first, second, third = (cell.outputs for cell in notebook.cells)
-    text = "".join(output.get("text", "") for output in first)
-    assert "RESULTS [1.0, 1.0]" in text
-    assert "rank 1 of 2" in text
-    assert "AGAIN [True, True]" in "".join(output.get("text", "") for output in second)
-    assert (third[-1].ename, third[-1].evalue) == ("ValueError", "seen in the notebook")
-    assert "RemoteTraceback" in "".join(third[-1].traceback)
-    # The end of the kernel removes the release.
-    namespace.wait_until_gone("all,secrets")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEST_NAMESPACE", settings["namespace"])
+        patch.setenv("TEST_HELM", settings["helm"])
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
+        nbclient.NotebookClient(notebook, timeout=240, resources=place, config=patient).execute()
+    return [cell.outputs for cell in notebook.cells]
+
+
+def text_of(outputs: list[Any]) -> str:
+    """What a cell has printed."""
+    return "".join(output.get("text", "") for output in outputs)
+
+
+class TestNotebook:
+    def test_function_of_a_cell_is_called_on_the_ranks(self, cells: list[Any]) -> None:
+        assert "RESULTS [1.0, 1.0]" in text_of(cells[0])
+
+    def test_output_of_the_ranks_is_in_the_cell(self, cells: list[Any]) -> None:
+        assert "rank 1 of 2" in text_of(cells[0])
+
+    def test_next_cell_calls_again(self, cells: list[Any]) -> None:
+        assert "AGAIN [True, True]" in text_of(cells[1])
+
+    def test_exception_of_a_rank_is_raised_in_the_cell(self, cells: list[Any]) -> None:
+        raised = cells[2][-1]
+        assert (raised.ename, raised.evalue) == ("ValueError", "seen in the notebook")
+        assert "RemoteTraceback" in "".join(raised.traceback)
+
+    @pytest.mark.usefixtures("cells")
+    def test_end_of_the_kernel_removes_the_release(self, namespace: Namespace) -> None:
+        namespace.wait_until_gone("all,secrets")

@@ -243,32 +243,50 @@ SPEED = (
 )
 
 
-def test_tune_finds_the_fastest_setting_and_uninstalls_its_run(
-    namespace: Namespace, tmp_path: Path
-) -> None:
-    spec = write_spec(tmp_path, namespace, ["python3", "-V"])
+@pytest.fixture(scope="class")
+def tuned(
+    namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
+) -> subprocess.CompletedProcess[str]:
+    """A `tune` of the threads of each rank."""
+    spec = write_spec(tmp_path_factory.mktemp("spec"), namespace, ["python3", "-V"])
     command = f"python3 -c {shlex.quote(SPEED)}"
     tries = ["--intra", "1,3", "--inter", "1", "--repeat", "2", "--confirm", "1"]
     tries += ["--command", command]
-    done = hvdchart(namespace, "tune", spec, *tries, *here(namespace))
-    assert "4/4     30.00" in done.stderr
-    assert "2/2     30.00" in done.stderr, "a faster setting is measured again"
-    assert "The best setting is +200.0% faster than the plan's." in done.stdout
-    assert "intraOpThreads: 3" in done.stdout
-    assert namespace.get("statefulsets,jobs")["items"] == [], "the run was not uninstalled"
+    return hvdchart(namespace, "tune", spec, *tries, *here(namespace))
+
+
+class TestTune:
+    def test_each_setting_is_measured(self, tuned: subprocess.CompletedProcess[str]) -> None:
+        assert "4/4     30.00" in tuned.stderr
+
+    def test_faster_setting_is_measured_again(
+        self, tuned: subprocess.CompletedProcess[str]
+    ) -> None:
+        assert "2/2     30.00" in tuned.stderr
+
+    def test_fastest_setting_is_printed(self, tuned: subprocess.CompletedProcess[str]) -> None:
+        assert "The best setting is +200.0% faster than the plan's." in tuned.stdout
+        assert "intraOpThreads: 3" in tuned.stdout
+
+    @pytest.mark.usefixtures("tuned")
+    def test_run_is_uninstalled(self, namespace: Namespace) -> None:
+        assert namespace.get("statefulsets,jobs")["items"] == []
 
 
 def test_discover_writes_a_spec_of_the_clusters_nodes(namespace: Namespace) -> None:
     # Other tests create nodes.
     name = current().node_name
-    node = namespace.get("node", name)
     done = hvdchart(namespace, "discover", "--selector", f"kubernetes.io/hostname={name}")
+    assert name in done.stdout
     spec = parse_spec(done.stdout.encode())
     assert [group.count for group in spec.nodes] == [1]
-    assert name in done.stdout
     plan = make_plan(spec).groups[0]
     assert plan.cpu is not None
-    assert plan.cpu < int(node["status"]["capacity"]["cpu"]) * 1000
+    capacity = namespace.get("node", name)["status"]["capacity"]
+    assert plan.cpu < int(capacity["cpu"]) * 1000, "nothing is left for other pods"
+
+
+def test_discover_of_no_node_exits_with_7_and_its_selector(namespace: Namespace) -> None:
     none = hvdchart(namespace, "discover", "--selector", "no=such", code=7)
     assert "no nodes with labels no=such" in none.stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,40 +78,72 @@ def test_each_value_has_a_lock_of_its_own() -> None:
     assert len({lock_file(image, next(iter(image.locks))) for image in images}) == 4
 
 
-def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) -> None:
-    image = catalogue(tmp_path, USUAL + SMALL.replace("two", "one"))["small"]
+@pytest.fixture
+def small(tmp_path: Path) -> Image:
+    """An image of one folder."""
     folder = tmp_path / "small"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM x")
-    before = image_key(image, "base")
-    (folder / "README.md").write_text("notes")
-    assert image_key(image, "base") == before
-    assert image_key(image, "other base") != before
-    newer = dataclasses.replace(image, versions={"python": "3.12"})
-    assert image_key(newer, "base") != before
-    assert image_key(dataclasses.replace(image, environment=("A=1",)), "base") != before
-    (folder / "step.py").write_text("pass")
-    assert image_key(image, "base") != before
+    return catalogue(tmp_path, USUAL + SMALL.replace("two", "one"))["small"]
 
 
-def test_override_applies_to_the_target_and_its_ancestors(tmp_path: Path) -> None:
-    two = USUAL + USUAL.partition("images:\n")[2].replace("one:", "two:", 1) + SMALL
+def test_image_key_does_not_depend_on_notes(small: Image, tmp_path: Path) -> None:
+    before = image_key(small, "base")
+    (tmp_path / "small" / "README.md").write_text("notes")
+    assert image_key(small, "base") == before
+
+
+def test_image_key_changes_with_a_file(small: Image, tmp_path: Path) -> None:
+    before = image_key(small, "base")
+    (tmp_path / "small" / "step.py").write_text("pass")
+    assert image_key(small, "base") != before
+
+
+def test_image_key_changes_with_the_base(small: Image) -> None:
+    assert image_key(small, "other base") != image_key(small, "base")
+
+
+@pytest.mark.parametrize("change", [{"versions": {"python": "3.12"}}, {"environment": ("A=1",)}])
+def test_image_key_changes_with_versions_and_environment(
+    small: Image, change: dict[str, Any]
+) -> None:
+    assert image_key(dataclasses.replace(small, **change), "base") != image_key(small, "base")
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    """A versions file in which `small` is made from `two`, and `one` is of no relation."""
     file = tmp_path / "versions.yaml"
-    file.write_text(two)
-    images = load_catalogue({"python": "3.9"}, file, tmp_path, target="small")
+    file.write_text(USUAL + USUAL.partition("images:\n")[2].replace("one:", "two:", 1) + SMALL)
+    return file
+
+
+def test_override_applies_to_the_target_and_its_ancestors(family: Path) -> None:
+    images = load_catalogue({"python": "3.9"}, family, family.parent, target="small")
     assert {name: image.versions["python"] for name, image in images.items()} == {
         "one": "3.11",
         "two": "3.9",
         "small": "3.9",
     }
+
+
+def test_untested_version_is_refused_unless_it_is_asked_for(family: Path) -> None:
+    python = {"python": "3.12"}
     with pytest.raises(DevtoolsError, match="is not among the combinations"):
-        load_catalogue({"python": "3.12"}, file, tmp_path, target="two")
-    new = load_catalogue({"python": "3.12"}, file, tmp_path, target="two", untested=True)
+        load_catalogue(python, family, family.parent, target="two")
+    new = load_catalogue(python, family, family.parent, target="two", untested=True)
     assert new["two"].versions["python"] == "3.12"
-    new = load_catalogue({"horovod": "9", "python": "3.8"}, file, tmp_path, "two", untested=True)
-    assert (new["two"].versions["horovod"], new["two"].suite) == ("9", "bullseye")
+
+
+def test_untested_version_goes_with_the_row_of_the_others(family: Path) -> None:
+    asked = {"horovod": "9", "python": "3.8"}
+    two = load_catalogue(asked, family, family.parent, target="two", untested=True)["two"]
+    assert (two.versions["horovod"], two.suite) == ("9", "bullseye")
+
+
+def test_unknown_parameter_is_refused(family: Path) -> None:
     with pytest.raises(DevtoolsError, match="small has no such parameter"):
-        load_catalogue({"pithon": "3.9"}, file, tmp_path, target="small")
+        load_catalogue({"pithon": "3.9"}, family, family.parent, target="small")
 
 
 SMALL = """
@@ -200,35 +233,59 @@ def test_default_words_in_another_order_are_the_default(tmp_path: Path) -> None:
     assert catalogue(tmp_path, USUAL, gpus="80,70")["one"].reference == "repo:0.28.1"
 
 
-def test_wheel_key_changes_only_with_the_content_of_the_wheel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build_horovod, "PATCHES", tmp_path / "images" / "patches")
+@pytest.fixture
+def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Image:
+    """An image whose series names the patch a.patch."""
+    patches = tmp_path / "images" / "patches"
+    patches.mkdir(parents=True)
+    (patches / "a.patch").write_text("1")
+    monkeypatch.setattr(build_horovod, "PATCHES", patches)
     image = usual(tmp_path)
-    keys = [wheel_key(image)]
-    (image.folder / "slim.txt").write_text("other")
-    assert wheel_key(image) == keys[0]
-    for name, text in [
-        ("patches/a.patch", "1"),
-        ("one/series", "a.patch  # why"),
-        ("patches/a.patch", "2"),
-        ("one/toolchain.py", "pass"),
-        ("one/toolkit.txt", "a==1"),
-        ("one/toolkit.debs", "a"),
-        ("common/horovod.txt", "other"),
-    ]:
-        file = tmp_path / "images" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-        keys.append(wheel_key(image))
-    # A patch that no series names changes no key.
-    assert keys[1] == keys[0]
-    assert len(set(keys)) == len(keys) - 1
-    assert "patches/a.patch" in image_files(image)
-    assert wheel_key(dataclasses.replace(image, features=("mpi", "gloo"))) not in keys
-    (image.folder / "series").write_text("b.patch")
+    (image.folder / "series").write_text("a.patch  # why")
+    return image
+
+
+@pytest.mark.parametrize("name", ["one/slim.txt", "patches/unnamed.patch"])
+def test_wheel_key_does_not_depend_on_what_is_not_in_the_wheel(patched: Image, name: str) -> None:
+    before = wheel_key(patched)
+    (patched.folder.parent / name).write_text("other")
+    assert wheel_key(patched) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "patches/a.patch",
+        "one/toolchain.py",
+        "one/toolkit.txt",
+        "one/toolkit.debs",
+        "common/horovod.txt",
+    ],
+)
+def test_wheel_key_changes_with_a_file_of_the_wheel(patched: Image, name: str) -> None:
+    before = wheel_key(patched)
+    (patched.folder.parent / name).write_text("other")
+    assert wheel_key(patched) != before
+
+
+def test_wheel_key_changes_with_the_series_and_the_features(patched: Image) -> None:
+    keys = [
+        wheel_key(patched),
+        wheel_key(dataclasses.replace(patched, features=("mpi", "gloo"))),
+    ]
+    (patched.folder / "series").write_text("# none")
+    assert wheel_key(patched) not in keys
+    assert len(set(keys)) == 2
+
+
+def test_patches_of_the_series_are_files_of_the_image(patched: Image) -> None:
+    assert "patches/a.patch" in image_files(patched)
+
+
+def test_patch_that_is_missing_is_named(patched: Image) -> None:
+    (patched.folder / "series").write_text("b.patch")
     with pytest.raises(SystemExit, match=r"series names b\.patch"):
-        wheel_key(image)
+        wheel_key(patched)
 
 
 def test_portable_wheel_is_compiled_once_for_every_python() -> None:
