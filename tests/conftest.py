@@ -144,7 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Path:
-    """A real Kubernetes with the examples' image in it."""
+    """The kubeconfig of a real Kubernetes, which is started unless it runs."""
     # Here, so that tests which need no cluster do not wait for the import.
     from devtools.localkube import cluster
 
@@ -154,7 +154,10 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
 
 
 def in_cluster(name: str) -> str:
-    """The reference of one of our images, which is in the cluster then."""
+    """Build one of our images, load it into the cluster, and return its reference.
+
+    Does nothing where the image is here and in the cluster already.
+    """
     # Here, so that tests which need no image need nothing that builds one.
     from devtools.images.build import build
     from devtools.localkube.images import load
@@ -166,6 +169,7 @@ def in_cluster(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def examples_image(kubeconfig: Path, request: pytest.FixtureRequest) -> str:
+    """The examples of the option --examples, in the cluster."""
     return in_cluster(str(request.config.getoption("--examples")))
 
 

@@ -34,9 +34,13 @@ ALONE = {
 class Controller(NamedTuple):
     """A program of devtools/toolchain and what belongs to it.
 
-    command: the words before the program. ready: what its log has when it works. crds: files.
-    webhooks: a file; of them, those for `kinds`, or all; and the port at which the program serves
-    them. config: of its option --config.
+    crds: files with one CustomResourceDefinition each, which are applied before it starts.
+    ready: what its log has when it works.
+    command: the words before the program.
+    webhooks: a file with its webhook configurations; None when it has none.
+    kinds: the resources, such as pods, whose webhooks are used; all when it is empty.
+    port: where the program serves its webhooks.
+    config: the content of the file for its option --config; None without that option.
     """
 
     program: str
@@ -55,7 +59,11 @@ class Controller(NamedTuple):
 def running(
     namespace: Namespace, controllers: Sequence[Controller], folder: Path | None = None
 ) -> Iterator[None]:
-    """Run controllers in a block, with their files in `folder`, or in a temporary one."""
+    """Run controllers in a block, with their files in `folder`, or in a temporary one for None.
+
+    The block begins when all of them work, and raises AssertionError, with the log of a controller
+    that has ended, or after a minute. Their CustomResourceDefinitions stay in the cluster.
+    """
     authority = Authority("controllers")
     host = str(current().gateway_ip)
     with tempfile.TemporaryDirectory(prefix="hvd-peers-") as path, ExitStack() as stack:
@@ -83,7 +91,7 @@ def running(
 
 @contextmanager
 def _process(namespace: Namespace, each: Controller, folder: Path, host: str) -> Iterator[None]:
-    """One controller, which works."""
+    """Start one controller, and wait until it works. The end of the block ends it."""
     arguments = [*each.arguments]
     if each.config:
         config = folder / f"{each.program}.yaml"

@@ -14,7 +14,11 @@ NO_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
 def run_program(
     command: Sequence[str], given: str | None = None, variables: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with this standard input and environment, whatever its exit status."""
+    """Run a program to its end, whatever its exit status.
+
+    given: its standard input; that of this process for None. variables: its environment.
+    Raises subprocess.TimeoutExpired after ten minutes.
+    """
     return subprocess.run(
         command,
         input=given,

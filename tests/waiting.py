@@ -13,7 +13,13 @@ PROGRAM_PAUSE = 1.0
 def wait_until(
     condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2
 ) -> None:
-    """Call `condition` until it holds; after `seconds`, raise AssertionError with `what`."""
+    """Call `condition` until it holds.
+
+    what: the state that is awaited. pause: the longest time between two calls, in seconds; the
+    first one is a tenth of it.
+    Raises AssertionError, which names the state, when it does not hold within `seconds`, and
+    whatever `condition` raises, at once.
+    """
     attempts = Retrying(
         retry=retry_if_result(lambda holds: not holds),
         stop=stop_after_delay(seconds),

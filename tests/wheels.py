@@ -12,6 +12,10 @@ from pathlib import Path
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0", needs: Sequence[str] = ()) -> Path:
+    """Write the wheel of a module of this name, which has its version, and return its path.
+
+    needs: the requirements of the package.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
@@ -35,6 +39,7 @@ class Index:
         self.url = ""
 
     def add(self, name: str, version: str = "1.0", needs: Sequence[str] = ()) -> None:
+        """Add the wheel of make_wheel, also beside other versions of it."""
         wheel = make_wheel(self.folder / "simple" / name, name, version, needs)
         page = f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>\n'
         with (wheel.parent / "index.html").open("a") as file:

@@ -125,7 +125,9 @@ def write_for_kubeconform(folder: Path) -> str:
 
 def download(module: str, file: str) -> str:
     """The text of a file of a module at a version, which Go checks against the checksum database.
-    Raises DevtoolsError.
+
+    module: path@version. file: its path in the module.
+    Raises DevtoolsError when Go cannot download the module, or its checksum is another.
     """
     with tempfile.TemporaryDirectory(prefix="hvd-schemas-") as cache:
         printed = read_output(

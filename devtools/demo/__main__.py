@@ -146,7 +146,12 @@ and then, for example:
 
 
 def demo(cluster_kind: str, nodes: int | None) -> None:
-    """Runs the whole demo. nodes: of localkube, with a worker on each. Raises DevtoolsError."""
+    """Runs the whole demo.
+
+    cluster_kind: one of clusters.KINDS. nodes: how many nodes of localkube to use, with a worker on
+    each; None for a cluster of the kind, with the workers of the spec.
+    Raises DevtoolsError when a step fails, with what to do about it.
+    """
     began = time.monotonic()
     for name in ("helm4", "kubectl"):
         tool(name)

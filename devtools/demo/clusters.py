@@ -68,7 +68,10 @@ def _start_kind() -> Cluster:
 
 
 def _use_current_context() -> Cluster:
-    """The cluster of the current kubeconfig, which must be able to pull the image IMAGE."""
+    """The cluster of the current kubeconfig, which must be able to pull the image $IMAGE.
+
+    Raises DevtoolsError when $IMAGE has no tag, and without a current context.
+    """
     image = os.environ.get("IMAGE", "")
     repository, colon, tag = image.rpartition(":")
     if not colon or "/" in tag:
@@ -105,5 +108,9 @@ KINDS: dict[str, Callable[[], Cluster]] = {
 
 
 def start(kind: str) -> Cluster:
-    """Makes sure that the cluster runs and has the examples' image. Raises DevtoolsError."""
+    """Makes sure that the cluster runs and has the examples' image. kind: one of KINDS.
+
+    Raises DevtoolsError when the cluster does not start, when a program that it needs is missing,
+    and when the image cannot be built.
+    """
     return KINDS[kind]()

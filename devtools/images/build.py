@@ -37,6 +37,8 @@ KEPT_BUILDS = 4
 
 @dataclass(frozen=True)
 class BuiltImage:
+    """An image that `engine` has. key: of what it was built from, see image_key."""
+
     reference: str
     key: str
     engine: Engine
@@ -55,7 +57,8 @@ def build(
     tags: further references for the image.
     untested: accept versions that are in no row of versions.yaml.
 
-    Raises DevtoolsError, before anything is built, for an unknown name or version and a stale lock.
+    Raises DevtoolsError, before anything is built, for an unknown name or version, a stale lock,
+    and a machine that the image is not built for; and when a build fails.
     """
     images = load_catalogue(overrides, versions, target=name, untested=untested)
     image = find(images, name)
@@ -137,6 +140,7 @@ def refuse_machine(image: Image) -> None:
 
 
 def refuse_stale_locks(image: Image) -> None:
+    """Raises DevtoolsError when a lock in the tree does not pin what the .in file asks for."""
     stale = stale_locks(image)
     if stale:
         raise DevtoolsError(

@@ -47,7 +47,11 @@ class Build:
 
 
 class Engine(ABC):
-    """Raises DevtoolsError with the end of the log when a command fails."""
+    """A program that builds images and keeps them on this machine.
+
+    Its methods write what they run to `log`, and raise DevtoolsError with the end of it when a
+    command fails, unless they say otherwise.
+    """
 
     # The subcommand that describes an image, and the fields with its labels and its identifier.
     _inspect: ClassVar[tuple[str, ...]] = ("image", "inspect")
@@ -66,7 +70,10 @@ class Engine(ABC):
         return self._show(reference, f'index {self._labels} "{KEY_LABEL}"')
 
     def identifier(self, reference: str) -> str:
-        """The identifier of an image, which no other image has."""
+        """The identifier of a local image, which no other image has.
+
+        Raises DevtoolsError when there is no such image.
+        """
         shown = self._show(reference, self._identifier)
         if not shown:
             raise DevtoolsError(
@@ -83,7 +90,7 @@ class Engine(ABC):
         self._run("push", "--quiet", reference, f"docker-archive:{archive}:{name}")
 
     def pull(self, reference: str) -> bool:
-        """Whether the image could be pulled."""
+        """Pulls an image. Returns False when it could not; the log then has the reason."""
         return self._answer("pull", reference) is not None
 
     def tag(self, reference: str, names: Sequence[str]) -> None:
@@ -91,7 +98,10 @@ class Engine(ABC):
             self._run("tag", reference, name)
 
     def remove(self, reference: str) -> None:
-        """Removes a reference, and an image without another one. The log says why it cannot."""
+        """Removes a reference, and the image if it has no other one.
+
+        When it cannot, such as for an image that a container uses, only the log has the reason.
+        """
         self._answer("rmi", reference)
 
     def _show(self, reference: str, field: str) -> str | None:

@@ -20,7 +20,10 @@ _SYFT_SETTINGS = {"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELE
 
 
 def sbom(image: BuiltImage) -> str:
-    """A CycloneDX 1.6 document of an image's Debian and Python packages; Syft writes it once."""
+    """A CycloneDX 1.6 document of an image's Debian and Python packages.
+
+    Syft writes it once for each content of the image. Raises DevtoolsError when Syft fails.
+    """
     syft = tool("syft")
     identifier = image.engine.identifier(image.reference)
     # Syft's folder is named after the version and everything else that it was built from.
@@ -51,7 +54,10 @@ def _scan(image: BuiltImage, syft: Path) -> str:
 
 
 def unpacked_size(image: BuiltImage) -> int:
-    """The size of all files in an image, in bytes."""
+    """The size of all files in an image, in bytes.
+
+    Raises DevtoolsError when `du` does not run in it.
+    """
     du = ["du", "--summarize", "--bytes", "--one-file-system", "/"]
     # It exits with 1, because root without capabilities cannot open some empty folders.
     done = run_in(image.reference, du, 0, image.engine.program)

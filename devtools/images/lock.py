@@ -78,7 +78,10 @@ def stale_locks(image: Image) -> list[str]:
 
 
 def write_locks(image: Image) -> list[Path]:
-    """Writes all locks of an image. Raises DevtoolsError when its versions exclude each other."""
+    """Writes all locks of an image, and returns their paths.
+
+    Raises DevtoolsError when its versions exclude each other.
+    """
     return [_write(image, source) for source in image.locks]
 
 

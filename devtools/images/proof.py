@@ -136,7 +136,10 @@ def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
 
 
 def gpu_for(engine: Engine) -> str | None:
-    """The model of this machine's GPU, if any. Raises DevtoolsError if containers cannot use it."""
+    """The model of this machine's first GPU, or None without one.
+
+    Raises DevtoolsError for an engine that cannot give it to a container.
+    """
     lines = [line for file in _GPUS.glob("*/information") for line in file.read_text().splitlines()]
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
     if models and engine.program == "buildah":

@@ -17,7 +17,11 @@ LABEL = "patched"
 
 
 def write_sdist(out: Path) -> Path:
-    """Writes the archive into the folder `out`. The same patches give the same bytes."""
+    """Writes the archive into the folder `out`, which exists, and returns its path.
+
+    The same patches give the same bytes. Exits with a message when the source does not have what
+    is replaced in it.
+    """
     with tempfile.TemporaryDirectory() as work:
         source = build_horovod.patched_source(Path(work), build_horovod.patches(FOLDER))
         # setuptools appends it to the version of setup.py.

@@ -39,7 +39,10 @@ class Health:
 
 
 def kubectl(instance: Instance, *arguments: str) -> str:
-    """Runs kubectl with this cluster's kubeconfig; returns its output. Raises DevtoolsError."""
+    """Runs kubectl with this cluster's kubeconfig; returns its output.
+
+    Raises DevtoolsError, with what kubectl says, when it fails.
+    """
     return read_output(
         [str(tool("kube")), *kubectl_arguments(instance), *arguments],
         remedy=f"read the components' logs in {instance.logs}",

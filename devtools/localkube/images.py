@@ -91,7 +91,10 @@ def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
 
 
 def load_everywhere(source: str) -> list[Image]:
-    """Loads it into every node of the current cluster, each of which has a store of its own."""
+    """Loads it into every node of the current cluster that runs, as `load` does.
+
+    Each node has a store of its own. Returns the images of all nodes, the first node's first.
+    """
     first = current()
     nodes = [first, *filter(Record.is_running, first.others)]
     return [image for node in nodes for image in load(source, node)]

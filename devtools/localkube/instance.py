@@ -161,7 +161,10 @@ class Instance:
 
 
 def current() -> Instance:
-    """The cluster that $LOCALKUBE_NAME names (default: hvd). Raises DevtoolsError."""
+    """The cluster that $LOCALKUBE_NAME names (default: hvd).
+
+    Raises DevtoolsError for a name that no network interface can have.
+    """
     name = os.environ.get("LOCALKUBE_NAME") or DEFAULT_NAME
     if not NAME_PATTERN.fullmatch(name):
         raise DevtoolsError(

@@ -17,7 +17,10 @@ LONGEST_QUEUE = "20ms"
 
 
 def inside(instance: Instance) -> list[str]:
-    """The words before a command that run it in the node's network. Raises DevtoolsError."""
+    """The words before a command that run it in the node's network.
+
+    Raises DevtoolsError when the node does not run.
+    """
     record = Record.read(instance)
     if record is None or not record.init.is_alive():
         raise DevtoolsError(

@@ -107,7 +107,11 @@ def missing_packages() -> list[str]:
 
 
 def install_missing() -> None:
-    """Installs what is missing, and starts no service. Raises DevtoolsError."""
+    """Installs the packages of missing programs, and starts no service.
+
+    Raises DevtoolsError when a package cannot be installed, when systemd cannot keep its service
+    from starting with the machine, and when programs are still missing after that.
+    """
     missing = missing_packages()
     if not missing:
         return

@@ -38,8 +38,10 @@ def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
     """Writes the chart, the wheel, the notes and the checksums into the empty folder `out`.
 
     repository: the URL of the repository, for the links in the chart's metadata and in the notes.
-    registry: where the images are, for the list of images on Artifact Hub.
-    Raises DevtoolsError.
+    registry: where the images are, for the list of images on Artifact Hub, which is left out
+    without it. Returns the paths of the files.
+    Raises DevtoolsError when `out` is not empty, when Helm or setuptools fails, and when the
+    changelog does not describe this version.
     """
     if out.exists() and any(out.iterdir()):
         raise DevtoolsError(f"{out} is not empty", "remove it, or name another folder")

@@ -39,7 +39,11 @@ class Kubectl:
     def watch(
         self, arguments: list[str], jsonpath: str, accept: Callable[[str], bool], seconds: int
     ) -> str:
-        """The line of `get ... --watch` that `accept` takes, or DevtoolsError after `seconds`."""
+        """Watches objects, and returns the first line that `accept` takes, without its end.
+
+        arguments: a kind and selectors, for `kubectl get`. jsonpath: what a line has of an object.
+        Raises DevtoolsError when there was none within `seconds`.
+        """
         # `arguments` ask for a list: of one object, kubectl misses what changes before its watch.
         command = self.command(
             "get", *arguments, "--watch", f"--output=jsonpath={jsonpath}{{'\\n'}}"
@@ -61,7 +65,10 @@ class Kubectl:
         )
 
     def wait_for_job_end(self, job: str, seconds: int) -> str:
-        """Waits until the Job has ended; returns "Complete" or "Failed"."""
+        """Waits until the Job has ended; returns "Complete" or "Failed".
+
+        Raises DevtoolsError when it has not ended within `seconds`.
+        """
         ends = ("Complete", "Failed")
         conditions = self.watch(
             ["jobs", f"--field-selector=metadata.name={job}"],
@@ -72,7 +79,10 @@ class Kubectl:
         return next(end for end in ends if end in conditions.split())
 
     def wait_for_job_start(self, job: str, seconds: int) -> str:
-        """Waits until a pod of the Job runs or has run; returns the pod's name."""
+        """Waits until a pod of the Job runs or has run; returns the pod's name.
+
+        Raises DevtoolsError when there is none within `seconds`.
+        """
         selector = f"--selector=batch.kubernetes.io/job-name={job}"
         line = self.watch(
             ["pods", selector],

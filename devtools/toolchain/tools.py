@@ -202,7 +202,10 @@ def module_version(folder: str, module: str) -> str:
 
 
 def module_folder(folder: str, module: str) -> Path:
-    """The downloaded sources of a module in the go.mod in `folder`. Raises DevtoolsError."""
+    """The downloaded sources of a module in the go.mod in `folder`.
+
+    Raises DevtoolsError when Go cannot download it, or go.mod does not require it.
+    """
     go = ["go", "-C", str(GO_SOURCES / folder)]
     printed = ""
     for command in ([*go, "mod", "download", module], [*go, "list", "-m", "-f={{.Dir}}", module]):

@@ -47,6 +47,11 @@ TWO_RANKS_OVER_GLOO = (
 
 @dataclass(frozen=True)
 class Sandbox(ABC):
+    """An image in which commands run, each in a container of its own.
+
+    uid: whom a command runs as. environment: its variables, beside HOME and the image's own.
+    """
+
     image: BuiltImage
     folder: Path  # on this machine; mounted at /output, writable for all users
 
@@ -57,11 +62,17 @@ class Sandbox(ABC):
         """The command of this machine that runs `command` in the image."""
 
     def with_gpus(self) -> Sandbox:
-        """The same sandbox with the GPUs of this machine."""
+        """The same sandbox with the GPUs of this machine.
+
+        Raises NotImplementedError for an engine that cannot give a GPU to a container.
+        """
         raise NotImplementedError(f"{self.image.engine.program} cannot give a GPU to a container")
 
     def run(self, *command: str, uid: int = UNKNOWN_UID, **environment: str) -> Result:
-        """Runs a command to its end, whatever its exit status."""
+        """Runs a command to its end, whatever its exit status.
+
+        Raises subprocess.TimeoutExpired after _TIME_LIMIT seconds.
+        """
         return subprocess.run(
             self._command(command, uid, {"HOME": "/tmp", **environment}),
             capture_output=True,
@@ -84,12 +95,17 @@ class Sandbox(ABC):
         return self.succeed("python3", "-c", code, uid=uid)
 
     def succeed(self, *command: str, uid: int = UNKNOWN_UID, **environment: str) -> str:
+        """Runs a command, which must end with status 0, and returns its standard output.
+
+        Raises AssertionError, with all that it has printed, for another status.
+        """
         done = self.run(*command, uid=uid, **environment)
         assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{output_of(done)}"
         return done.stdout
 
 
 def output_of(done: Result) -> str:
+    """What a command has printed, standard output first, for the message of a failure."""
     return f"{done.stdout}\n{done.stderr}"
 
 

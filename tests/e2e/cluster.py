@@ -64,10 +64,11 @@ class Namespace:
         return self.client.variables()
 
     def call(self, *command: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program on the cluster."""
+        """Run a program that finds the cluster in its environment, whatever its exit status."""
         return run_program(command, input, self.environment())
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        """What kubectl prints. Raises DevtoolsError when it fails."""
         return self.client.run(*arguments, input=input)
 
     def apply(self, manifest: Mapping[str, Any]) -> None:
@@ -86,8 +87,10 @@ class Namespace:
         version: str = "helm4",
         preload: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Helm in the namespace; values go in on standard input.
+        """Run Helm in the namespace, whatever its exit status.
 
+        values: for `--values`, with the image and what `on_shared_cores` adds; None for a command
+        without values. version: the name of the program, helm4 or helm3.
         With `preload`, launch.preload has the chart's default; earlier charts have no such key.
         """
         command = [str(tool(version)), *arguments, "--namespace", self.name]
@@ -109,6 +112,7 @@ class Namespace:
         self.install(release, values, version, "upgrade")
 
     def jobs(self, release: str) -> list[str]:
+        """Names of the release's Jobs, also of those that are being deleted."""
         listed = self.get("jobs", "--selector", f"app.kubernetes.io/instance={release}")
         return [job["metadata"]["name"] for job in listed["items"]]
 
@@ -119,7 +123,10 @@ class Namespace:
         return names[0]
 
     def wait_for_end(self, release: str, seconds: int = 480) -> str:
-        """Wait for the Job's end: "Complete" or "Failed"."""
+        """Wait for the Job's end; return "Complete" or "Failed".
+
+        Fails, with what the cluster says of the release, when it has not ended within `seconds`.
+        """
         try:
             return self.client.wait_for_job_end(self.job(release), seconds)
         except DevtoolsError:
@@ -136,16 +143,20 @@ class Namespace:
         return self.log(release)
 
     def log(self, release: str) -> str:
+        """The log of the master in the Job's newest pod."""
         return self.kubectl("logs", f"job/{self.job(release)}", "--container", "master")
 
     def attempts(self, release: str) -> list[dict[str, Any]]:
-        """The master's pods."""
+        """The master's pods: one for each attempt of the Job, in no order."""
         selector = f"batch.kubernetes.io/job-name={self.job(release)}"
         pods: list[dict[str, Any]] = self.get("pods", "--selector", selector)["items"]
         return pods
 
     def wait_for_event(self, reason: str, seconds: int, times: int = 1) -> None:
-        """Wait until there have been so many events with this reason."""
+        """Wait until there have been so many events with this reason in the namespace.
+
+        Raises DevtoolsError when there were fewer within `seconds`.
+        """
         names: set[str] = set()
 
         def is_last(name: str) -> bool:
@@ -166,6 +177,7 @@ class Namespace:
         wait_until(lambda: not self.get(kinds)["items"], 180, what, PROGRAM_PAUSE)
 
     def replicas(self, stateful_set: str) -> int:
+        """How many pods a StatefulSet is to have."""
         return int(self.get("statefulset", stateful_set)["spec"]["replicas"])
 
     def describe(self, release: str) -> str:
@@ -191,8 +203,9 @@ def conditions(item: Mapping[str, Any]) -> set[str]:
 def node_without_kubelet(
     namespace: Namespace, name: str, labels: Mapping[str, str], capacity: Values, pods: Values
 ) -> Iterator[None]:
-    """A ready node, to which pods that tolerate the taint `hvd-test` are scheduled and never run;
-    `pods` is what of its capacity is for them.
+    """A ready node, to which pods that tolerate the taint `hvd-test` are scheduled and never run.
+
+    capacity: what it has. pods: what of that is for pods. The end of the block deletes the node.
     """
     taint = {"key": "hvd-test", "value": name, "effect": "NoSchedule"}
     node = {"apiVersion": "v1", "kind": "Node", "spec": {"taints": [taint]}}

@@ -32,7 +32,10 @@ def pod_processes(pod: Pod) -> Iterator[psutil.Process]:
 
 
 def find_process(pod: Pod, number: int = 0, command: str = "") -> psutil.Process:
-    """The pod's process of this number in its container, or with this in its command line."""
+    """The pod's process of this number in its container, or with this in its command line.
+
+    Raises AssertionError when the pod has none.
+    """
     for process in pod_processes(pod):
         try:
             if number_inside(process) == number or (
@@ -78,11 +81,12 @@ def cut_off(pod: Pod, instance: Instance | None = None) -> Iterator[None]:
 
 
 def run_inside(instance: Instance, *command: str, input: str | None = None) -> None:
+    """Run a program in the node's network. Raises CalledProcessError when it fails."""
     subprocess.run([*inside(instance), *command], check=True, input=input, text=True)
 
 
 def cut_power(node: Instance) -> None:
-    """End all processes of a node at once."""
+    """End all processes of a node at once; its object stays in the cluster until it is removed."""
     record = Record.read(node)
     assert record is not None
     record.init.kill_and_wait()
@@ -94,7 +98,7 @@ def restart_runtime() -> None:
 
 
 def after(seconds: float, action: Any) -> threading.Timer:
-    """Do something later, beside the test."""
+    """Call `action` after so many seconds, in a thread; the timer can be cancelled until then."""
     timer = threading.Timer(seconds, action)
     timer.start()
     return timer

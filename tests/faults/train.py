@@ -126,7 +126,7 @@ def tell_rank() -> float:
     return start
 
 
-def main() -> int:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=0.05, help="that a step takes at least")
@@ -136,7 +136,34 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="tell the chart the progress")
     parser.add_argument("--keep", action="store_true", help="in the workers' memory")
     parser.add_argument("--notice", action="store_true", help="save when asked to end")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def judge(done: int, state: np.ndarray, images: np.ndarray, labels: np.ndarray) -> dict:
+    """Compare the state after so many steps with that of trainings that nothing has disturbed.
+
+    One of them has one rank, the other one has as many ranks as this one.
+    """
+    alone = calm = np.zeros_like(state)
+    shares = [slice(number, TRAINING, hvd.size()) for number in range(hvd.size())]
+    for _ in range(done):
+        alone = advance(alone, gradient(alone[0], images[:TRAINING], labels[:TRAINING]))
+        slopes = [gradient(calm[0], images[share], labels[share]) for share in shares]
+        calm = advance(calm, sum(slopes) / len(slopes))
+    return {
+        "step": done,
+        "ranks": hvd.size(),
+        "accuracy": accuracy(state[0], images[TRAINING:], labels[TRAINING:]),
+        "undisturbed": accuracy(alone[0], images[TRAINING:], labels[TRAINING:]),
+        "difference": float(np.abs(state - alone).max()),
+        # All bits are those of as many ranks.
+        "equal": bool((state == calm).all()),
+    }
+
+
+def main() -> int:
+    """Train. Return 0 at the end, or 128 and the signal's number when asked to end before."""
+    options = parse_arguments()
     hvd.init()
     leaving: list[int] = []
     if options.notice:
@@ -182,21 +209,7 @@ def main() -> int:
             write_line("saved.jsonl", rank=rank, step=step)
             return 128 + leaving[0]
     if rank == 0:
-        alone = calm = np.zeros_like(state)
-        shares = [slice(number, TRAINING, hvd.size()) for number in range(hvd.size())]
-        for _ in range(done):
-            alone = advance(alone, gradient(alone[0], images[:TRAINING], labels[:TRAINING]))
-            slopes = [gradient(calm[0], images[share], labels[share]) for share in shares]
-            calm = advance(calm, sum(slopes) / len(slopes))
-        result = {
-            "step": done,
-            "ranks": hvd.size(),
-            "accuracy": accuracy(state[0], images[TRAINING:], labels[TRAINING:]),
-            "undisturbed": accuracy(alone[0], images[TRAINING:], labels[TRAINING:]),
-            "difference": float(np.abs(state - alone).max()),
-            # All bits are those of as many ranks that nothing has disturbed.
-            "equal": bool((state == calm).all()),
-        }
+        result = judge(done, state, images, labels)
         write_line("result.jsonl", **result)
         print(f"RESULT {json.dumps(result)}", flush=True)
     return 0

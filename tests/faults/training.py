@@ -90,7 +90,7 @@ class Training:
         self.namespace.install(self.release, self.values(steps, **changes))
 
     def run_to(self, step: int, steps: int, **changes: Any) -> float:
-        """Start a run of `steps` and wait until one of them is done; return the time."""
+        """Start a run of `steps`, and wait until the step `step` is done; return the time."""
         self.install(steps, **changes)
         self.wait_for_step(step)
         return time.time()
@@ -109,6 +109,7 @@ class Training:
         return [Step(**line) for line in self.lines("steps")]
 
     def wait_for_step(self, number: int, seconds: float = 300) -> None:
+        """Wait until this step, or a later one, is done. Raises AssertionError after `seconds`."""
         wait_until(
             lambda: any(step.step >= number for step in self.steps()), seconds, f"step {number}"
         )
@@ -117,7 +118,10 @@ class Training:
         return self.namespace.get("pod", f"{self.release}-worker-{ordinal}")
 
     def process(self, ordinal: int, number: int = 0, command: str = "") -> psutil.Process:
-        """A process of a worker, by its number in the container or a part of its command."""
+        """A process of a worker, by its number in the container or a part of its command line.
+
+        Raises AssertionError when the worker has none.
+        """
         return find_process(self.worker(ordinal), number, command)
 
     def master(self) -> str:
@@ -140,7 +144,10 @@ class Training:
         return find_process(self.host(number), self.newest(number)["pid"])
 
     def pause_after(self, fault: float, until: float = math.inf) -> Pause:
-        """What a fault at a time cost; `until`: the time of another fault after it."""
+        """What a fault cost.
+
+        fault: when it was, in seconds since 1970. until: when another fault came after it.
+        """
         steps = [step for step in self.steps() if fault - 60 < step.at <= until]
         before = [step for step in steps if step.at <= fault]
         following = [*before[-1:], *(step for step in steps if step.at > fault)]
@@ -175,8 +182,10 @@ class Training:
 
     @contextmanager
     def disturbed(self) -> Iterator[None]:
-        """Make a fault inside that ends the attempt, which does not finish before, however slow
-        the machine is; returns when the next one trains.
+        """Make a fault in the block that ends the attempt.
+
+        The attempt does not finish before, however slow the machine is. The end of the block waits
+        until the next attempt trains.
         """
         stay = self.folder / "stay"
         stay.touch()
