@@ -263,6 +263,19 @@ class ArgoCD(Team):
         self.namespace.kubectl("delete", "application", RELEASE, "--timeout=120s")
 
 
+# As Argo CD's API server makes it.
+PROJECT = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "AppProject",
+    "metadata": {"name": "default"},
+    "spec": {
+        "sourceRepos": ["*"],
+        "destinations": [{"namespace": "*", "server": "*"}],
+        "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+    },
+}
+
+
 @contextmanager
 def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
     labels = {"app.kubernetes.io/part-of": "argocd"}
@@ -271,8 +284,14 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
     for kind, name, data in (("ConfigMap", "argocd-cm", own), ("Secret", "argocd-secret", {})):
         meta = {"name": name, "labels": labels}
         namespace.apply({"apiVersion": "v1", "kind": kind, "metadata": meta, "data": data})
+    with running(namespace, controllers_of_argo(namespace, folder), folder):
+        namespace.apply(PROJECT)
+        yield
+
+
+def controllers_of_argo(namespace: Namespace, folder: Path) -> list[Controller]:
+    """The programs of Argo CD, and Redis, for the Applications of a namespace."""
     redis, repositories = (f"127.0.0.1:{find_port()}" for _ in range(2))
-    port = repositories.rpartition(":")[2]
     module = module_folder("argo", ARGO)
     crds = module / "manifests" / "crds"
     # The repository server calls this script for each commit, and Helm, by their names.
@@ -281,7 +300,7 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
     script.write_bytes((module / "hack" / script.name).read_bytes())
     script.chmod(0o755)
     programs = f"{script.parent}:{tool('helm4').parent}"
-    controllers = [
+    return [
         Controller("argocd-redis", ready=["Ready to accept connections"], arguments=[redis]),
         Controller(
             "argocd-repo-server",
@@ -289,7 +308,7 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
             arguments=[
                 f"--redis={redis}",
                 "--address=127.0.0.1",
-                f"--port={port}",
+                f"--port={repositories.rpartition(':')[2]}",
                 "--metrics-address=127.0.0.1",
                 f"--metrics-port={find_port()}",
             ],
@@ -313,21 +332,6 @@ def running_argo(namespace: Namespace, folder: Path) -> Iterator[None]:
             environment={"ARGOCD_FAKE_IN_CLUSTER": "true"},
         ),
     ]
-    with running(namespace, controllers, folder):
-        # As Argo CD's API server makes it.
-        namespace.apply(
-            {
-                "apiVersion": "argoproj.io/v1alpha1",
-                "kind": "AppProject",
-                "metadata": {"name": "default"},
-                "spec": {
-                    "sourceRepos": ["*"],
-                    "destinations": [{"namespace": "*", "server": "*"}],
-                    "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
-                },
-            }
-        )
-        yield
 
 
 @pytest.fixture(
