@@ -55,12 +55,27 @@ def test_more_ranks_than_shards_are_refused_on_each_rank(folder: Path) -> None:
         refuse(f"{folder}: 7 shards for 8 ranks, each of which needs one", folder, rank, 8)
 
 
-def test_half_written_shard_and_another_format_are_refused(folder: Path) -> None:
+@pytest.fixture
+def half_written(folder: Path) -> Path:
+    """A shard whose second record is not complete."""
     shard = write(folder / "train-3.tfrecord", 20, 8)
     shard.write_bytes(shard.read_bytes()[:-23])
-    refuse(f"{shard}: 37 bytes end in record 2: it is half written", folder)
-    # The rank that has it says so; the others need not read it.
+    return shard
+
+
+def test_half_written_shard_is_refused(folder: Path, half_written: Path) -> None:
+    refuse(f"{half_written}: 37 bytes end in record 2: it is half written", folder)
+
+
+def test_half_written_shard_is_refused_by_the_rank_that_has_it(
+    folder: Path, half_written: Path
+) -> None:
+    """The others need not read it."""
     Shards.of_rank(folder, 0, 2)
-    refuse(str(shard), folder, 1, 2)
+    refuse(str(half_written), folder, 1, 2)
+
+
+def test_file_of_another_format_is_refused(folder: Path) -> None:
+    shard = folder / "train-3.tfrecord"
     shard.write_bytes(b"\x89PNG" * 100)
     refuse("400 bytes end in record 1: it is half written, or not a TFRecord file", folder)
