@@ -39,14 +39,15 @@ WITH_OWN_ETC = (
 METRICS = "kueue/metrics/certs"
 
 
-@pytest.fixture
-def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
+@pytest.fixture(scope="class")
+def queue(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A namespace whose LocalQueue `team` has room for one run; Kueue admits runs there."""
     folder = module_folder("kueue", KUEUE) / "config" / "components"
-    upper = tmp_path / "upper"
-    work = tmp_path / "work"
+    own = tmp_path_factory.mktemp("kueue")
+    upper = own / "upper"
+    work = own / "work"
     (upper / METRICS).parent.mkdir(parents=True)
-    (upper / METRICS).symlink_to(tmp_path / CERTIFICATES)
+    (upper / METRICS).symlink_to(own / CERTIFICATES)
     work.mkdir()
     kueue = Controller(
         "kueue",
@@ -56,9 +57,9 @@ def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
         webhooks=folder / "webhook" / "manifests.yaml",
         kinds=KINDS,
         port=find_port(),
-        config={**CONFIGURATION, "webhook": {"certDir": str(tmp_path / CERTIFICATES)}},
+        config={**CONFIGURATION, "webhook": {"certDir": str(own / CERTIFICATES)}},
     )
-    with running(namespace, [kueue], tmp_path):
+    with running(namespace, [kueue], own):
         make_queue(namespace)
         try:
             yield namespace
@@ -67,8 +68,8 @@ def queue(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
                 namespace.helm("uninstall", release, "--ignore-not-found", "--wait")
             namespace.kubectl("delete", "localqueue,workload", "--all", "--timeout=60s")
             # No namespace removes these.
-            own = ("clusterqueue,resourceflavor,workloadpriorityclass", namespace.name)
-            namespace.kubectl("delete", *own, "--ignore-not-found")
+            kinds = "clusterqueue,resourceflavor,workloadpriorityclass"
+            namespace.kubectl("delete", kinds, namespace.name, "--ignore-not-found")
 
 
 def make_queue(namespace: Namespace) -> None:
@@ -125,30 +126,49 @@ def pods_of(namespace: Namespace, release: str) -> list[dict[str, Any]]:
     return listed
 
 
-def test_two_runs_that_do_not_fit_together_take_turns(
-    queue: Namespace, node_folder: Path, privileged: Namespace
-) -> None:
-    """Each run is one entry. The second one waits as a whole, and trains when the first is over."""
-    go = node_folder / "go"
-    wait = "import os, time\nwhile not os.path.exists('/data/go'): time.sleep(0.1)"
-    mounts = on_node(node_folder, "data")
-    queue.install("one", run_of(wait, **mounts))
+WAIT = "import os, time\nwhile not os.path.exists('/data/go'): time.sleep(0.1)"
+
+
+@pytest.fixture(scope="class")
+def both(queue: Namespace, node_folder: Path, privileged: Namespace) -> Namespace:
+    """The run `one` trains, and the run `two`, which does not fit beside it, is in the queue."""
+    run = run_of(WAIT, **on_node(node_folder, "data"))
+    queue.install("one", run)
     queue.wait_for_event("Training", 180)
-    queue.install("two", run_of(wait, **mounts))
+    queue.install("two", run)
     wait_until(lambda: "two" in workloads(queue), 60, "the second run is in the queue")
-    entries = workloads(queue)
-    assert set(entries) == {"one", "two"}
-    counts = {each["name"]: each["count"] for each in entries["two"]["spec"]["podSets"]}
-    assert counts == {"master": 1, "worker": 2}
-    wait_until(lambda: len(pods_of(queue, "two")) == 3, 60, "all pods of the second run")
-    assert all(pod["spec"].get("schedulingGates") for pod in pods_of(queue, "two"))
-    assert not is_admitted(queue, "two")
-    go.touch()
+    return queue
+
+
+@pytest.fixture(scope="class")
+def completed(both: Namespace, node_folder: Path) -> Namespace:
+    """Both runs have completed."""
+    (node_folder / "go").touch()
     for release in ("one", "two"):
-        queue.assert_completes(release)
-    for release in ("one", "two"):
-        over = lambda: "Finished" in conditions(workloads(queue)[release])  # noqa: B023, E731
-        wait_until(over, 60, f"the entry of {release} is over", PROGRAM_PAUSE)
+        both.assert_completes(release)
+    return both
+
+
+class TestRunsThatDoNotFitTogether:
+    def test_each_run_is_one_entry(self, both: Namespace) -> None:
+        entries = workloads(both)
+        assert set(entries) == {"one", "two"}
+        counts = {each["name"]: each["count"] for each in entries["two"]["spec"]["podSets"]}
+        assert counts == {"master": 1, "worker": 2}
+
+    def test_second_run_waits_as_a_whole(self, both: Namespace) -> None:
+        wait_until(lambda: len(pods_of(both, "two")) == 3, 60, "all pods of the second run")
+        assert all(pod["spec"].get("schedulingGates") for pod in pods_of(both, "two"))
+        assert not is_admitted(both, "two")
+
+    @pytest.mark.parametrize("release", ["one", "two"])
+    def test_entry_is_over_when_its_run_has_completed(
+        self, completed: Namespace, release: str
+    ) -> None:
+        def is_over() -> bool:
+            return "Finished" in conditions(workloads(completed)[release])
+
+        wait_until(is_over, 60, f"the entry of {release} is over", PROGRAM_PAUSE)
 
 
 STEPS = """
