@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.chart.namespaces import empty_namespace
 from tests.chart.render import CHART
 from tests.e2e.cluster import Namespace
 
@@ -17,10 +17,8 @@ from tests.e2e.cluster import Namespace
 @pytest.fixture
 def place(kubeconfig: Path) -> Iterator[Namespace]:
     """An empty namespace."""
-    made = Namespace(f"kept-{secrets.token_hex(4)}", kubeconfig, "registry.example/team/resnet:1.0")
-    made.kubectl("create", "namespace", made.name)
-    yield made
-    made.kubectl("delete", "namespace", made.name, "--wait=false")
+    with empty_namespace(kubeconfig) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -21,25 +21,60 @@ DATA: Values = {
 STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host.example/set"]}
 
 
-def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
+@pytest.fixture(scope="module")
+def staging_workers() -> list[Manifest]:
+    """The pod specs of two groups of workers that stage the data."""
     groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
-    for workers in of_kind(render({**DATA, **groups, "staging": STAGING}), "StatefulSet"):
-        (container,) = pod_spec(workers)["initContainers"]
-        mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
-        assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
-        assert mounts["/data-of-others"]["readOnly"] is True
-        assert DATA["volumeMounts"][0] in pod_spec(workers)["containers"][0]["volumeMounts"]
+    manifests = render({**DATA, **groups, "staging": STAGING})
+    return [pod_spec(workers) for workers in of_kind(manifests, "StatefulSet")]
+
+
+def mounts_of_staging(spec: Manifest) -> dict[str, Manifest]:
+    """The mounts of the only init container, by their paths."""
+    (container,) = spec["initContainers"]
+    return {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+
+
+def test_staging_can_write_its_own_data(staging_workers: list[Manifest]) -> None:
+    for spec in staging_workers:
+        mount = mounts_of_staging(spec)["/data"]
+        assert mount == {"name": "data", "mountPath": "/data", "subPath": "x"}
+
+
+def test_staging_reads_other_data_only(staging_workers: list[Manifest]) -> None:
+    for spec in staging_workers:
+        assert mounts_of_staging(spec)["/data-of-others"]["readOnly"] is True
+
+
+def test_workers_read_the_data_that_staging_writes(staging_workers: list[Manifest]) -> None:
+    for spec in staging_workers:
+        assert DATA["volumeMounts"][0] in spec["containers"][0]["volumeMounts"]
+
+
+def test_staging_does_not_run_in_the_master() -> None:
+    manifests = render({**DATA, "staging": STAGING})
+    assert "initContainers" not in pod_spec(one(manifests, "Job"))
+
+
+def staging_key(**changes: object) -> str:
+    """The key by which staging knows whether it has fetched this source."""
+    manifests = render({**DATA, "staging": {**STAGING, **changes}})
+    (container,) = pod_spec(one(manifests, "StatefulSet"))["initContainers"]
+    return {entry["name"]: str(entry["value"]) for entry in container["env"]}["STAGING_KEY"]
 
 
 def test_staging_key_changes_with_its_source() -> None:
-    def key(**changes: object) -> str:
-        manifests = render({**DATA, "staging": {**STAGING, **changes}})
-        assert "initContainers" not in pod_spec(one(manifests, "Job"))
-        (container,) = pod_spec(one(manifests, "StatefulSet"))["initContainers"]
-        return {entry["name"]: str(entry["value"]) for entry in container["env"]}["STAGING_KEY"]
+    of_sources = {
+        staging_key(),
+        staging_key(command=["true"]),
+        staging_key(env=[{"name": "A", "value": "1"}]),
+    }
+    assert len(of_sources) == 3
 
-    assert key() == key(verify="Checksum"), "verification does not change the source"
-    assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3
+
+def test_staging_key_stays_with_another_verification() -> None:
+    """Verification does not change the source."""
+    assert staging_key(verify="Checksum") == staging_key()
 
 
 def record(values: Values) -> str:

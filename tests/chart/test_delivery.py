@@ -64,17 +64,42 @@ def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
 def test_same_tree_gives_the_same_release(releases: list[Path]) -> None:
     first, second = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in releases)
     assert first == second
-    assert sorted(Path(name).suffix for name in first) == ["", ".md", ".tgz", ".whl"]
+
+
+def test_release_has_the_chart_the_wheel_notes_and_checksums(releases: list[Path]) -> None:
+    names = [path.name for path in releases[0].iterdir()]
+    assert sorted(Path(name).suffix for name in names) == ["", ".md", ".tgz", ".whl"]
+
+
+def test_checksums_of_a_release_are_right(releases: list[Path]) -> None:
     subprocess.run(["sha256sum", "--check", artifacts.SUMS], cwd=releases[0], check=True)
 
 
-def test_packaged_chart_says_where_it_is_from(releases: list[Path]) -> None:
-    (package,) = releases[0].glob("*.tgz")
-    chart = YAML(typ="safe").load(helm("show", "chart", str(package)))
-    assert chart["home"] == REPOSITORY
-    assert chart["maintainers"] == [{"name": "me", "url": "https://example.com/me"}]
-    images = YAML(typ="safe").load(chart["annotations"]["artifacthub.io/images"])
+@pytest.fixture(scope="module")
+def package(releases: list[Path]) -> Path:
+    """The chart of a release."""
+    (found,) = releases[0].glob("*.tgz")
+    return found
+
+
+@pytest.fixture(scope="module")
+def about(package: Path) -> dict[str, Any]:
+    """What the released chart says of itself."""
+    read: dict[str, Any] = YAML(typ="safe").load(helm("show", "chart", str(package)))
+    return read
+
+
+def test_packaged_chart_says_where_it_is_from(about: dict[str, Any]) -> None:
+    assert about["home"] == REPOSITORY
+    assert about["maintainers"] == [{"name": "me", "url": "https://example.com/me"}]
+
+
+def test_packaged_chart_lists_the_images_of_its_registry(about: dict[str, Any]) -> None:
+    images = YAML(typ="safe").load(about["annotations"]["artifacthub.io/images"])
     assert all(image["image"].startswith("registry.example/team/horovod-") for image in images)
+
+
+def test_packaged_chart_has_an_icon(package: Path) -> None:
     options = ("--strict", "--set", "image.repository=x")
     assert "icon is recommended" not in helm("lint", str(package), *options)
 
@@ -137,21 +162,36 @@ def render_parent(folder: Path, values: Values, helm: str) -> list[Manifest]:
     return parse_manifests(done.stdout)
 
 
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_two_aliases_make_different_objects(folder: Path, helm: str) -> None:
+@pytest.fixture(scope="module", params=["helm3", "helm4"])
+def of_two_aliases(folder: Path, request: pytest.FixtureRequest) -> list[Manifest]:
+    """The manifests of the parent chart, by each Helm."""
     values = {"global": {"a": 1}, "train": {"image": IMAGE}, "evaluate": {"image": IMAGE}}
-    manifests = render_parent(folder, values, helm)
-    names = Counter((item["kind"], item["metadata"]["name"]) for item in manifests)
+    return render_parent(folder, values, request.param)
+
+
+def test_two_aliases_make_different_objects(of_two_aliases: list[Manifest]) -> None:
+    names = Counter((item["kind"], item["metadata"]["name"]) for item in of_two_aliases)
     assert [name for name, count in names.items() if count > 1] == []
-    sets = of_kind(manifests, "StatefulSet")
     assert {("StatefulSet", f"lab-{alias}-worker") for alias in ("train", "evaluate")} <= set(names)
-    first, second = (item["spec"] for item in sets)
-    assert {first["serviceName"], second["serviceName"]} == {"lab-train", "lab-evaluate"}
-    # Neither selects the pods of the other, although both have the same instance.
+
+
+def test_workers_of_each_alias_have_a_service_of_their_own(of_two_aliases: list[Manifest]) -> None:
+    services = {item["spec"]["serviceName"] for item in of_kind(of_two_aliases, "StatefulSet")}
+    assert services == {"lab-train", "lab-evaluate"}
+
+
+def test_no_alias_selects_the_pods_of_the_other(of_two_aliases: list[Manifest]) -> None:
+    """Although both have the same instance."""
+    first, second = (item["spec"] for item in of_kind(of_two_aliases, "StatefulSet"))
     labels = first["template"]["metadata"]["labels"]
     assert labels["app.kubernetes.io/instance"] == "lab"
     assert not second["selector"]["matchLabels"].items() <= labels.items()
-    policies = of_kind(manifests, "NetworkPolicy")
+
+
+def test_one_network_policy_selects_the_pods_of_an_alias(of_two_aliases: list[Manifest]) -> None:
+    first, _ = of_kind(of_two_aliases, "StatefulSet")
+    labels = first["spec"]["template"]["metadata"]["labels"]
+    policies = of_kind(of_two_aliases, "NetworkPolicy")
     selected = [item["spec"]["podSelector"]["matchLabels"] for item in policies]
     assert sum(chosen.items() <= labels.items() for chosen in selected) == 1
 

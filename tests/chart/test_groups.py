@@ -59,14 +59,27 @@ def of_group(group: Values, **values: Any) -> Manifest:
     return one(render({**groups, **DATA, **values}), "StatefulSet")
 
 
-def test_worker_groups_inherit_from_worker() -> None:
-    cpu, gpu = of_kind(render(GROUPS), "StatefulSet")
-    assert (cpu["metadata"]["name"], cpu["spec"]["replicas"]) == ("hvd-cpu", 3)
-    assert (gpu["metadata"]["name"], gpu["spec"]["replicas"]) == ("hvd-gpu", 2)
+def test_each_group_has_a_stateful_set_of_its_own() -> None:
+    sets = of_kind(render(GROUPS), "StatefulSet")
+    assert [(each["metadata"]["name"], each["spec"]["replicas"]) for each in sets] == [
+        ("hvd-cpu", 3),
+        ("hvd-gpu", 2),
+    ]
+
+
+def test_variables_of_a_group_come_after_those_of_all_workers() -> None:
+    _, gpu = of_kind(render(GROUPS), "StatefulSet")
     names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
     assert names[-2:] == ["A", "B"]
-    assert pod_spec(cpu)["containers"][0]["image"].endswith(":0.28.1-tf2.21.0")
-    assert pod_spec(gpu)["containers"][0]["image"] == f"{IMAGE}:cuda"
+
+
+def test_group_may_have_an_image_of_its_own() -> None:
+    cpu, gpu = (pod_spec(each)["containers"][0] for each in of_kind(render(GROUPS), "StatefulSet"))
+    assert cpu["image"].endswith(":0.28.1-tf2.21.0")
+    assert gpu["image"] == f"{IMAGE}:cuda"
+
+
+def test_worker_groups_inherit_from_worker() -> None:
     template = str(of_group({})["spec"]["template"])
     assert [mark for mark in MARKS.values() if mark not in template] == []
 
@@ -79,7 +92,7 @@ def test_group_clears_what_it_would_inherit(null: bool) -> None:
     assert [mark for mark in MARKS.values() if mark in template] == []
 
 
-@pytest.mark.parametrize(
+each_gpu = pytest.mark.parametrize(
     "resource",
     [
         "nvidia.com/gpu",
@@ -91,14 +104,29 @@ def test_group_clears_what_it_would_inherit(null: bool) -> None:
         "gpu.intel.com/xe",
     ],
 )
-def test_chart_and_hvdchart_want_as_many_slots_as_gpus(resource: str) -> None:
-    assert is_gpu(resource)
+
+
+@each_gpu
+def test_fewer_slots_than_gpus_are_refused(resource: str) -> None:
     done = helm_template({"worker": {"slots": 1, "resources": {"limits": {resource: 2}}}})
     assert f'slots is 1 but resources.limits["{resource}"] is 2' in done.stderr
-    other = f"x.{resource}"
-    assert not is_gpu(other)
-    for limits in ({other: 2}, {resource: 0}, {resource: "0"}, {resource: None}):
-        assert render({"worker": {"slots": 1, "resources": {"limits": limits}}})
+
+
+@each_gpu
+@pytest.mark.parametrize("count", [0, "0", None])
+def test_slots_are_free_without_gpus(resource: str, count: object) -> None:
+    assert render({"worker": {"slots": 1, "resources": {"limits": {resource: count}}}})
+
+
+@each_gpu
+def test_slots_are_free_with_another_device(resource: str) -> None:
+    assert render({"worker": {"slots": 1, "resources": {"limits": {f"x.{resource}": 2}}}})
+
+
+@each_gpu
+def test_hvdchart_takes_the_same_devices_for_gpus(resource: str) -> None:
+    assert is_gpu(resource)
+    assert not is_gpu(f"x.{resource}")
 
 
 # One group inherits the spares, one has none.
@@ -108,18 +136,36 @@ SPARES: Values = {
 }
 
 
-def test_spares_are_pods_without_ranks() -> None:
-    manifests = render(SPARES)
-    sets = {item["metadata"]["name"]: item for item in of_kind(manifests, "StatefulSet")}
-    assert {name: item["spec"]["replicas"] for name, item in sets.items()} == {
+@pytest.fixture(scope="module")
+def with_spares() -> list[Manifest]:
+    return render(SPARES)
+
+
+def test_spares_are_further_pods_of_their_group(with_spares: list[Manifest]) -> None:
+    sets = of_kind(with_spares, "StatefulSet")
+    assert {each["metadata"]["name"]: each["spec"]["replicas"] for each in sets} == {
         "hvd-a": 5,
         "hvd-b": 1,
     }
-    of_a, of_b = (sets[name]["metadata"].get("annotations") for name in ("hvd-a", "hvd-b"))
-    assert (of_a, of_b) == ({"horovod/spares": "3"}, None), "hvdchart status reads it"
-    groups = run_settings(manifests)["groups"]
+
+
+def test_annotation_tells_hvdchart_status_the_spares(with_spares: list[Manifest]) -> None:
+    sets = of_kind(with_spares, "StatefulSet")
+    notes = {each["metadata"]["name"]: each["metadata"].get("annotations") for each in sets}
+    assert notes == {"hvd-a": {"horovod/spares": "3"}, "hvd-b": None}
+
+
+def test_spares_have_no_ranks(with_spares: list[Manifest]) -> None:
+    groups = run_settings(with_spares)["groups"]
     assert [(group["number"], group["maximum"]) for group in groups] == [(2, 5), (1, 1)]
-    (deletable,) = (r for r in one(manifests, "Role")["rules"] if r["verbs"] == ["delete"])
+
+
+def test_master_may_delete_spares(with_spares: list[Manifest]) -> None:
+    rules = one(with_spares, "Role")["rules"]
+    (deletable,) = (rule for rule in rules if rule["verbs"] == ["delete"])
     assert deletable["resourceNames"] == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
-    for nothing in (None, 0):
-        assert render({"worker": {"spares": nothing}}) == render({}), "as without the key"
+
+
+@pytest.mark.parametrize("nothing", [None, 0])
+def test_no_spares_are_as_without_the_key(nothing: object) -> None:
+    assert render({"worker": {"spares": nothing}}) == render({})

@@ -52,19 +52,30 @@ def revision(values: Values) -> str:
     return str(labels["horovod/revision"])
 
 
-def test_workers_are_replaced_when_their_pods_or_keys_change() -> None:
-    """Neither the command nor spares nor other code replace them."""
-    same = (BASE, OTHER_COMMAND, {"worker": {"spares": 1}})
+@pytest.mark.parametrize(
+    "values",
+    [{"image": {"tag": "1.1"}}, {"ssh": {"generation": 2}}, {"podLabels": {"team": "vision"}}],
+    ids=["image", "keys", "label"],
+)
+def test_workers_are_replaced_when_their_pods_or_keys_change(values: Values) -> None:
+    assert revision(merge_values(BASE, values)) != revision(BASE)
+
+
+def test_each_change_of_the_workers_is_another_revision() -> None:
+    other = ({"image": {"tag": "1.1"}}, {"ssh": {"generation": 2}}, {"podLabels": {"team": "a"}})
+    assert len({revision(merge_values(BASE, values)) for values in other}) == len(other)
+
+
+@pytest.mark.parametrize(
+    "values", [OTHER_COMMAND, {"worker": {"spares": 1}}], ids=["command", "spares"]
+)
+def test_workers_stay_with_another_command_or_spares(values: Values) -> None:
+    assert revision(merge_values(BASE, values)) == revision(BASE)
+
+
+def test_workers_stay_with_other_code() -> None:
     codes = ({"code": {"files": {"a": text}}} for text in "12")
-    other = (
-        {"image": {"tag": "1.1"}},
-        {"ssh": {"generation": 2}},
-        {"podLabels": {"team": "vision"}},
-    )
-    assert {revision(merge_values(BASE, values)) for values in same} == {revision(BASE)}
     assert len({revision(merge_values(BASE, values)) for values in codes}) == 1
-    revisions = {revision(merge_values(BASE, values)) for values in other}
-    assert len(revisions - {revision(BASE)}) == len(other)
 
 
 def render_newer(newer: Path, values: Values) -> list[Manifest]:
@@ -78,14 +89,24 @@ def test_newer_chart_renders_the_same_run(newer: Path) -> None:
     after = render_newer(newer, BASE)
     assert before != after
     assert hashes(before) == hashes(after)
-    assert job_name(before) != job_name(after), "Kubernetes would refuse a change of the Job's pods"
+
+
+def test_newer_chart_renders_another_job_of_the_run(newer: Path) -> None:
+    """Kubernetes would refuse a change of the Job's pods."""
+    assert job_name(render(BASE)) != job_name(render_newer(newer, BASE))
+
+
+WITHOUT_RECORD: Values = {**BASE, "serviceAccount": {"create": False}}
 
 
 def test_without_a_record_a_newer_chart_renders_no_other_job(newer: Path) -> None:
     """The API server refuses its changed pods, where another Job would train again."""
-    values = {**BASE, "serviceAccount": {"create": False}}
-    assert job_name(render(values)) == job_name(render_newer(newer, values))
-    assert job_name(render(values)) != job_name(render(merge_values(values, OTHER_COMMAND)))
+    assert job_name(render(WITHOUT_RECORD)) == job_name(render_newer(newer, WITHOUT_RECORD))
+
+
+def test_without_a_record_another_command_is_another_job() -> None:
+    other = render(merge_values(WITHOUT_RECORD, OTHER_COMMAND))
+    assert job_name(render(WITHOUT_RECORD)) != job_name(other)
 
 
 @pytest.mark.parametrize(("values", "name"), [({}, "BASE"), (EMPTY_DIR, "EMPTY_DIR")])

@@ -28,36 +28,70 @@ OUTPUT: Values = {
 }
 
 
-def test_tensorboard_mounts_the_output_volume_only_and_is_scheduled_like_the_master() -> None:
-    master = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
-    manifests = render({**OUTPUT, "master": master, "tensorboard": {"enabled": True}})
-    deployment = one(manifests, "Deployment")
-    spec = pod_spec(deployment)
-    (container,) = spec["containers"]
+MASTER: Values = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
+
+
+@pytest.fixture(scope="module")
+def with_board() -> list[Manifest]:
+    """The manifests of a run with TensorBoard, whose master chooses its nodes."""
+    return render({**OUTPUT, "master": MASTER, "tensorboard": {"enabled": True}})
+
+
+def test_tensorboard_reads_the_output_path_by_default(with_board: list[Manifest]) -> None:
+    (container,) = pod_spec(one(with_board, "Deployment"))["containers"]
     assert container["command"][-2:] == ["--logdir", "/output/run"]
+
+
+def test_tensorboard_mounts_the_output_volume_only(with_board: list[Manifest]) -> None:
+    spec = pod_spec(one(with_board, "Deployment"))
+    (container,) = spec["containers"]
     mount = {"name": "output", "mountPath": "/output", "readOnly": True}
     assert mount in container["volumeMounts"]
     assert {volume["name"] for volume in spec["volumes"]} == {"output", "tmp"}
-    assert spec.items() >= master.items()
-    labels = deployment["spec"]["template"]["metadata"]["labels"]
-    selectors = {
-        service["metadata"]["name"]: service["spec"]["selector"].items() <= labels.items()
-        for service in of_kind(manifests, "Service")
-    }
-    assert selectors == {"hvd": False, "hvd-tensorboard": True}
-    other = render({**OUTPUT, "tensorboard": {"enabled": True, "logDir": "/out/logs"}})
-    volumes = pod_spec(one(other, "Deployment"))["volumes"]
+
+
+def test_tensorboard_mounts_the_volume_of_its_own_log_folder() -> None:
+    manifests = render({**OUTPUT, "tensorboard": {"enabled": True, "logDir": "/out/logs"}})
+    volumes = pod_spec(one(manifests, "Deployment"))["volumes"]
     assert {volume["name"] for volume in volumes} == {"x", "tmp"}
 
 
-def test_pod_monitor_scrapes_the_master_and_workers_of_the_release() -> None:
-    manifests = render({"metrics": {"enabled": True, "podMonitor": True}})
-    monitor = one(manifests, "PodMonitor")["spec"]
+def test_tensorboard_is_scheduled_like_the_master(with_board: list[Manifest]) -> None:
+    assert pod_spec(one(with_board, "Deployment")).items() >= MASTER.items()
+
+
+def test_only_tensorboards_own_service_selects_it(with_board: list[Manifest]) -> None:
+    labels = one(with_board, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    selectors = {
+        service["metadata"]["name"]: service["spec"]["selector"].items() <= labels.items()
+        for service in of_kind(with_board, "Service")
+    }
+    assert selectors == {"hvd": False, "hvd-tensorboard": True}
+
+
+@pytest.fixture(scope="module")
+def monitored() -> list[Manifest]:
+    return render({"metrics": {"enabled": True, "podMonitor": True}})
+
+
+def test_pod_monitor_scrapes_the_master_and_workers_of_the_release(
+    monitored: list[Manifest],
+) -> None:
+    monitor = one(monitored, "PodMonitor")["spec"]
     (endpoint,) = monitor["podMetricsEndpoints"]
     assert endpoint["port"] == "metrics"
-    assert monitor["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]
+    assert monitor["selector"] == one(monitored, "NetworkPolicy")["spec"]["podSelector"]
+
+
+def test_pod_monitor_gives_a_run_the_same_labels_in_each_attempt(
+    monitored: list[Manifest],
+) -> None:
+    (endpoint,) = one(monitored, "PodMonitor")["spec"]["podMetricsEndpoints"]
     targets = {rule["targetLabel"]: rule.get("replacement") for rule in endpoint["relabelings"]}
     assert targets == {"release": "hvd", "pod": "hvd-master", "instance": None}
+
+
+def test_metrics_have_no_pod_monitor_unless_it_is_asked_for() -> None:
     assert of_kind(render({"metrics": {"enabled": True, "podMonitor": False}}), "PodMonitor") == []
 
 
@@ -77,10 +111,19 @@ def test_tensorboard_is_reached_by_nobody_unless_allowed() -> None:
     assert (closed["policyTypes"], closed["ingress"]) == (["Ingress"], [])
     labels = one(render(BOARD), "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert closed["podSelector"]["matchLabels"] == labels
+
+
+def test_tensorboard_is_reached_by_whom_the_values_name() -> None:
     allowed = {**BOARD, "tensorboard": {"enabled": True, "allowFrom": [PEER]}}
     assert board_policy(allowed)["ingress"] == [{"from": [PEER], "ports": [{"port": "http"}]}]
-    # The workers are on the nodes' network then, and TensorBoard is not.
+
+
+def test_tensorboard_is_closed_where_the_workers_are_on_the_nodes_network() -> None:
+    """TensorBoard itself is not on that network."""
     assert board_policy({**BOARD, "hostNetwork": True})["ingress"] == []
+
+
+def test_tensorboard_has_no_policy_where_there_are_none() -> None:
     off = render({**BOARD, "networkPolicy": {"enabled": False}})
     assert of_kind(off, "NetworkPolicy") == []
 
@@ -193,12 +236,22 @@ def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> Non
     assert find_problems(tmp_path, make_series(pages, {}), checks) == ""
 
 
-def test_the_dashboard_of_each_run_shows_it_first_and_is_found_by_labels() -> None:
-    found, shown = board()
+def test_the_dashboard_of_each_run_shows_it_first() -> None:
+    _, shown = board()
     variables = shown["templating"]["list"]
     first = {v["name"]: v["current"]["value"] for v in variables if "current" in v}
     assert first == {"namespace": "team", "release": "hvd"}
+
+
+def test_the_dashboard_is_found_by_grafanas_label() -> None:
+    found, _ = board()
     assert found["labels"]["grafana_dashboard"] == "1"
-    other, _ = board({"labels": {"mine": "yes"}})
-    assert "grafana_dashboard" not in other["labels"]
+
+
+def test_labels_of_the_user_replace_grafanas() -> None:
+    found, _ = board({"labels": {"mine": "yes"}})
+    assert "grafana_dashboard" not in found["labels"]
+
+
+def test_no_dashboard_is_made_by_default() -> None:
     assert "hvd-dashboard" not in {item["metadata"]["name"] for item in render()}

@@ -99,37 +99,59 @@ def test_any_file_may_be_rendered_first() -> None:
         assert '{{- include "horovod.prepare" . -}}' in file.read_text(), file
 
 
-def test_master_knows_its_hosts_and_command() -> None:
+def test_master_knows_its_hosts() -> None:
+    groups = run_settings(render(GROUPS))["groups"]
+    assert [(each["statefulSet"], each["number"], each["slots"]) for each in groups] == [
+        ("hvd-cpu", 3, 2),
+        ("hvd-gpu", 2, 4),
+    ]
+
+
+def test_command_reaches_the_master_as_it_is() -> None:
     args = ["python", "train.py", "--name=$(HOME)", 'quote"d', "back\\slash", "a b", "é"]
-    manifests = render({**GROUPS, "master": {"args": args}})
-    settings = run_settings(manifests)
-    listed = [(each["statefulSet"], each["number"], each["slots"]) for each in settings["groups"]]
-    assert listed == [("hvd-cpu", 3, 2), ("hvd-gpu", 2, 4)]
-    assert settings["args"] == args
-    # It lists the pods of its workers by these labels.
-    selected = dict(term.split("=") for term in settings["workerSelector"].split(","))
-    assert "app.kubernetes.io/component=worker" in settings["workerSelector"]
+    assert run_settings(render({"master": {"args": args}}))["args"] == args
+
+
+def test_selector_of_the_master_selects_the_pods_of_all_groups() -> None:
+    """It lists the pods of its workers by these labels."""
+    manifests = render(GROUPS)
+    selector = run_settings(manifests)["workerSelector"]
+    assert "app.kubernetes.io/component=worker" in selector
+    selected = dict(term.split("=") for term in selector.split(","))
     for workers in of_kind(manifests, "StatefulSet"):
         assert selected.items() <= workers["spec"]["template"]["metadata"]["labels"].items()
-    assert "-u" in main_container(manifests, "Job")["command"], "write each line of the log at once"
+
+
+def test_master_writes_each_line_of_its_log_at_once() -> None:
+    assert "-u" in main_container(render(), "Job")["command"]
+
+
+def test_helm_test_pod_is_a_test_that_helm_deletes() -> None:
+    """`helm uninstall` would leave the pod of a test that failed."""
+    annotations = one(render(), "Pod")["metadata"]["annotations"]
+    assert annotations["helm.sh/hook"] == "test"
+    policies = annotations["helm.sh/hook-delete-policy"].split(",")
+    assert set(policies) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
+
+
+def test_helm_test_pod_ends_before_helm_stops_waiting() -> None:
+    """Helm waits for 300 seconds by default."""
+    assert one(render(), "Pod")["spec"]["activeDeadlineSeconds"] < 300
 
 
 def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
     manifests = render()
-    pod = one(manifests, "Pod")
-    job = one(manifests, "Job")
-    annotations = pod["metadata"]["annotations"]
-    assert annotations["helm.sh/hook"] == "test"
-    # `helm uninstall` would leave the pod of a test that failed.
-    policies = annotations["helm.sh/hook-delete-policy"].split(",")
-    assert set(policies) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
-    assert pod["spec"]["activeDeadlineSeconds"] < 300, "Helm's default time-out"
-    (tester,) = pod["spec"]["containers"]
-    (master,) = pod_spec(job)["containers"]
-    listed = {entry["name"]: entry.get("value") for entry in tester["env"]}
-    assert listed["HVD_TESTED_JOB"] == job["metadata"]["name"]
+    (tester,) = one(manifests, "Pod")["spec"]["containers"]
+    (master,) = pod_spec(one(manifests, "Job"))["containers"]
     for key in ("image", "securityContext", "volumeMounts"):
         assert tester[key] == master[key]
+
+
+def test_helm_test_pod_knows_the_job_that_it_tests() -> None:
+    manifests = render()
+    (tester,) = one(manifests, "Pod")["spec"]["containers"]
+    listed = {entry["name"]: entry.get("value") for entry in tester["env"]}
+    assert listed["HVD_TESTED_JOB"] == one(manifests, "Job")["metadata"]["name"]
 
 
 def programs_of(container: Manifest) -> dict[str, str]:
@@ -138,11 +160,10 @@ def programs_of(container: Manifest) -> dict[str, str]:
     return {m["mountPath"]: m["name"] for m in mounts if m["mountPath"].startswith("/horovod/bin")}
 
 
-def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
-    manifests = render(EVERY_POD)
+def test_containers_mount_these_folders_of_programs() -> None:
     mounted = {
         container["name"]: {path.rpartition("/")[2] for path in programs_of(container)}
-        for container in containers_of(manifests)
+        for container in containers_of(render(EVERY_POD))
     }
     assert mounted == {
         "master": {"cluster", "common", "master", "rules"},
@@ -153,14 +174,36 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
         "tensorboard": set(),
         "worker": {"common", "library", "rank", "warm", "worker"},
     }
+
+
+def program_volumes(spec: Manifest) -> dict[str, Manifest]:
+    """Return the volumes of a pod with programs, by name."""
+    return {
+        volume["name"]: volume
+        for volume in spec["volumes"]
+        if volume["name"].startswith("programs-")
+    }
+
+
+def containers_of_pod(spec: Manifest) -> list[Manifest]:
+    """Return the containers of one pod, with its init containers."""
+    return [*spec.get("initContainers", []), *spec["containers"]]
+
+
+def test_pods_have_no_folder_of_programs_that_no_container_mounts() -> None:
+    for spec in pod_specs(render(EVERY_POD)).values():
+        containers = containers_of_pod(spec)
+        names = {name for container in containers for name in programs_of(container).values()}
+        assert program_volumes(spec).keys() == names
+
+
+def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
+    """The program and the folder of each command are in the pod."""
+    manifests = render(EVERY_POD)
     config_maps = {item["metadata"]["name"]: item for item in of_kind(manifests, "ConfigMap")}
     for spec in pod_specs(manifests).values():
-        containers = [*spec.get("initContainers", []), *spec["containers"]]
-        names = {name for container in containers for name in programs_of(container).values()}
-        volumes = {v["name"]: v for v in spec["volumes"] if v["name"].startswith("programs-")}
-        assert volumes.keys() == names, "a folder that no container mounts"
-        for container in containers:
-            # The program and the folder of each command are in the pod.
+        volumes = program_volumes(spec)
+        for container in containers_of_pod(spec):
             for path in re.findall(r"(\S+)/(\w+\.(?:py|sh))", " ".join(container["command"])):
                 source = volumes[programs_of(container)[path[0]]]["configMap"]["name"]
                 assert path[1] in config_maps[source]["data"]

@@ -33,7 +33,7 @@ def run_pods(manifests: list[Manifest]) -> list[Manifest]:
     return [workload["spec"]["template"] for workload in workloads]
 
 
-def test_workers_spread_over_nodes_as_their_group_asks() -> None:
+def test_workers_prefer_nodes_of_their_own() -> None:
     (term,) = anti_affinity(one(render(), "StatefulSet"))[
         "preferredDuringSchedulingIgnoredDuringExecution"
     ]
@@ -41,10 +41,18 @@ def test_workers_spread_over_nodes_as_their_group_asks() -> None:
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": WORKERS},
     }
-    cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
+
+
+def test_workers_of_a_group_may_share_nodes() -> None:
+    cpu, _ = of_kind(render(GPU_GROUPS), "StatefulSet")
     assert anti_affinity(cpu) == {}
+
+
+def test_workers_of_a_group_may_require_nodes_of_their_own() -> None:
+    """Workers of all groups count, not only those of its own."""
+    _, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
     (term,) = anti_affinity(gpu)["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert term["labelSelector"]["matchLabels"] == WORKERS, "all groups count, not only its own"
+    assert term["labelSelector"]["matchLabels"] == WORKERS
 
 
 def test_pod_anti_affinity_of_the_user_replaces_spread() -> None:
@@ -56,47 +64,68 @@ def test_pod_anti_affinity_of_the_user_replaces_spread() -> None:
     assert pod_spec(of_node)["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
 
 
-def test_master_has_a_runtime_class_and_spreads_among_masters() -> None:
-    zones = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
-    master = {"runtimeClassName": "kata", "topologySpreadConstraints": [zones]}
-    manifests = render({"master": master})
-    spec = pod_spec(one(manifests, "Job"))
-    assert spec["runtimeClassName"] == "kata"
+ZONES: Values = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+OF_MASTER: Values = {"runtimeClassName": "kata", "topologySpreadConstraints": [ZONES]}
+
+
+def test_master_has_a_runtime_class_of_its_own() -> None:
+    assert pod_spec(one(render({"master": OF_MASTER}), "Job"))["runtimeClassName"] == "kata"
+
+
+def test_master_spreads_among_masters() -> None:
+    spec = pod_spec(one(render({"master": OF_MASTER}), "Job"))
     (constraint,) = spec["topologySpreadConstraints"]
     masters = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/component": "master"}
-    assert constraint == {**zones, "labelSelector": {"matchLabels": masters}}
-    workers = pod_spec(one(manifests, "StatefulSet"))
+    assert constraint == {**ZONES, "labelSelector": {"matchLabels": masters}}
+
+
+def test_workers_do_not_get_the_masters_scheduling() -> None:
+    workers = pod_spec(one(render({"master": OF_MASTER}), "StatefulSet"))
     assert not workers.keys() & {"runtimeClassName", "topologySpreadConstraints"}
-    own = {**zones, "labelSelector": {"matchLabels": {"mine": "yes"}}}
+
+
+@pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
+def test_label_selector_of_the_user_replaces_the_charts(kind: str) -> None:
+    own = {**ZONES, "labelSelector": {"matchLabels": {"mine": "yes"}}}
     both = {"topologySpreadConstraints": [own]}
-    replaced = render({"master": both, "worker": both})
-    for kind in ("Job", "StatefulSet"):
-        assert pod_spec(one(replaced, kind))["topologySpreadConstraints"] == [own]
+    manifests = render({"master": both, "worker": both})
+    assert pod_spec(one(manifests, kind))["topologySpreadConstraints"] == [own]
+
+
+def queued(command: str) -> list[Manifest]:
+    """The manifests of a run in a queue."""
+    return render({**GPU_GROUPS, "queueName": "no", "master": {"args": [command]}})
+
+
+def test_all_pods_of_a_run_are_in_the_queue() -> None:
+    labels = [template["metadata"]["labels"] for template in run_pods(queued("true"))]
+    assert {each["kueue.x-k8s.io/queue-name"] for each in labels} == {"no"}
+
+
+def test_workloads_of_a_run_in_a_queue_have_no_label_of_kueue() -> None:
+    """Kueue would take an object with the label for a job of its own."""
+    manifests = queued("true")
+    for workload in (*of_kind(manifests, "StatefulSet"), one(manifests, "Job")):
+        assert "kueue" not in str(workload["metadata"].get("labels"))
 
 
 def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
-    first, other = (
-        render({**GPU_GROUPS, "queueName": "no", "master": {"args": [args]}})
-        for args in ("true", "false")
-    )
+    manifests = queued("true")
+    pods = [template["metadata"] for template in run_pods(manifests)]
+    assert len({pod["labels"]["kueue.x-k8s.io/pod-group-name"] for pod in pods}) == 1
+    (total,) = {pod["annotations"]["kueue.x-k8s.io/pod-group-total-count"] for pod in pods}
+    workers = sum(each["spec"]["replicas"] for each in of_kind(manifests, "StatefulSet"))
+    assert int(total) == workers + 1
+
+
+def test_another_run_is_another_entry_of_the_queue_with_pods_of_its_own() -> None:
     groups = []
-    for manifests in (first, other):
-        workloads = [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]
-        # Kueue would take an object with the label for a job of its own.
-        assert all("kueue" not in str(each["metadata"].get("labels")) for each in workloads)
-        pods = [each["spec"]["template"]["metadata"] for each in workloads]
-        assert {pod["labels"]["kueue.x-k8s.io/queue-name"] for pod in pods} == {"no"}
-        (total,) = {pod["annotations"]["kueue.x-k8s.io/pod-group-total-count"] for pod in pods}
-        workers = sum(each["spec"]["replicas"] for each in of_kind(manifests, "StatefulSet"))
-        assert int(total) == workers + 1
-        (group,) = {pod["labels"]["kueue.x-k8s.io/pod-group-name"] for pod in pods}
-        groups.append(group)
-    # Another run is another entry of the queue, with pods of its own.
-    names = [
-        {each["metadata"]["name"] for each in of_kind(made, "StatefulSet")}
-        for made in (first, other)
-    ]
-    assert groups[0] != groups[1]
+    names = []
+    for manifests in (queued("true"), queued("false")):
+        labels = [template["metadata"]["labels"] for template in run_pods(manifests)]
+        groups.append({each["kueue.x-k8s.io/pod-group-name"] for each in labels})
+        names.append({each["metadata"]["name"] for each in of_kind(manifests, "StatefulSet")})
+    assert not groups[0] & groups[1]
     assert not names[0] & names[1]
 
 
@@ -122,11 +151,13 @@ def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
 def test_gang_creates_a_pod_group_of_all_pods(
     gang: str, api: str, scheduler: str, field: str, key: str
 ) -> None:
-    """It has the spares: a smaller gang could leave out the master."""
+    """It counts all workers and the master, and the spares: a smaller gang could leave out the
+    master.
+    """
     manifests = render({**SPARES, "gang": gang})
     group = one(manifests, "PodGroup")
     assert group["apiVersion"] == api
-    assert group["spec"]["minMember"] == 5 + 1 + 1, "all workers and the master"
+    assert group["spec"]["minMember"] == 5 + 1 + 1
     for template in run_pods(manifests):
         assert template["metadata"][field][key] == group["metadata"]["name"]
         assert template["spec"]["schedulerName"] == scheduler
@@ -135,27 +166,57 @@ def test_gang_creates_a_pod_group_of_all_pods(
 KUBERNETES_GANG = tuple(
     f"scheduling.k8s.io/{version}/PodGroup" for version in ("v1alpha2", "v1alpha3", "v1beta1")
 )
+KUBERNETES_VALUES: Values = {
+    **GPU_GROUPS,
+    **EVERY_POD,
+    "gang": "Kubernetes",
+    "priorityClassName": "high",
+}
 
 
 @pytest.mark.parametrize(
     ("apis", "newest"), [(KUBERNETES_GANG, "v1beta1"), (KUBERNETES_GANG[:1], "v1alpha2")]
 )
-def test_kubernetes_gang_is_a_pod_group_of_all_pods(apis: tuple[str, ...], newest: str) -> None:
-    values: Values = {**GPU_GROUPS, **EVERY_POD, "gang": "Kubernetes", "priorityClassName": "high"}
-    manifests = render(values, apis=apis)
-    group = one(manifests, "PodGroup")
+def test_kubernetes_gang_has_the_newest_version_that_is_served(
+    apis: tuple[str, ...], newest: str
+) -> None:
+    group = one(render(KUBERNETES_VALUES, apis=apis), "PodGroup")
     assert group["apiVersion"] == f"scheduling.k8s.io/{newest}"
+
+
+@pytest.fixture(
+    scope="module", params=[KUBERNETES_GANG, KUBERNETES_GANG[:1]], ids=["v1beta1", "v1alpha2"]
+)
+def kubernetes_gang(request: pytest.FixtureRequest) -> list[Manifest]:
+    """The manifests of a gang of Kubernetes' own, with its newest and its oldest version."""
+    return render(KUBERNETES_VALUES, apis=request.param)
+
+
+def test_kubernetes_gang_is_a_pod_group_of_all_pods(kubernetes_gang: list[Manifest]) -> None:
+    group = one(kubernetes_gang, "PodGroup")
     assert group["spec"] == {
         "schedulingPolicy": {"gang": {"minCount": 3 + 2 + 1}},
         "priorityClassName": "high",
     }
-    for template in run_pods(manifests):
+    for template in run_pods(kubernetes_gang):
         assert template["spec"]["schedulingGroup"] == {"podGroupName": group["metadata"]["name"]}
+
+
+def test_kubernetes_gang_keeps_the_default_scheduler(kubernetes_gang: list[Manifest]) -> None:
+    for template in run_pods(kubernetes_gang):
         assert "schedulerName" not in template["spec"]
-    assert "schedulingGroup" not in pod_spec(one(manifests, "Deployment"))
-    # Its size may be immutable.
-    fewer = render({**values, "workerGroups": []}, apis=apis)
-    assert one(fewer, "PodGroup")["metadata"]["name"] != group["metadata"]["name"]
+
+
+def test_kubernetes_gang_is_without_tensorboard(kubernetes_gang: list[Manifest]) -> None:
+    assert "schedulingGroup" not in pod_spec(one(kubernetes_gang, "Deployment"))
+
+
+@pytest.mark.parametrize("apis", [KUBERNETES_GANG, KUBERNETES_GANG[:1]], ids=["newest", "oldest"])
+def test_kubernetes_gang_of_another_size_has_another_name(apis: tuple[str, ...]) -> None:
+    """Kubernetes may refuse to change the size of one."""
+    group = one(render(KUBERNETES_VALUES, apis=apis), "PodGroup")
+    smaller = one(render({**KUBERNETES_VALUES, "workerGroups": []}, apis=apis), "PodGroup")
+    assert smaller["metadata"]["name"] != group["metadata"]["name"]
 
 
 @pytest.mark.parametrize(

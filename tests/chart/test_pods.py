@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chart.render import (
+    Manifest,
     Values,
     containers_of,
     main_container,
@@ -76,19 +77,27 @@ def test_reference_of_an_image(image: Values, own: Values, reference: str) -> No
     assert [main_container(manifests, kind)["image"] for kind in BOTH] == [reference] * 2
 
 
-def test_images_of_groups_and_of_staging_override_that_of_the_workers() -> None:
-    """No digest is inherited together with another repository or tag."""
-    values: Values = {
-        **EVERY_POD,
-        "podSecurityContext": {},
-        "ssh": {},
-        "image": {"repository": "x"},
-        "worker": {"image": {"tag": "1", "digest": DIGEST}},
-        "workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}],
-        "staging": {**EVERY_POD["staging"], "image": {"repository": "rclone"}},
-    }
-    specs = [pod_spec(workload) for workload in of_kind(render(values), "StatefulSet")]
+# Two groups with images of their own, whose staging has another one.
+OWN_IMAGES: Values = {
+    **EVERY_POD,
+    "podSecurityContext": {},
+    "ssh": {},
+    "image": {"repository": "x"},
+    "worker": {"image": {"tag": "1", "digest": DIGEST}},
+    "workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}],
+    "staging": {**EVERY_POD["staging"], "image": {"repository": "rclone"}},
+}
+
+
+def test_image_of_a_group_overrides_that_of_the_workers() -> None:
+    """No digest is inherited together with another tag."""
+    specs = [pod_spec(workload) for workload in of_kind(render(OWN_IMAGES), "StatefulSet")]
     assert [spec["containers"][0]["image"] for spec in specs] == [f"x:1@{DIGEST}", "x:2"]
+
+
+def test_image_of_staging_overrides_that_of_the_workers() -> None:
+    """No digest is inherited together with another repository."""
+    specs = [pod_spec(workload) for workload in of_kind(render(OWN_IMAGES), "StatefulSet")]
     assert [spec["initContainers"][0]["image"] for spec in specs] == ["rclone:1", "rclone:2"]
 
 
@@ -104,20 +113,34 @@ def test_openssh_comes_from_an_image_of_its_own(of_ssh: Values, reference: str) 
     image = {"repository": "app", "tag": "1", "digest": DIGEST, "pullPolicy": "Never"}
     manifests = render({"image": image, "ssh": {"image": of_ssh}})
     for kind in BOTH:
-        spec = pod_spec(one(manifests, kind))
-        (brings,) = spec["initContainers"]
+        (brings,) = pod_spec(one(manifests, kind))["initContainers"]
         assert (brings["image"], brings["imagePullPolicy"]) == (reference, "Never")
-        (target,) = brings["volumeMounts"]
-        assert brings["command"] == ["/copy", target["mountPath"]]
-        assert {**target, "readOnly": True} in spec["containers"][0]["volumeMounts"]
-        assert {"name": target["name"], "emptyDir": {}} in spec["volumes"]
-    rules = one(manifests, "Job")["spec"]["podFailurePolicy"]["rules"]
+
+
+OPENSSH: Values = {"ssh": {"image": {"repository": "team/ssh", "tag": "10.0"}}}
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_openssh_is_copied_to_where_the_main_container_reads_it(kind: str) -> None:
+    spec = pod_spec(one(render(OPENSSH), kind))
+    (brings,) = spec["initContainers"]
+    (target,) = brings["volumeMounts"]
+    assert brings["command"] == ["/copy", target["mountPath"]]
+    assert {**target, "readOnly": True} in spec["containers"][0]["volumeMounts"]
+    assert {"name": target["name"], "emptyDir": {}} in spec["volumes"]
+
+
+def test_openssh_that_cannot_be_run_ends_the_job_and_a_full_disk_does_not() -> None:
+    """Exit code 128 is that of a program that cannot be run, and 1 that of a full disk."""
+    rules = one(render(OPENSSH), "Job")["spec"]["podFailurePolicy"]["rules"]
     codes = {rule["onExitCodes"]["containerName"]: rule["onExitCodes"] for rule in rules[1:]}
-    # A program that cannot be run ends the Job; a full disk (1) does not.
-    assert (codes["openssh"]["operator"], set(codes["openssh"]["values"]) & {1, 128}) == (
-        "In",
-        {128},
-    )
+    assert codes["openssh"]["operator"] == "In"
+    assert set(codes["openssh"]["values"]) & {1, 128} == {128}
+
+
+def of_user(uid: int | None) -> Values:
+    """Return values with which pods run as this user; None leaves it to the platform."""
+    return {"podSecurityContext": {"runAsUser": uid, "runAsNonRoot": uid != 0}}
 
 
 @pytest.mark.parametrize(
@@ -126,86 +149,150 @@ def test_openssh_comes_from_an_image_of_its_own(of_ssh: Values, reference: str) 
 )
 def test_passwd_entry_exists_for_every_uid_except_root(uid: int | None, volume: str | None) -> None:
     """The chart creates the entry; an init container does only if the platform sets the UID."""
-    manifests = render({"podSecurityContext": {"runAsUser": uid, "runAsNonRoot": uid != 0}})
+    manifests = render(of_user(uid))
     for kind in BOTH:
         spec = pod_spec(one(manifests, kind))
         assert ("initContainers" in spec) is (volume == "generated")
         mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
         assert mounts.get("/etc/passwd") == volume
-        assert spec["securityContext"].get("runAsUser") == uid
-    (common,) = [m for m in of_kind(manifests, "ConfigMap") if "passwd.py" in m.get("data", {})]
+
+
+@pytest.mark.parametrize(
+    ("uid", "first"), [(1000, ["1000", "1000"]), (4321, ["4321", "1000"]), (0, None), (None, None)]
+)
+def test_passwd_of_the_chart_begins_with_the_user_of_the_pods(
+    uid: int | None, first: list[str] | None
+) -> None:
+    """There is none for root, and none where the platform sets the UID."""
+    config_maps = of_kind(render(of_user(uid)), "ConfigMap")
+    (common,) = [each for each in config_maps if "passwd.py" in each.get("data", {})]
     entries = common["data"].get("passwd", "").splitlines()
-    assert [entry.split(":")[2:4] for entry in entries[:1]] == (
-        [[str(uid), "1000"]] if volume == "programs-common" else []
+    assert [entry.split(":")[2:4] for entry in entries[:1]] == ([first] if first else [])
+
+
+@pytest.mark.parametrize("uid", [1000, 4321, 0, None])
+def test_pods_run_as_the_user_of_the_values(uid: int | None) -> None:
+    manifests = render(of_user(uid))
+    for kind in BOTH:
+        assert pod_spec(one(manifests, kind))["securityContext"].get("runAsUser") == uid
+
+
+SSHD = ["SETGID", "SETUID", "SYS_CHROOT"]
+
+
+@pytest.fixture(scope="module")
+def root_workers() -> list[Manifest]:
+    """The containers of two groups of workers that run as root; the second has a capability."""
+    values: Values = {
+        "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
+        "workerGroups": [{"name": "plain"}, {"name": "rdma", "capabilities": ["IPC_LOCK"]}],
+    }
+    workloads = of_kind(render(values), "StatefulSet")
+    return [pod_spec(workload)["containers"][0] for workload in workloads]
+
+
+def test_root_workers_get_the_capabilities_of_sshd_and_of_their_group(
+    root_workers: list[Manifest],
+) -> None:
+    """That is enough under Pod Security `baseline` with a read-only root file system."""
+    capabilities = [each["securityContext"]["capabilities"] for each in root_workers]
+    assert capabilities == [
+        {"drop": ["ALL"], "add": SSHD},
+        {"drop": ["ALL"], "add": ["IPC_LOCK", *SSHD]},
+    ]
+
+
+def test_root_workers_can_write_the_folder_of_sshd(root_workers: list[Manifest]) -> None:
+    for container in root_workers:
+        assert "/run/sshd" in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_root_workers_gain_no_privilege(root_workers: list[Manifest]) -> None:
+    for container in root_workers:
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+VOLUMES: Values = {
+    "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
+    "volumeMounts": [
+        {"name": "data", "mountPath": "/data", "readOnly": True},
+        {"name": "data", "mountPath": "/tmp", "subPath": "tmp"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_volumes_are_mounted_in_master_and_workers(kind: str) -> None:
+    manifests = render(VOLUMES)
+    assert VOLUMES["volumes"][0] in pod_spec(one(manifests, kind))["volumes"]
+    assert VOLUMES["volumeMounts"][0] in main_container(manifests, kind)["volumeMounts"]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_mount_at_a_path_of_the_charts_replaces_it(kind: str) -> None:
+    """Such as a /tmp on a disk of the node."""
+    mounts = main_container(render(VOLUMES), kind)["volumeMounts"]
+    assert [mount for mount in mounts if mount["mountPath"] in ("/tmp", "/data")][::-1] == (
+        VOLUMES["volumeMounts"]
     )
 
 
-def test_root_workers_get_the_capabilities_of_sshd_and_of_their_group() -> None:
-    """That is enough under Pod Security `baseline` with a read-only root file system."""
-    root = {"runAsUser": 0, "runAsNonRoot": False}
-    values: Values = {
-        "podSecurityContext": root,
-        "workerGroups": [{"name": "plain"}, {"name": "rdma", "capabilities": ["IPC_LOCK"]}],
-    }
-    sshd = ["SETGID", "SETUID", "SYS_CHROOT"]
-    for workers, added in zip(
-        of_kind(render(values), "StatefulSet"), (sshd, ["IPC_LOCK", *sshd]), strict=True
-    ):
-        container = pod_spec(workers)["containers"][0]
-        assert "/run/sshd" in [mount["mountPath"] for mount in container["volumeMounts"]]
-        context = container["securityContext"]
-        assert context["capabilities"] == {"drop": ["ALL"], "add": added}
-        assert context["readOnlyRootFilesystem"] is True
-        assert context["allowPrivilegeEscalation"] is False
+@pytest.fixture(scope="module")
+def with_additions() -> list[Manifest]:
+    """The manifests with the additions; the master has an empty label of its own."""
+    return render({**EVERY_POD, **ADDITIONS, "master": {"podLabels": {"team": ""}}})
 
 
-def test_volumes_are_mounted_in_master_and_workers() -> None:
-    """A mount at a path of the chart's replaces it, such as a /tmp on a disk of the node."""
-    values: Values = {
-        "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
-        "volumeMounts": [
-            {"name": "data", "mountPath": "/data", "readOnly": True},
-            {"name": "data", "mountPath": "/tmp", "subPath": "tmp"},
-        ],
-    }
-    manifests = render(values)
-    for kind in BOTH:
-        assert values["volumes"][0] in pod_spec(one(manifests, kind))["volumes"]
-        mounts = main_container(manifests, kind)["volumeMounts"]
-        assert [m for m in mounts if m["mountPath"] in ("/tmp", "/data")][::-1] == (
-            values["volumeMounts"]
-        )
+def test_extra_objects_are_created_as_they_are(with_additions: list[Manifest]) -> None:
+    assert ADDITIONS["extraObjects"][0] in with_additions
 
 
-def test_labels_annotations_and_names_reach_all_pods() -> None:
-    """Those of one kind of pod override those of all, also with an empty one."""
-    own = {"podLabels": {"team": ""}}
-    manifests = render({**EVERY_POD, **ADDITIONS, "master": own})
-    assert ADDITIONS["extraObjects"][0] in manifests, "as it is"
-    templates = [one(manifests, kind)["spec"]["template"] for kind in (*BOTH, "Deployment")]
-    for template in (*templates, one(manifests, "Pod")):
+def test_annotations_and_names_reach_all_pods(with_additions: list[Manifest]) -> None:
+    kinds = (*BOTH, "Deployment")
+    templates = [one(with_additions, kind)["spec"]["template"] for kind in kinds]
+    for template in (*templates, one(with_additions, "Pod")):
         assert template["metadata"]["annotations"]["cost"] == "42"
         assert template["spec"]["dnsConfig"] == ADDITIONS["dnsConfig"]
         assert template["spec"]["hostAliases"] == ADDITIONS["hostAliases"]
+
+
+def test_labels_of_one_kind_of_pod_override_those_of_all(with_additions: list[Manifest]) -> None:
+    """Also with an empty one."""
+    kinds = (*BOTH, "Deployment")
+    templates = [one(with_additions, kind)["spec"]["template"] for kind in kinds]
     teams = [template["metadata"]["labels"]["team"] for template in templates]
     assert teams == ["vision", "", "vision"]
 
 
-def test_containers_of_the_user_pass_pod_security_and_run_before_staging() -> None:
-    """They get the chart's security context, unless they have one."""
-    own = {"securityContext": {"runAsUser": 5}}
-    worker = {"initContainers": [{**NATIVE, **own}], "extraContainers": [CONTAINER]}
-    spec = pod_spec(one(render({**EVERY_POD, "worker": worker}), "StatefulSet"))
-    assert [item["name"] for item in spec["initContainers"]] == [
+def with_containers(**of_init_container: object) -> Manifest:
+    """Return the pod spec of workers with containers of the user."""
+    worker = {
+        "initContainers": [{**NATIVE, **of_init_container}],
+        "extraContainers": [CONTAINER],
+    }
+    return pod_spec(one(render({**EVERY_POD, "worker": worker}), "StatefulSet"))
+
+
+def test_init_containers_of_the_user_run_before_staging() -> None:
+    assert [item["name"] for item in with_containers()["initContainers"]] == [
         "openssh",
         "passwd",
         "proxy",
         "staging",
     ]
-    assert spec["initContainers"][2]["securityContext"] == own["securityContext"]
-    main, shipper = spec["containers"]
+
+
+def test_containers_of_the_user_pass_pod_security() -> None:
+    """They get the chart's security context."""
+    main, shipper = with_containers()["containers"]
     assert shipper["securityContext"] == main["securityContext"]
     assert shipper["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_containers_of_the_user_keep_a_security_context_of_their_own() -> None:
+    own = {"runAsUser": 5}
+    assert with_containers(securityContext=own)["initContainers"][2]["securityContext"] == own
 
 
 def test_workers_and_groups_have_an_identity_and_no_token() -> None:

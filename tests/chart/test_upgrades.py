@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,19 @@ import pytest
 
 from devtools.toolchain.tools import tool
 from hvdchart.values.merge import merge_values
-from tests.chart.render import CHART, Values, pod_spec
+from tests.chart.namespaces import empty_namespace
+from tests.chart.render import CHART, Manifest, Values, of_kind, pod_spec
 from tests.chart.test_data import STAGING, on_disk
 from tests.e2e.cluster import HELMS, Namespace
 
 # Suspended, so that neither pods nor images are needed.
 RUN: Values = {"master": {"args": ["python", "train.py"], "suspend": True}, "cleanup": "Never"}
 OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
-KINDS = "jobs,statefulsets"
+KINDS = "jobs,statefulsets,configmaps"
 
 
 def upgrade(place: Namespace, version: str, chart: Path, *values: Values) -> str:
-    """Upgrade or install with merged values, which must succeed; the notes."""
+    """Upgrade or install with merged values, which must succeed; return the notes."""
     merged: Values = {}
     for each in values:
         merged = merge_values(merged, each)
@@ -31,21 +33,70 @@ def upgrade(place: Namespace, version: str, chart: Path, *values: Values) -> str
     return done.stdout
 
 
-def written(place: Namespace) -> dict[str, Any]:
-    """The Job and the StatefulSet by uid, with the number of times that their spec was written."""
+@dataclass(frozen=True)
+class Seen:
+    """What Helm said in an upgrade, and the objects of the run after it."""
+
+    notes: str
+    jobs: list[Manifest]
+    stateful_sets: list[Manifest]
+    config_maps: dict[str, Manifest]
+
+    @property
+    def job(self) -> Manifest:
+        (job,) = self.jobs
+        return job
+
+    @property
+    def job_name(self) -> str:
+        name: str = self.job["metadata"]["name"]
+        return name
+
+    @property
+    def stateful_set(self) -> Manifest:
+        (stateful_set,) = self.stateful_sets
+        return stateful_set
+
+    @property
+    def written(self) -> dict[str, int]:
+        """The Job and the StatefulSet by uid, with how many times their spec was written."""
+        items = (self.job, self.stateful_set)
+        return {item["metadata"]["uid"]: item["metadata"]["generation"] for item in items}
+
+    @property
+    def programs(self) -> set[str]:
+        """The ConfigMaps of programs that the Job's and the StatefulSet's pods mount."""
+        return {
+            volume["configMap"]["name"]
+            for item in (self.job, self.stateful_set)
+            for volume in pod_spec(item)["volumes"]
+            if volume["name"].startswith("programs-")
+        }
+
+    @property
+    def affinity(self) -> Manifest:
+        """The affinity of the workers."""
+        affinity: Manifest = pod_spec(self.stateful_set)["affinity"]
+        return affinity
+
+    @property
+    def revision(self) -> str:
+        """The workers' revision: pods of another one are replaced."""
+        labels = self.stateful_set["spec"]["template"]["metadata"]["labels"]
+        return str(labels["horovod/revision"])
+
+
+def see(place: Namespace, version: str, chart: Path, *values: Values) -> Seen:
+    """Upgrade or install, and look at the objects."""
+    notes = upgrade(place, version, chart, *values)
     items = place.get(KINDS)["items"]
-    assert len(items) == 2
-    return {item["metadata"]["uid"]: item["metadata"]["generation"] for item in items}
-
-
-def programs(place: Namespace) -> set[str]:
-    """The ConfigMaps of programs that the Job's and the StatefulSet's pods mount."""
-    return {
-        volume["configMap"]["name"]
-        for item in place.get(KINDS)["items"]
-        for volume in pod_spec(item)["volumes"]
-        if volume["name"].startswith("programs-")
-    }
+    config_maps = of_kind(items, "ConfigMap")
+    return Seen(
+        notes,
+        of_kind(items, "Job"),
+        of_kind(items, "StatefulSet"),
+        {item["metadata"]["name"]: item for item in config_maps},
+    )
 
 
 def end(place: Namespace, *conditions: str) -> None:
@@ -61,51 +112,109 @@ def end(place: Namespace, *conditions: str) -> None:
     place.kubectl("patch", "job", place.job("hvd"), "--subresource=status", "-p", patch)
 
 
-@pytest.mark.parametrize("version", HELMS)
-def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(
-    place: Namespace, newer: Path, version: str
+def wait_for_default_account(place: Namespace) -> None:
+    """Wait for the account that Helm takes as the sign that it can read the cluster."""
+    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
+
+
+@pytest.fixture(scope="module", params=HELMS)
+def going_on(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dict[str, Seen]:
+    """A run that goes on, after each of these upgrades in turn."""
+    longer: Values = {"master": {"backoffLimit": 9, "activeDeadlineSeconds": 99}}
+    with empty_namespace(kubeconfig) as place:
+        return {
+            "installed": see(place, request.param, CHART, RUN),
+            "newer": see(place, request.param, newer, RUN, {"metrics": {"enabled": True}}),
+            "longer": see(place, request.param, newer, RUN, longer),
+            "other command": see(place, request.param, newer, RUN, OTHER_COMMAND),
+        }
+
+
+def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(going_on: dict[str, Seen]) -> None:
+    assert going_on["newer"].written == going_on["installed"].written
+
+
+def test_newer_chart_says_that_the_next_run_uses_it(going_on: dict[str, Seen]) -> None:
+    assert "The next run uses this version of the chart." in going_on["newer"].notes
+
+
+def test_run_that_goes_on_keeps_the_programs_of_its_own_chart(going_on: dict[str, Seen]) -> None:
+    after = going_on["newer"]
+    assert after.programs == going_on["installed"].programs
+    files = [name for each in after.programs for name in after.config_maps[each]["data"]]
+    assert "passwd.py" in files
+
+
+def test_job_of_a_run_that_goes_on_has_the_label_of_the_newer_chart(
+    going_on: dict[str, Seen],
 ) -> None:
-    upgrade(place, version, CHART, RUN)
-    before = written(place)
-    mounted = programs(place)
-    notes = upgrade(place, version, newer, RUN, {"metrics": {"enabled": True}})
-    assert written(place) == before
-    assert "The next run uses this version of the chart." in notes
-    assert programs(place) == mounted
-    files = [name for each in mounted for name in place.get("configmap", each)["data"]]
-    assert "passwd.py" in files, "the programs of the run's own chart"
-    labels = place.get("job", place.job("hvd"))["metadata"]["labels"]
+    labels = going_on["newer"].job["metadata"]["labels"]
     assert labels["helm.sh/chart"].startswith("horovod-1")
-    # The number of retries, the deadline and the time to live apply to the run as it is.
-    longer = {"master": {"backoffLimit": 9, "activeDeadlineSeconds": 99}}
-    upgrade(place, version, newer, RUN, longer)
-    assert place.get("job", place.job("hvd"))["spec"]["backoffLimit"] == 9
-    assert before.keys() == written(place).keys()
-
-    upgrade(place, version, newer, RUN, OTHER_COMMAND)
-    assert len(before.keys() & written(place).keys()) == 1, "another Job, the same StatefulSet"
-    assert not mounted & programs(place), "the next run uses the newer chart"
-    config_maps = [item["metadata"]["name"] for item in place.get("configmaps")["items"]]
-    assert not mounted & set(config_maps)
 
 
-@pytest.mark.parametrize("version", HELMS)
-def test_newer_chart_or_other_settings_do_not_repeat_a_finished_run(
-    place: Namespace, newer: Path, version: str
+def test_number_of_retries_applies_to_a_run_that_goes_on(going_on: dict[str, Seen]) -> None:
+    """So do the deadline and the time to live."""
+    assert going_on["longer"].job["spec"]["backoffLimit"] == 9
+    assert going_on["longer"].written.keys() == going_on["installed"].written.keys()
+
+
+def test_other_command_is_another_job_with_the_same_stateful_set(
+    going_on: dict[str, Seen],
 ) -> None:
+    after = going_on["other command"]
+    assert len(going_on["installed"].written.keys() & after.written.keys()) == 1
+    uid = going_on["installed"].stateful_set["metadata"]["uid"]
+    assert after.stateful_set["metadata"]["uid"] == uid
+
+
+def test_next_run_uses_the_programs_of_the_newer_chart(going_on: dict[str, Seen]) -> None:
+    before = going_on["installed"].programs
+    after = going_on["other command"]
+    assert not before & after.programs
+    assert not before & after.config_maps.keys()
+
+
+@pytest.fixture(scope="module", params=HELMS)
+def finished(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dict[str, Seen]:
+    """A run that has finished, after each of these upgrades in turn."""
     going: Values = {**RUN, "master": {"args": ["python", "train.py"]}, "cleanup": "OnSuccess"}
-    upgrade(place, version, CHART, RUN)
-    first = place.job("hvd")
-    end(place, "SuccessCriteriaMet", "Complete")
-    notes = upgrade(place, version, newer, going)
-    assert place.job("hvd") == first
-    assert place.replicas("hvd-worker") == 0, "the workers that were scaled down stay away"
-    assert f"This run finished under the Job {first}: nothing was started." in notes
+    settings: Values = {"master": {"resources": {"limits": {"cpu": 1}}}}
+    with empty_namespace(kubeconfig) as place:
+        installed = see(place, request.param, CHART, RUN)
+        end(place, "SuccessCriteriaMet", "Complete")
+        return {
+            "installed": installed,
+            "newer": see(place, request.param, newer, going),
+            "settings": see(place, request.param, newer, RUN, settings),
+            "generation": see(place, request.param, newer, RUN, {"master": {"generation": 2}}),
+        }
+
+
+@pytest.mark.parametrize("change", ["newer", "settings"])
+def test_newer_chart_or_other_settings_do_not_repeat_a_finished_run(
+    finished: dict[str, Seen], change: str
+) -> None:
+    assert finished[change].job_name == finished["installed"].job_name
+
+
+def test_workers_of_a_finished_run_that_were_scaled_down_stay_away(
+    finished: dict[str, Seen],
+) -> None:
+    assert finished["newer"].stateful_set["spec"]["replicas"] == 0
+
+
+def test_upgrade_of_a_finished_run_says_that_nothing_was_started(
+    finished: dict[str, Seen],
+) -> None:
+    notes = finished["newer"].notes
+    job = finished["installed"].job_name
+    assert f"This run finished under the Job {job}: nothing was started." in notes
     assert "--set master.generation=2" in notes
-    upgrade(place, version, newer, RUN, {"master": {"resources": {"limits": {"cpu": 1}}}})
-    assert place.job("hvd") == first
-    upgrade(place, version, newer, RUN, {"master": {"generation": 2}})
-    assert first not in place.jobs("hvd"), "a repetition was asked for"
+
+
+def test_finished_run_is_repeated_when_its_generation_grows(finished: dict[str, Seen]) -> None:
+    names = {job["metadata"]["name"] for job in finished["generation"].jobs}
+    assert finished["installed"].job_name not in names
 
 
 def test_failed_run_is_tried_again_with_other_settings_only(place: Namespace, newer: Path) -> None:
@@ -118,34 +227,73 @@ def test_failed_run_is_tried_again_with_other_settings_only(place: Namespace, ne
     assert first not in place.jobs("hvd")
 
 
-@pytest.mark.parametrize("version", HELMS)
-def test_replaced_record_does_not_repeat_a_finished_run(place: Namespace, version: str) -> None:
+@dataclass(frozen=True)
+class Replaced:
+    """What a finished run is like when Helm replaces its objects, the record among them."""
+
+    refused: int
+    record: Manifest
+    accepted: int
+    keys: tuple[Manifest, Manifest]
+    same: Seen
+    other: Seen
+
+
+@pytest.fixture(scope="module", params=HELMS)
+def replaced(kubeconfig: Path, request: pytest.FixtureRequest) -> Replaced:
+    version = request.param
     force = ["--force"] if version == "helm3" else ["--force-replace", "--server-side=false"]
 
     def replace() -> int:
         options = ("hvd", str(CHART), *force)
         return place.helm("upgrade", *options, values=RUN, version=version).returncode
 
-    wait_for_default_account(place)
-    upgrade(place, version, CHART, RUN)
-    labels = place.get("job", place.job("hvd"))["metadata"]["labels"]
-    ended = {key: labels[f"horovod/{key}"] for key in ("run", "settings")}
-    patch = json.dumps({"data": {**ended, "state": "Finished", "time": "2026-01-01T10:01:00Z"}})
-    place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
-    end(place, "SuccessCriteriaMet", "Complete")
-    keys = place.get("secret", "hvd-ssh")["data"]
+    def keys() -> Manifest:
+        data: Manifest = place.get("secret", "hvd-ssh")["data"]
+        return data
 
-    assert replace() == 1, "Kubernetes does not replace a Job"
-    assert "data" not in place.get("configmap", "hvd-run")
-    place.kubectl("delete", "job", place.job("hvd"))
-    assert replace() == 0
-    notes = upgrade(place, version, CHART, RUN)
-    assert "This run finished at 2026-01-01T10:01:00Z" in notes
-    assert place.jobs("hvd") == []
-    assert place.get("secret", "hvd-ssh")["data"] == keys
-    upgrade(place, version, CHART, RUN, OTHER_COMMAND)
-    assert len(place.jobs("hvd")) == 1
-    assert "horovod/ended" not in place.get("configmap", "hvd-run")["metadata"]["annotations"]
+    with empty_namespace(kubeconfig) as place:
+        wait_for_default_account(place)
+        labels = see(place, version, CHART, RUN).job["metadata"]["labels"]
+        ended = {key: labels[f"horovod/{key}"] for key in ("run", "settings")}
+        patch = json.dumps({"data": {**ended, "state": "Finished", "time": "2026-01-01T10:01:00Z"}})
+        place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
+        end(place, "SuccessCriteriaMet", "Complete")
+        before = keys()
+        refused = replace()
+        record = place.get("configmap", "hvd-run")
+        place.kubectl("delete", "job", place.job("hvd"))
+        accepted = replace()
+        same = see(place, version, CHART, RUN)
+        after = keys()
+        other = see(place, version, CHART, RUN, OTHER_COMMAND)
+        return Replaced(refused, record, accepted, (before, after), same, other)
+
+
+def test_job_cannot_be_replaced_while_it_is_there(replaced: Replaced) -> None:
+    """Kubernetes does not replace a Job. Helm has emptied the record by then."""
+    assert replaced.refused == 1
+    assert "data" not in replaced.record
+
+
+def test_objects_are_replaced_when_the_job_has_been_deleted(replaced: Replaced) -> None:
+    assert replaced.accepted == 0
+
+
+def test_replaced_record_does_not_repeat_a_finished_run(replaced: Replaced) -> None:
+    assert "This run finished at 2026-01-01T10:01:00Z" in replaced.same.notes
+    assert replaced.same.jobs == []
+
+
+def test_replaced_secret_has_the_same_keys(replaced: Replaced) -> None:
+    before, after = replaced.keys
+    assert after == before
+
+
+def test_other_command_after_a_replaced_record_is_a_new_run(replaced: Replaced) -> None:
+    assert len(replaced.other.jobs) == 1
+    record = replaced.other.config_maps["hvd-run"]
+    assert "horovod/ended" not in record["metadata"]["annotations"]
 
 
 def test_manifests_of_a_newer_chart_make_another_job_of_the_same_run(
@@ -162,41 +310,62 @@ def test_manifests_of_a_newer_chart_make_another_job_of_the_same_run(
     assert len({job["metadata"]["labels"]["horovod/run"] for job in jobs}) == 1
 
 
-def wait_for_default_account(place: Namespace) -> None:
-    """Helm takes this account as the sign that it can read the cluster."""
-    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
+Keys = dict[str, str]
 
 
-@pytest.mark.parametrize("version", HELMS)
-def test_helm_makes_the_keys_once_and_leaves_an_empty_secret_to_the_master(
-    place: Namespace, version: str
-) -> None:
-    def keys() -> dict[str, str] | None:
-        data: dict[str, str] | None = place.get("secret", "hvd-ssh").get("data")
-        return data
+@pytest.fixture(scope="module", params=HELMS)
+def keys(kubeconfig: Path, request: pytest.FixtureRequest) -> dict[str, Keys | None]:
+    """The keys in the Secret after each of these upgrades; None where it is empty."""
+    found: dict[str, Keys | None] = {}
 
-    wait_for_default_account(place)
-    upgrade(place, version, CHART, RUN)
-    first = keys()
+    def upgrade_and_look(name: str, kept_in: str = "hvd-ssh", **values: Any) -> None:
+        upgrade(place, request.param, CHART, RUN, values)
+        found[name] = place.get("secret", kept_in).get("data")
+
+    with empty_namespace(kubeconfig) as place:
+        wait_for_default_account(place)
+        upgrade_and_look("installed")
+        upgrade_and_look("again")
+        # As a renderer without access to the cluster leaves it: the master may make them just now.
+        empty = json.dumps([{"op": "remove", "path": "/data"}])
+        place.kubectl("patch", "secret", "hvd-ssh", "--type=json", f"--patch={empty}")
+        upgrade_and_look("empty")
+        patch = f"--patch={json.dumps({'data': OF_THE_MASTER})}"
+        place.kubectl("patch", "secret", "hvd-ssh", "--type=merge", patch)
+        upgrade_and_look("made by the master")
+        upgrade_and_look("next generation", "hvd-ssh-2", ssh={"generation": 2})
+    return found
+
+
+OF_THE_MASTER = {
+    name: base64.b64encode(name.encode()).decode() for name in ("user-key", "host-key")
+}
+
+
+def test_helm_makes_the_keys(keys: dict[str, Keys | None]) -> None:
+    made = keys["installed"]
+    assert made is not None
+    assert made.keys() == {"user-key", "host-key"}
+
+
+def test_helm_makes_the_keys_once(keys: dict[str, Keys | None]) -> None:
+    assert keys["again"] == keys["installed"]
+
+
+def test_helm_leaves_an_empty_secret_to_the_master(keys: dict[str, Keys | None]) -> None:
+    assert keys["empty"] is None
+
+
+def test_helm_leaves_the_keys_of_the_master(keys: dict[str, Keys | None]) -> None:
+    assert keys["made by the master"] == OF_THE_MASTER
+
+
+def test_next_generation_has_other_keys(keys: dict[str, Keys | None]) -> None:
+    first = keys["installed"]
+    other = keys["next generation"]
     assert first is not None
-    assert first.keys() == {"user-key", "host-key"}
-    upgrade(place, version, CHART, RUN)
-    assert keys() == first
-
-    # As a renderer without access to the cluster leaves it: the master may make the keys just now.
-    empty = json.dumps([{"op": "remove", "path": "/data"}])
-    place.kubectl("patch", "secret", "hvd-ssh", "--type=json", f"--patch={empty}")
-    upgrade(place, version, CHART, RUN)
-    assert keys() is None
-    made = {name: base64.b64encode(name.encode()).decode() for name in first}
-    patch = f"--patch={json.dumps({'data': made})}"
-    place.kubectl("patch", "secret", "hvd-ssh", "--type=merge", patch)
-    upgrade(place, version, CHART, RUN)
-    assert keys() == made
-
-    upgrade(place, version, CHART, RUN, {"ssh": {"generation": 2}})
-    other = place.get("secret", "hvd-ssh-2")["data"]
-    assert not set(other.values()) & {*made.values(), *first.values()}
+    assert other is not None
+    assert not set(other.values()) & {*OF_THE_MASTER.values(), *first.values()}
 
 
 def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namespace) -> None:
@@ -225,8 +394,11 @@ STAGED: Values = {**on_disk("/mnt/data"), "staging": STAGING}
 HAVE_THEM = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-a", "node-b"]}
 
 
-def put_record(place: Namespace, *nodes: str) -> None:
-    """Write the record of the nodes with the data as a master does, with its rights."""
+def put_record(place: Namespace, *nodes: str) -> str:
+    """Write the record of the nodes with the data as a master does, with its rights.
+
+    Return what Kubernetes says when the master writes another ConfigMap.
+    """
     rules = place.get("role", "hvd-master")["rules"]
     (name,) = next(rule["resourceNames"] for rule in rules if "create" in rule["verbs"][1:])
     metadata = {"name": name, "labels": {"horovod/record": "staged"}}
@@ -237,58 +409,98 @@ def put_record(place: Namespace, *nodes: str) -> None:
     data = json.dumps({"data": dict.fromkeys(nodes, "2026-01-01T10:00:00Z")})
     place.kubectl("patch", "configmap", name, "--type=merge", "-p", data, account)
     body["metadata"] = {"name": "another"}
-    refused = place.call(*place.client.command(*apply), input=json.dumps(body))
-    assert "cannot" in refused.stderr, "the master may write no other ConfigMap"
+    return place.call(*place.client.command(*apply), input=json.dumps(body)).stderr
 
 
-def affinity(place: Namespace) -> Any:
-    return pod_spec(place.get("statefulset", "hvd-worker"))["affinity"]
+@dataclass(frozen=True)
+class Staged:
+    """A run that stages data, before and after its master has recorded the nodes that have it."""
+
+    installed: Seen
+    refused: str
+    same: Seen
+    other: Seen
 
 
-def revision(place: Namespace) -> Any:
-    labels = place.get("statefulset", "hvd-worker")["spec"]["template"]["metadata"]["labels"]
-    return labels["horovod/revision"]
+@pytest.fixture(scope="module", params=HELMS)
+def staged(kubeconfig: Path, request: pytest.FixtureRequest) -> Staged:
+    version = request.param
+    with empty_namespace(kubeconfig) as place:
+        return Staged(
+            installed=see(place, version, CHART, RUN, STAGED),
+            refused=put_record(place, "node-b", "node-a"),
+            same=see(place, version, CHART, RUN, STAGED),
+            other=see(place, version, CHART, RUN, STAGED, OTHER_COMMAND),
+        )
 
 
-@pytest.mark.parametrize("version", HELMS)
-def test_next_run_goes_to_the_nodes_that_have_the_data(place: Namespace, version: str) -> None:
-    notes = upgrade(place, version, CHART, RUN, STAGED)
-    assert "have the data" not in notes
-    assert set(affinity(place)) == {"podAntiAffinity"}
-    before = revision(place)
-    put_record(place, "node-b", "node-a")
+def test_no_nodes_are_preferred_without_a_record(staged: Staged) -> None:
+    assert "have the data" not in staged.installed.notes
+    assert set(staged.installed.affinity) == {"podAntiAffinity"}
 
-    upgrade(place, version, CHART, RUN, STAGED)
-    assert set(affinity(place)) == {"podAntiAffinity"}, "the run that is there stays as it is"
 
-    notes = upgrade(place, version, CHART, RUN, STAGED, OTHER_COMMAND)
-    assert "Nodes that have the data of staging.path already: node-a, node-b." in notes
-    assert "A worker on another node fetches the data" in notes
+def test_master_may_write_no_config_map_but_the_record(staged: Staged) -> None:
+    assert "cannot" in staged.refused
+
+
+def test_run_that_is_there_stays_as_it_is_when_the_record_appears(staged: Staged) -> None:
+    assert set(staged.same.affinity) == {"podAntiAffinity"}
+
+
+def test_next_run_goes_to_the_nodes_that_have_the_data(staged: Staged) -> None:
     preferred = [{"weight": 100, "preference": {"matchExpressions": [HAVE_THEM]}}]
-    assert affinity(place)["nodeAffinity"] == {
+    assert staged.other.affinity["nodeAffinity"] == {
         "preferredDuringSchedulingIgnoredDuringExecution": preferred
     }
-    assert "podAntiAffinity" in affinity(place)
-    assert revision(place) == before, "workers that run have the data: none is replaced"
+    assert "podAntiAffinity" in staged.other.affinity
 
 
-def test_nodes_with_the_data_can_be_required_beside_what_the_values_require_or_be_ignored(
-    place: Namespace,
-) -> None:
-    upgrade(place, "helm4", CHART, RUN, STAGED)
-    put_record(place, "node-a", "node-b")
-    upgrade(place, "helm3", CHART, RUN, STAGED, OTHER_COMMAND, {"staging": {"nodes": "Any"}})
-    assert set(affinity(place)) == {"podAntiAffinity"}
-    pools = [
-        {"matchExpressions": [{"key": "pool", "operator": "In", "values": [name]}]}
-        for name in ("a", "b")
-    ]
-    own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": pools}}
+def test_next_run_says_which_nodes_have_the_data(staged: Staged) -> None:
+    notes = staged.other.notes
+    assert "Nodes that have the data of staging.path already: node-a, node-b." in notes
+    assert "A worker on another node fetches the data" in notes
+
+
+def test_next_run_keeps_the_workers_that_run(staged: Staged) -> None:
+    """They have the data: none is replaced."""
+    assert staged.other.revision == staged.installed.revision
+
+
+POOLS = [
+    {"matchExpressions": [{"key": "pool", "operator": "In", "values": [name]}]}
+    for name in ("a", "b")
+]
+
+
+@pytest.fixture(scope="module")
+def chosen(kubeconfig: Path) -> dict[str, Seen]:
+    """The next run by what the values say of the nodes that have the data."""
+    own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": POOLS}}
     required = {"staging": {"nodes": "Required"}, "worker": {"affinity": {"nodeAffinity": own}}}
-    notes = upgrade(place, "helm4", CHART, RUN, STAGED, OTHER_COMMAND, required)
-    assert "Workers run on these nodes only." in notes
-    # Of several terms one is enough for a node: each has the condition.
-    terms = affinity(place)["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert [term["matchExpressions"] for term in terms["nodeSelectorTerms"]] == [
-        [*pool["matchExpressions"], HAVE_THEM] for pool in pools
+    ignored = {"staging": {"nodes": "Any"}}
+    with empty_namespace(kubeconfig) as place:
+        upgrade(place, "helm4", CHART, RUN, STAGED)
+        put_record(place, "node-a", "node-b")
+        return {
+            "Any": see(place, "helm3", CHART, RUN, STAGED, OTHER_COMMAND, ignored),
+            "Required": see(place, "helm4", CHART, RUN, STAGED, OTHER_COMMAND, required),
+        }
+
+
+def test_nodes_with_the_data_can_be_ignored(chosen: dict[str, Seen]) -> None:
+    assert set(chosen["Any"].affinity) == {"podAntiAffinity"}
+
+
+def test_nodes_with_the_data_can_be_required_beside_what_the_values_require(
+    chosen: dict[str, Seen],
+) -> None:
+    """Of several terms one is enough for a node: each has the condition."""
+    node_affinity = chosen["Required"].affinity["nodeAffinity"]
+    terms = node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [term["matchExpressions"] for term in terms] == [
+        [*pool["matchExpressions"], HAVE_THEM] for pool in POOLS
     ]
+
+
+def test_notes_say_that_workers_run_on_the_required_nodes_only(chosen: dict[str, Seen]) -> None:
+    assert "Workers run on these nodes only." in chosen["Required"].notes
