@@ -20,44 +20,88 @@ from hvdchart.bench.scaling import (
     turns_of,
 )
 from hvdchart.errors import RunFailedError
+from hvdchart.plan.model import Plan
 from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.fixtures import Command, Outcome, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import installed_values, job, meanwhile, of_release, pod, terminated
 from tests.unit.hvdchart.specs import planned
 from tests.waiting import wait_until
 
 
-def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
+def test_sizes_are_measured_in_turns() -> None:
+    assert [trial.workers for trial in turns_of([1, 4], 3)] == [1, 4, 4, 1, 1, 4]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """The plan of a spec whose run has options and a spare."""
     nodes = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, spares: 1}"
-    plan = planned(nodes, "launch: {mode: horovodrun, options: [--verbose]}\n")
-    trials = turns_of([1, 4], 3)
-    assert [trial.workers for trial in trials] == [1, 4, 4, 1, 1, 4]
-    made = bench_plan(plan, trials, ["python", "benchmark.py"])
-    values = checked_values(made)
+    return planned(nodes, "launch: {mode: horovodrun, options: [--verbose]}\n")
+
+
+@pytest.fixture(scope="module")
+def made(plan: Plan) -> Plan:
+    """The plan of the benchmark's run."""
+    return bench_plan(plan, turns_of([1, 4], 3), ["python", "benchmark.py"])
+
+
+@pytest.fixture(scope="module")
+def values(made: Plan) -> dict[str, Any]:
+    """The values of the benchmark's run."""
+    return checked_values(made)
+
+
+def test_the_run_has_a_name_of_its_own(made: Plan) -> None:
     assert made.spec.name == "run-bench"
+
+
+def test_the_run_has_the_workers_of_the_largest_size(values: dict[str, Any]) -> None:
     assert (values["worker"]["number"], values["worker"]["slots"]) == (4, 2)
     assert "spares" not in values["worker"]
+
+
+def test_the_run_has_the_plans_binding(plan: Plan, values: dict[str, Any]) -> None:
     assert values["launch"]["binding"] == checked_values(plan)["launch"]["binding"]
-    assert "options" not in values["launch"], "mpirun has no such option"
+
+
+def test_the_run_has_no_options_of_another_launcher(values: dict[str, Any]) -> None:
+    """The driver starts mpirun, which has no option --verbose of horovodrun."""
+    assert "options" not in values["launch"]
+
+
+def test_the_run_starts_the_driver_with_the_benchmark(values: dict[str, Any]) -> None:
     *_, text, hostfile, launch = values["master"]["args"]
     assert (hostfile, launch) == ("$(HOSTFILE)", "$(LAUNCH)")
     assert json.loads(text)["command"] == ["python", "benchmark.py"]
     assert "def measure(" in values["code"]["files"]["benchmark.py"]
+
+
+def test_the_run_is_tried_once(values: dict[str, Any]) -> None:
     assert values["master"]["backoffLimit"] == 0
 
 
-def test_efficiency_is_compared_within_a_turn() -> None:
-    # The machine becomes three times as fast: within each turn two workers reach 90 %.
+@pytest.fixture
+def of_two_sizes() -> list[dict[str, Any]]:
+    """The rows of a machine that becomes three times as fast; two workers reach 90 % each time."""
     speeds = [(0, 1, 10.0), (0, 2, 18.0), (1, 2, 36.0), (1, 1, 20.0), (2, 1, 30.0), (2, 2, 54.0)]
-    one, two = rows([Measurement(turn, size, 2 * size, speed) for turn, size, speed in speeds])
+    return rows([Measurement(turn, size, 2 * size, speed) for turn, size, speed in speeds])
+
+
+def test_speed_is_the_mean_of_the_turns(of_two_sizes: list[dict[str, Any]]) -> None:
+    one, two = of_two_sizes
     assert (one["workers"], one["ranks"], one["imagesPerSecond"]) == (1, 2, 20.0)
-    assert (one["efficiency"], one["efficiencyInterval"]) == (1.0, 0.0)
     assert (two["imagesPerSecond"], two["turns"]) == (36.0, [18.0, 36.0, 54.0])
-    assert (two["efficiency"], two["efficiencyInterval"]) == (0.9, 0.0)
     # 4.303 x 18 / sqrt(3)
     assert two["interval"] == pytest.approx(44.72, abs=0.01)
+
+
+def test_efficiency_is_compared_within_a_turn(of_two_sizes: list[dict[str, Any]]) -> None:
+    assert [(row["efficiency"], row["efficiencyInterval"]) for row in of_two_sizes] == [
+        (1.0, 0.0),
+        (0.9, 0.0),
+    ]
 
 
 # Two-sided 95 % quantiles of Student's distribution, by the number of figures.
@@ -112,32 +156,62 @@ def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], N
     return play
 
 
-@pytest.mark.slow
-def test_sizes_are_measured_in_one_run_and_shown(
+@pytest.fixture
+def measured(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
-) -> None:
-    written = tmp_path / "result.json"
+) -> Outcome:
+    """What a benchmark of two sizes has printed; its results are in result.json."""
     options = ["--turns", "2", "--model", "vgg16", "--arguments", "--steps 3"]
     lines = (measured_line(*each) for each in FIGURES)
     with meanwhile(play(fake_cluster, helm, *lines)):
-        done = hvdchart("bench", spec, *options, "-w", written)
+        done = hvdchart("bench", spec, *options, "-w", tmp_path / "result.json")
     assert done.code == 0, done.errors
-    assert "1, 2 workers, 2 turns, in run hvd-bench\n" in done.errors
-    assert "4 of 4: 1 worker, 1 rank: 11.0 images/s\n" in done.errors
-    rows = [line.strip("│").split("│") for line in done.output.splitlines() if "│" in line]
+    return done
+
+
+@pytest.mark.slow
+def test_sizes_are_measured_in_one_run(measured: Outcome, helm: StubProgram) -> None:
+    assert "1, 2 workers, 2 turns, in run hvd-bench\n" in measured.errors
+    assert helm.commands().count("upgrade") == 1
+    assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.slow
+def test_each_measurement_is_shown_as_it_comes(measured: Outcome) -> None:
+    assert "4 of 4: 1 worker, 1 rank: 11.0 images/s\n" in measured.errors
+
+
+@pytest.mark.slow
+def test_each_size_is_a_row_of_the_table(measured: Outcome) -> None:
+    rows = [line.strip("│").split("│") for line in measured.output.splitlines() if "│" in line]
     cells = [[cell.strip() for cell in row] for row in rows]
     assert [row[0] for row in cells] == ["1", "2"]
     assert (cells[1][1], cells[1][3]) == ("2", "10.0")
     assert cells[1][2].startswith("20.0 +- ")
     assert cells[1][4].startswith("95.2% +- ")
-    assert "2 workers on 2 nodes; 2 turns, 20" in done.output
-    assert "image team/train@sha256:1; " in done.output
-    result = json.loads(written.read_text())
-    assert written.read_text() == json.dumps(result, indent=1) + "\n"
+
+
+@pytest.mark.slow
+def test_conditions_of_the_measurements_are_shown(measured: Outcome) -> None:
+    assert "2 workers on 2 nodes; 2 turns, 20" in measured.output
+    assert "image team/train@sha256:1; " in measured.output
+
+
+@pytest.mark.slow
+def test_results_are_written_as_json(measured: Outcome, tmp_path: Path) -> None:
+    text = (tmp_path / "result.json").read_text()
+    result = json.loads(text)
+    assert text == json.dumps(result, indent=1) + "\n"
     assert [row["turns"] for row in result["rows"]] == [[10.0, 11.0], [19.0, 21.0]]
-    assert helm.commands()[-1] == "uninstall"
-    values = installed_values(helm)
-    driven = json.loads(values["master"]["args"][3])
+    assert result["session"] == worker(0)["metadata"]["uid"]
+    assert result["nodes"][f"{NAME}-worker-1"] == "n1"
+
+
+@pytest.mark.slow
+def test_the_benchmark_gets_the_model_and_the_arguments(
+    measured: Outcome, helm: StubProgram
+) -> None:
+    driven = json.loads(installed_values(helm)["master"]["args"][3])
     assert driven["command"] == [
         "python",
         "benchmark.py",
@@ -148,8 +222,9 @@ def test_sizes_are_measured_in_one_run_and_shown(
         "--steps",
         "3",
     ]
-    assert result["session"] == worker(0)["metadata"]["uid"]
-    assert result["nodes"][f"{NAME}-worker-1"] == "n1"
+
+
+def test_workers_on_one_node_are_told() -> None:
     assert "several workers were on one node (n0):" in place_text({"a": "n0", "b": "n0"})
 
 

@@ -13,25 +13,46 @@ from tests.unit.hvd_pods.runs import make_run
 MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
 
 
-@pytest.mark.parametrize("implementation", MPIS, ids=lambda mpi: mpi.name)
-def test_the_masters_line_is_cut_to_the_first_hosts(
-    implementation: mpi.MpiImplementation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Line:
+    """The master's line for a run, as the driver gets it, and the host file."""
+
+    def __init__(self, implementation: mpi.MpiImplementation, folder: Path) -> None:
+        args = ["python3", "driver.py", "{}", "$(HOSTFILE)", "$(LAUNCH)"]
+        self.run = make_run(mode="custom", args=args)
+        _, _, _, self.hostfile, *self.words = launch.build_command(self.run, implementation)
+        self.file = folder / "hostfile"
+        addresses = {host: host.address for host in self.run.hosts}
+        self.file.write_text(mpi.format_hostfile(self.run, addresses, implementation))
+
+
+@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
+def line(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
     monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
-    args = ["python3", "driver.py", "{}", "$(HOSTFILE)", "$(LAUNCH)"]
-    run = make_run(mode="custom", args=args)
-    _, _, _, hostfile, *line = launch.build_command(run, implementation)
-    assert hostfile in line, "the driver replaces it by its own"
-    file = tmp_path / "hostfile"
-    addresses = {host: host.address for host in run.hosts}
-    file.write_text(mpi.format_hostfile(run, addresses, implementation))
-    cut, ranks, hosts = driver.on_first_hosts(line, str(file), 1)
-    slots = run.hosts[0].slots
-    assert (ranks, hosts) == (slots, file.read_text().splitlines()[0] + "\n")
-    changed = {index for index, word in enumerate(cut) if word != line[index]}
-    assert changed == {line.index("-np") + 1, len(line) - 1}
-    assert cut[-1] == cut[cut.index("-np") + 1] == str(slots)
-    assert driver.on_first_hosts(line, str(file), len(run.hosts))[:2] == (line, run.ranks)
+    return Line(request.param, tmp_path)
+
+
+def test_the_masters_line_names_the_host_file(line: Line) -> None:
+    """The driver replaces it by its own."""
+    assert line.hostfile in line.words
+
+
+def test_the_host_file_is_cut_to_the_first_hosts(line: Line) -> None:
+    _, ranks, hosts = driver.on_first_hosts(line.words, str(line.file), 1)
+    first = line.file.read_text().splitlines()[0]
+    assert (ranks, hosts) == (line.run.hosts[0].slots, first + "\n")
+
+
+def test_only_the_numbers_of_ranks_change_in_the_masters_line(line: Line) -> None:
+    cut, *_ = driver.on_first_hosts(line.words, str(line.file), 1)
+    changed = {index for index, word in enumerate(cut) if word != line.words[index]}
+    assert changed == {line.words.index("-np") + 1, len(line.words) - 1}
+    assert cut[-1] == cut[cut.index("-np") + 1] == str(line.run.hosts[0].slots)
+
+
+def test_the_masters_line_stays_for_all_hosts(line: Line) -> None:
+    hosts = len(line.run.hosts)
+    words, ranks, _ = driver.on_first_hosts(line.words, str(line.file), hosts)
+    assert (words, ranks) == (line.words, line.run.ranks)
 
 
 @pytest.mark.parametrize(
