@@ -39,34 +39,54 @@ def test_module_runs_as_a_program_and_reads_standard_input() -> None:
     assert json.loads(done.stdout)["ranks"] == 8
 
 
-def test_render_writes_values_to_stdout_or_a_file_and_the_rest_to_stderr(
+def test_render_writes_values_to_standard_output(hvdchart: Command) -> None:
+    done = hvdchart("render", SPEC)
+    assert (done.code, done.output) == (0, GOLDEN.read_text())
+
+
+def test_render_writes_values_to_a_file(hvdchart: Command, tmp_path: Path) -> None:
+    target = tmp_path / "values.yaml"
+    assert hvdchart("render", SPEC, "-w", target).code == 0
+    assert target.read_text() == GOLDEN.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["values.yaml"]
+
+
+def test_render_explains_on_standard_error(hvdchart: Command) -> None:
+    done = hvdchart("render", SPEC, "--explain")
+    assert (done.code, done.output) == (0, GOLDEN.read_text())
+    assert "one rank per socket" in " ".join(done.errors.split())
+
+
+def test_render_warns_on_standard_error(hvdchart: Command) -> None:
+    done = hvdchart("render", SPEC, "--set", "volumes.output={pvc: a}")
+    assert "must be ReadWriteMany" in done.errors
+    assert "ReadWriteMany" not in done.output
+
+
+def test_render_says_nothing_where_nothing_is_to_be_said(hvdchart: Command) -> None:
+    done = hvdchart("render", SPEC, "--set", "volumes=null", "--set", "train.checkpoints=null")
+    assert (done.code, done.errors) == (0, "")
+
+
+def test_check_accepts_a_file_with_the_same_values(hvdchart: Command) -> None:
+    assert hvdchart("render", SPEC, "-w", GOLDEN, "--check").code == 0
+
+
+def test_check_shows_the_difference_and_writes_nothing(hvdchart: Command, tmp_path: Path) -> None:
+    target = tmp_path / "values.yaml"
+    target.write_text(GOLDEN.read_text())
+    done = hvdchart("render", SPEC, "-w", target, "--check", "--set", "nodes.0.count=5")
+    assert done.code == 1
+    assert "+  number: 5" in done.errors
+    assert target.read_text() == GOLDEN.read_text()
+
+
+def test_check_refuses_a_missing_file_and_does_not_create_it(
     hvdchart: Command, tmp_path: Path
 ) -> None:
-    target = tmp_path / "values.yaml"
-    shown = hvdchart("render", SPEC, "--explain")
-    written = hvdchart("render", SPEC, "-w", target)
-    assert (shown.code, written.code) == (0, 0)
-    assert target.read_text() == shown.output == GOLDEN.read_text()
-    assert [path.name for path in tmp_path.iterdir()] == ["values.yaml"]
-    assert "one rank per socket" in " ".join(shown.errors.split())
-    warned = hvdchart("render", SPEC, "--set", "volumes.output={pvc: a}")
-    assert "must be ReadWriteMany" in warned.errors
-    assert "ReadWriteMany" not in warned.output
-    quiet = hvdchart("render", SPEC, "--set", "volumes=null", "--set", "train.checkpoints=null")
-    assert (quiet.code, quiet.errors) == (0, "")
-
-
-def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) -> None:
-    target = tmp_path / "values.yaml"
-    missing = tmp_path / "none.yaml"
-    assert hvdchart("render", SPEC, "-w", target).code == 0
-    assert hvdchart("render", SPEC, "-w", target, "--check").code == 0
-    changed = hvdchart("render", SPEC, "-w", target, "--check", "--set", "nodes.0.count=5")
-    assert changed.code == 1
-    assert "+  number: 5" in changed.errors
-    assert "number: 4" in target.read_text()
-    assert hvdchart("render", SPEC, "-w", missing, "--check").code == 1
-    assert not missing.exists()
+    target = tmp_path / "none.yaml"
+    assert hvdchart("render", SPEC, "-w", target, "--check").code == 1
+    assert not target.exists()
 
 
 @pytest.mark.parametrize(
@@ -114,10 +134,11 @@ def every_command(group: Any, *before: str) -> Iterator[tuple[str, ...]]:
             yield *before, name
 
 
-@pytest.mark.parametrize("words", [*every_command(app.command())], ids=" ".join)
-def test_help_has_examples_that_are_accepted_and_known_exit_codes(
-    hvdchart: Command, words: tuple[str, ...]
-) -> None:
+each_command = pytest.mark.parametrize("words", [*every_command(app.command())], ids=" ".join)
+
+
+@each_command
+def test_help_has_examples_that_are_accepted(hvdchart: Command, words: tuple[str, ...]) -> None:
     """Examples are taken as they stand, up to a pipe or the next command."""
     shown = hvdchart(*words, "-h").output
     match = re.search(r"^ +Examples?:\n((?: {4}.*\n)+)", shown, re.MULTILINE)
@@ -132,6 +153,11 @@ def test_help_has_examples_that_are_accepted_and_known_exit_codes(
         # A command keeps the names of the option for help that it is first used with.
         settings = app.app.info.context_settings or {}
         command.make_context("hvdchart", given, **settings)
+
+
+@each_command
+def test_help_names_exit_codes_of_hvdchart(hvdchart: Command, words: tuple[str, ...]) -> None:
+    shown = hvdchart(*words, "-h").output
     codes = " ".join(shown.partition("Exit codes: ")[2].split())
     named = set(re.findall(r"(?:^|; |, )(\d+)\b", codes))
     assert named
@@ -153,17 +179,25 @@ def test_shell_completes_commands() -> None:
     assert {"stack", "status"} <= set(done.stdout.split()), done.stderr
 
 
-def test_version_and_subcommands_are_printed(hvdchart: Command) -> None:
+def test_version_is_printed(hvdchart: Command) -> None:
     assert hvdchart("--version").output == f"hvdchart {__version__}\n"
-    for words, shown in (((), "deploy"), (("image",), "check")):
-        done = hvdchart(*words)
-        assert done.code == 2
-        assert f"\n  {shown} " in done.output + done.errors
 
 
-def test_messages_of_errors_are_printable_and_few() -> None:
+@pytest.mark.parametrize(("words", "shown"), [([], "deploy"), (["image"], "check")])
+def test_subcommands_are_printed_where_none_is_given(
+    hvdchart: Command, words: list[str], shown: str
+) -> None:
+    done = hvdchart(*words)
+    assert done.code == 2
+    assert f"\n  {shown} " in done.output + done.errors
+
+
+def test_message_of_an_error_is_printable() -> None:
     error = SpecError("a.yaml:1:1", "x", "unknown key 'a\n\x1b\\b'", "one of a, b")
     assert str(error) == "a.yaml:1:1: x: unknown key 'a\\n\\x1b\\b'; expected one of a, b"
+
+
+def test_at_most_20_errors_are_printed_and_the_others_counted() -> None:
     wrong = [SpecError(f"a:{line}", "", "wrong", "right") for line in range(1, 22)]
     assert str(SpecError.join(wrong[:20])).endswith("a:20: wrong; expected right")
     assert str(SpecError.join(wrong)).splitlines()[20:] == ["and 1 more errors"]

@@ -37,12 +37,13 @@ def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
     return play(fake_cluster, job(), MASTER)
 
 
-def test_wait_tells_how_the_run_ended(hvdchart: Command, running: FakeCluster) -> None:
+def test_wait_ends_when_its_time_is_over(hvdchart: Command, running: FakeCluster) -> None:
     late = hvdchart("wait", "hvd", "--timeout", "0s")
     assert (late.code, late.output) == (124, "")
     assert late.errors == "hvdchart: run hvd has not ended within 0s: it is running\n"
-    running.requests.clear()
 
+
+def test_wait_tells_that_the_run_has_finished(hvdchart: Command, running: FakeCluster) -> None:
     def end() -> None:
         running.wait_for("jobs", "watch")
         play(running, DONE, ENDED_MASTER)
@@ -50,6 +51,9 @@ def test_wait_tells_how_the_run_ended(hvdchart: Command, running: FakeCluster) -
     with meanwhile(end):
         done = hvdchart("wait", "hvd", "--timeout", "5m")
     assert (done.code, done.output, done.errors) == (0, "run hvd finished\n", "")
+
+
+def test_wait_tells_why_the_run_has_failed(hvdchart: Command, running: FakeCluster) -> None:
     play(running, FAILED, FAILED_MASTER)
     failed = hvdchart("wait", "hvd")
     assert (failed.code, failed.errors) == (8, "hvdchart: run hvd failed: boom\n")
@@ -110,51 +114,93 @@ def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
     assert call.arguments[-2:] == ["--kube-context", "main"]
 
 
-def test_stop_of_a_run_that_has_ended_removes_what_it_has_left(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
+@pytest.fixture
+def failed(running: FakeCluster) -> FakeCluster:
+    """A run that has failed, and whose workers are still there."""
+    return play(running, FAILED, FAILED_MASTER)
+
+
+STAY = "its workers stay, as cleanup says; to remove them: hvdchart stop hvd -n team\n"
+
+
+def test_status_tells_how_to_remove_the_workers_of_a_run_that_has_ended(
+    hvdchart: Command, failed: FakeCluster
 ) -> None:
-    """An upgrade would say that it is suspended, which it is not."""
-    play(running, FAILED, FAILED_MASTER)
-    status = hvdchart("status", "hvd").output
-    assert (
-        "its workers stay, as cleanup says; to remove them: hvdchart stop hvd -n team\n" in status
-    )
+    assert STAY in hvdchart("status", "hvd").output
+
+
+def test_stop_of_a_run_that_has_ended_removes_its_workers(
+    hvdchart: Command, failed: FakeCluster, helm: StubProgram
+) -> None:
+    """Without Helm: after an upgrade the Job would be suspended, and it has ended."""
     done = hvdchart("stop", "hvd")
     assert (done.code, installed_values(helm)) == (0, None)
     assert done.output.startswith("run hvd has failed already: its workers are removed; start it ")
-    (patch,) = [request for request in running.requests if request.method == "PATCH"]
+    (patch,) = [request for request in failed.requests if request.method == "PATCH"]
     assert (patch.path.rpartition("/")[0][-10:], patch.body) == (
         "hvd-worker",
         {"spec": {"replicas": 0}},
     )
-    running.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 0}})
+
+
+def test_stop_says_where_nothing_was_left(hvdchart: Command, failed: FakeCluster) -> None:
+    failed.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 0}})
     assert "nothing was left to stop" in hvdchart("stop", "hvd").output
+
+
+def test_status_says_nothing_of_workers_that_are_gone(
+    hvdchart: Command, failed: FakeCluster
+) -> None:
+    failed.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 0}})
     assert "its workers stay" not in hvdchart("status", "hvd").output
 
 
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [([], "name one with --group"), (["--group", "tpu"], "'tpu' is none of them")],
+)
 def test_scale_of_one_of_several_groups_needs_its_name(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, more: list[str], why: str
 ) -> None:
     helm.answer("get", json.dumps({"workerGroups": GROUPS}))
-    for more, why in (([], "name one with --group"), (["--group", "tpu"], "'tpu' is none of them")):
-        done = hvdchart("scale", "hvd", "3", *more)
-        assert (done.code, installed_values(helm)) == (7, None)
-        assert f"run hvd has these groups of workers: cpu, gpu; {why}" in done.errors
+    done = hvdchart("scale", "hvd", "3", *more)
+    assert (done.code, installed_values(helm)) == (7, None)
+    assert f"run hvd has these groups of workers: cpu, gpu; {why}" in done.errors
+
+
+def test_scale_to_no_workers_is_refused(hvdchart: Command, running: FakeCluster) -> None:
     assert hvdchart("scale", "hvd", "0").code == 2
 
 
-def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
+@pytest.fixture
+def elastic(running: FakeCluster) -> FakeCluster:
+    """An elastic run that goes on, with room for four workers."""
     running.put("jobs", job(mode="elastic"))
+    return running
+
+
+def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
+    hvdchart: Command, elastic: FakeCluster, helm: StubProgram
+) -> None:
     done = hvdchart("scale", "hvd", "4")
     assert (done.code, "has 4 workers and continues" in done.output) == (0, True)
-    (patch,) = [request for request in running.requests if request.method == "PATCH"]
+    (patch,) = [request for request in elastic.requests if request.method == "PATCH"]
     assert patch.path.endswith("/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 4}}
-    too_many = hvdchart("scale", "hvd", "5")
-    assert too_many.code == 7
-    assert "run hvd has room for 4 workers: raise launch.elastic.maxRanks" in too_many.errors
     assert installed_values(helm) is None
-    running.put("jobs", job(("Complete", "", ""), mode="elastic"))
-    assert "starts again" in hvdchart("scale", "hvd", "3").output, "it is over"
+
+
+def test_an_elastic_run_is_not_scaled_beyond_its_room(
+    hvdchart: Command, elastic: FakeCluster, helm: StubProgram
+) -> None:
+    done = hvdchart("scale", "hvd", "5")
+    assert done.code == 7
+    assert "run hvd has room for 4 workers: raise launch.elastic.maxRanks" in done.errors
+    assert installed_values(helm) is None
+
+
+def test_an_elastic_run_that_is_over_is_scaled_by_starting_it_again(
+    hvdchart: Command, elastic: FakeCluster
+) -> None:
+    elastic.put("jobs", job(("Complete", "", ""), mode="elastic"))
+    assert "starts again" in hvdchart("scale", "hvd", "3").output

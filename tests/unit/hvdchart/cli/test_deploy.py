@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +50,10 @@ def phases(errors: str) -> list[str]:
     return [phase for head, _, phase in lines if head.startswith("hvdchart: ") and phase]
 
 
-@pytest.mark.slow
-def test_deploy_follows_phases_and_logs_or_the_progress_alone(
-    hvdchart: Command, running: FakeCluster, spec: Path
-) -> None:
+@contextmanager
+def training_that_ends(running: FakeCluster) -> Iterator[None]:
+    """A step in the middle of the block, and then the end of the run."""
+
     def end() -> None:
         running.wait_for("jobs", "watch")
         tell(running, {"step": 2})
@@ -59,39 +61,52 @@ def test_deploy_follows_phases_and_logs_or_the_progress_alone(
         play(running, DONE, ENDED_MASTER)
 
     with meanwhile(end):
+        yield
+
+
+@pytest.mark.slow
+def test_deploy_follows_phases_and_logs(
+    hvdchart: Command, running: FakeCluster, spec: Path
+) -> None:
+    with training_that_ends(running):
         done = hvdchart("deploy", spec)
     assert (done.code, done.output) == (0, f"[{JOB}-x] first\n[{JOB}-x] last\n"), done.errors
     assert "release hvd in namespace team, revision 2: 2 ranks on 2 workers\n" in done.errors
     assert phases(done.errors) == ["training", "done: finished"]
-    watched = {request.resource for request in running.requests if request.verb == "watch"}
-    assert "events" in watched, "the cluster's warnings are lines, too"
-    assert "replaces" not in done.errors, "the run is the one that was there"
     assert done.errors.endswith("next: hvdchart logs hvd -n team\n")
-    play(running, job(), MASTER)
-    running.requests.clear()
-    with meanwhile(end):
-        waited = hvdchart("deploy", spec, "--wait")
-    assert (waited.code, waited.output) == (0, ""), waited.errors
-    assert "training: step 2" in phases(waited.errors)
 
 
-@pytest.mark.parametrize(
-    ("request_kind", "code", "says"),
-    [
-        # As Helm does between the two looks at the release.
-        (("configmaps", "get"), 0, "the earlier one, which was running at step 120 of 500\n"),
-        # Somebody else does it later.
-        (("jobs", "watch"), 8, "run hvd was replaced before it ended"),
-    ],
-)
-def test_deploy_says_which_run_it_replaces_and_fails_when_its_own_is_replaced(
-    hvdchart: Command,
-    running: FakeCluster,
-    spec: Path,
-    request_kind: tuple[str, str],
-    code: int,
-    says: str,
+@pytest.mark.slow
+def test_deploy_watches_for_warnings_of_the_cluster(
+    hvdchart: Command, running: FakeCluster, spec: Path
 ) -> None:
+    with training_that_ends(running):
+        hvdchart("deploy", spec)
+    assert "events" in {request.resource for request in running.requests if request.verb == "watch"}
+
+
+@pytest.mark.slow
+def test_deploy_replaces_nothing_where_the_run_is_the_one_that_was_there(
+    hvdchart: Command, running: FakeCluster, spec: Path
+) -> None:
+    with training_that_ends(running):
+        done = hvdchart("deploy", spec)
+    assert "replaces" not in done.errors
+
+
+@pytest.mark.slow
+def test_deploy_with_wait_follows_the_progress_alone(
+    hvdchart: Command, running: FakeCluster, spec: Path
+) -> None:
+    with training_that_ends(running):
+        done = hvdchart("deploy", spec, "--wait")
+    assert (done.code, done.output) == (0, ""), done.errors
+    assert "training: step 2" in phases(done.errors)
+
+
+@contextmanager
+def replacement(running: FakeCluster, *request_kind: str) -> Iterator[None]:
+    """Another Job instead of the run's, after the first request of this kind in the block."""
     tell(running, {"step": 120, "steps": 500, "secondsLeft": 9})
 
     def replace() -> None:
@@ -100,8 +115,26 @@ def test_deploy_says_which_run_it_replaces_and_fails_when_its_own_is_replaced(
         running.put("jobs", newer)
 
     with meanwhile(replace):
+        yield
+
+
+def test_deploy_says_which_run_it_replaces(
+    hvdchart: Command, running: FakeCluster, spec: Path
+) -> None:
+    # As Helm does between the two looks at the release.
+    with replacement(running, "configmaps", "get"):
         done = hvdchart("deploy", spec, "--wait")
-    assert (done.code, says in done.errors) == (code, True)
+    assert done.code == 0
+    assert "the earlier one, which was running at step 120 of 500\n" in done.errors
+
+
+def test_deploy_fails_when_somebody_else_replaces_its_run(
+    hvdchart: Command, running: FakeCluster, spec: Path
+) -> None:
+    with replacement(running, "jobs", "watch"):
+        done = hvdchart("deploy", spec, "--wait")
+    assert done.code == 8
+    assert "run hvd was replaced before it ended" in done.errors
 
 
 @pytest.mark.parametrize(
@@ -133,54 +166,118 @@ def test_deploy_of_a_run_that_helm_leaves_as_it_is_reports_its_state(
     assert says in done.errors
 
 
-def test_deploy_upgrades_only_what_is_a_release_of_this_chart(
+def test_deploy_refuses_the_name_of_a_release_of_another_chart(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     helm.answer("get", json.dumps({"name": "hvd", "chart": "postgresql", "version": "12.1.0"}))
     done = hvdchart("deploy", spec)
     assert (done.code, upgrades(helm)) == (7, [])
     assert "hvd is the name of a release of chart postgresql in namespace team: " in done.errors
-    # One of which Helm could create nothing yet.
+
+
+def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
     helm.answer("get", json.dumps({"name": "hvd", "chart": "horovod", "version": "0.2.0"}))
     assert hvdchart("deploy", spec, "--detach").code == 0
-    (call,) = upgrades(helm)
-    options = {"--atomic", "--rollback-on-failure", "--wait", "--create-namespace"}
-    assert not options & set(call.arguments)
-    assert hvdchart("deploy", spec, "--detach", "--create-namespace").code == 0
-    assert "--create-namespace" in upgrades(helm)[-1].arguments
-
-
-def test_values_files_are_merged_in_order_and_code_last(
-    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
-) -> None:
-    one, two, script = (tmp_path / name for name in ("one.yaml", "two.yaml", "train.py"))
-    one.write_text("cleanup: Never\nworker: {spread: None}\ncode: {files: {a: b}}\n")
-    two.write_text("cleanup: Always\n")
-    script.write_text("pass")
-    files = ["--values", one, "--values", two]
-    done = hvdchart("deploy", spec, *files, "--code", script, "--detach")
-    assert done.code == 0, done.errors
-    values = installed_values(helm)
-    assert (values["cleanup"], values["worker"]["spread"]) == ("Always", "None")
-    assert values["code"]["files"] == {"a": "b", "train.py": "pass"}
-    for content, code in (("- a list\n", 2), ("wroker: {}\n", 3), ("a: [\n", 3)):
-        two.write_text(content)
-        assert hvdchart("deploy", spec, "--values", two).code == code, content
     assert len(upgrades(helm)) == 1
 
 
-def test_a_project_is_its_spec_and_its_code(
-    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram
+def test_deploy_lets_helm_neither_wait_nor_roll_back(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
+    assert hvdchart("deploy", spec, "--detach").code == 0
+    (call,) = upgrades(helm)
+    assert not {"--atomic", "--rollback-on-failure", "--wait"} & set(call.arguments)
+
+
+def test_deploy_creates_the_namespace_only_where_it_is_asked_to(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
+    for options in ([], ["--create-namespace"]):
+        assert hvdchart("deploy", spec, "--detach", *options).code == 0
+    created = ["--create-namespace" in call.arguments for call in upgrades(helm)]
+    assert created == [False, True]
+
+
+def test_values_files_are_merged_in_order(
+    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
+) -> None:
+    one, two = (tmp_path / name for name in ("one.yaml", "two.yaml"))
+    one.write_text("cleanup: Never\nworker: {spread: None}\n")
+    two.write_text("cleanup: Always\n")
+    done = hvdchart("deploy", spec, "--values", one, "--values", two, "--detach")
+    assert done.code == 0, done.errors
+    values = installed_values(helm)
+    assert (values["cleanup"], values["worker"]["spread"]) == ("Always", "None")
+
+
+def test_code_is_merged_after_values_files(
+    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
+) -> None:
+    file, script = (tmp_path / name for name in ("values.yaml", "train.py"))
+    file.write_text("code: {files: {a: b}}\n")
+    script.write_text("pass")
+    done = hvdchart("deploy", spec, "--values", file, "--code", script, "--detach")
+    assert done.code == 0, done.errors
+    assert installed_values(helm)["code"]["files"] == {"a": "b", "train.py": "pass"}
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [("- a list\n", 2), ("wroker: {}\n", 3), ("a: [\n", 3)],
+    ids=["list", "unknown key", "no YAML"],
+)
+def test_wrong_values_file_is_refused_before_helm_upgrades(
+    hvdchart: Command,
+    running: FakeCluster,
+    spec: Path,
+    helm: StubProgram,
+    tmp_path: Path,
+    content: str,
+    code: int,
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(content)
+    assert hvdchart("deploy", spec, "--values", file).code == code
+    assert upgrades(helm) == []
+
+
+@pytest.fixture
+def project(spec: Path) -> Path:
+    """A folder with a spec and a script."""
     (spec.parent / "train.py").write_text("pass")
-    project = spec.parent
-    script = ["--code", project / "train.py"]
-    for words in ([project], ["--file", project], ["--code", project], script):
-        assert hvdchart("deploy", *words, "--detach").code == 0, words
-        code = installed_values(helm)["code"]
-        assert set(code) == {"files" if words == script else "archive"}
-        assert set(yaml.safe_load(hvdchart("render", *words).output)["code"]) == set(code), words
+    return spec.parent
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["{project}"], "archive"),
+        (["--file", "{project}"], "archive"),
+        (["--code", "{project}"], "archive"),
+        (["--code", "{project}/train.py"], "files"),
+    ],
+)
+def test_a_project_is_its_spec_and_its_code(
+    hvdchart: Command,
+    running: FakeCluster,
+    project: Path,
+    helm: StubProgram,
+    words: list[str],
+    key: str,
+) -> None:
+    words = [word.format(project=project) for word in words]
+    assert hvdchart("deploy", *words, "--detach").code == 0
+    assert set(installed_values(helm)["code"]) == {key}
+    assert set(yaml.safe_load(hvdchart("render", *words).output)["code"]) == {key}
+
+
+def test_a_spec_alone_has_no_code(hvdchart: Command, project: Path, spec: Path) -> None:
     assert "code:" not in hvdchart("render", spec).output
+
+
+def test_deploy_without_a_spec_says_what_to_name(hvdchart: Command) -> None:
     assert "no spec: name a file, or a folder with one" in hvdchart("deploy").errors
 
 
@@ -188,30 +285,70 @@ SECRET = "---\n# Source: s\napiVersion: v1\nkind: Secret\ndata: {key: private}\n
 BEFORE = f"{SECRET}---\n# Source: j\nkind: Job\nspec: {{a: 1}}\n"
 
 
-def test_previews_print_what_the_server_has_checked_without_secrets(
-    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram
+@pytest.fixture
+def changed(running: FakeCluster, spec: Path, helm: StubProgram) -> FakeCluster:
+    """A run of which a preview changes the Job."""
+    after = BEFORE.replace("1}", "2}")
+    helm.answer("get", BEFORE)
+    helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
+    return running
+
+
+def test_dry_run_prints_the_manifests_without_secrets(
+    hvdchart: Command, changed: FakeCluster, spec: Path
 ) -> None:
-    helm.answer("upgrade", json.dumps({"version": 3, "manifest": BEFORE.replace("1}", "2}")}))
     dry = hvdchart("deploy", spec, "--dry-run")
     assert (dry.code, dry.output) == (0, "---\n# Source: j\nkind: Job\nspec: {a: 2}\n")
-    helm.answer("get", BEFORE)
-    assert [
-        line for line in hvdchart("deploy", spec, "--diff").output.splitlines() if line[:1] in "+-"
-    ] == ["--- installed", "+++ deploy", "-spec: {a: 1}", "+spec: {a: 2}"]
-    # An archive is told by a digest.
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
+def test_preview_prints_what_the_server_has_checked(
+    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram, option: str
+) -> None:
+    hvdchart("deploy", spec, option)
+    (call,) = upgrades(helm)
+    assert "--dry-run=server" in call.arguments
+
+
+def test_diff_prints_what_changes(hvdchart: Command, changed: FakeCluster, spec: Path) -> None:
+    shown = hvdchart("deploy", spec, "--diff").output
+    assert [line for line in shown.splitlines() if line[:1] in "+-"] == [
+        "--- installed",
+        "+++ deploy",
+        "-spec: {a: 1}",
+        "+spec: {a: 2}",
+    ]
+
+
+def test_diff_tells_an_archive_by_its_digest(
+    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
     before, after = (f"---\nbinaryData:\n  a.tgz: {'QUJD' * 100}{end}\n" for end in ("", "QUJD"))
     helm.answer("get", before)
     helm.answer("upgrade", json.dumps({"version": 3, "manifest": after}))
     shown = hvdchart("deploy", spec, "--diff").output
     assert "QUJD" not in shown
     assert "+  a.tgz: (404 characters of base64, sha256 " in shown
-    helm.answer("upgrade", json.dumps({"version": 3, "manifest": BEFORE.replace("1}", "2}")}))
+
+
+def test_diff_of_a_new_release_is_all_of_it(
+    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
     helm.answer("get", errors="Error: release: not found", code=1)
     assert "+kind: Job" in hvdchart("deploy", spec, "--diff").output
-    assert ["--dry-run=server" in call.arguments for call in upgrades(helm)] == [True] * 4
 
 
-def test_undeploy_uninstalls_the_release_and_keeps_claims_where_asked_to(
+def test_undeploy_uninstalls_the_release(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    done = hvdchart("undeploy", "hvd", "--context", "other", "--namespace", "mine")
+    assert done.code == 0
+    arguments = helm.calls[-1].arguments
+    assert (arguments[:2], arguments[-1]) == (["uninstall", "hvd"], "other")
+    assert {"mine", "--wait"} <= set(arguments)
+
+
+def test_undeploy_keeps_claims_where_it_is_asked_to(
     hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:
     claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "results"}}
@@ -226,10 +363,11 @@ def test_undeploy_uninstalls_the_release_and_keeps_claims_where_asked_to(
     metadata = {"name": "results", "annotations": {"helm.sh/resource-policy": "keep"}}
     assert installed_values(helm)["extraObjects"] == [{**claim, "metadata": metadata}, other]
     assert helm.commands() == ["get", "upgrade", "uninstall"]
-    assert hvdchart("undeploy", "hvd", "--context", "other", "--namespace", "mine").code == 0
-    arguments = helm.calls[-1].arguments
-    assert (arguments[:2], arguments[-1]) == (["uninstall", "hvd"], "other")
-    assert {"mine", "--wait"} <= set(arguments)
+
+
+def test_undeploy_of_an_unknown_run_says_how_to_list_all(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
+) -> None:
     helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
     missing = hvdchart("undeploy", "hvd")
     assert missing.code == 7
@@ -242,19 +380,32 @@ def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
     return {**item, "metadata": {**item["metadata"], "annotations": notes}}
 
 
-def test_undeploy_removes_what_a_release_unknown_to_helm_has_left_but_no_active_run(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    """Another tool may have installed it, which keeps its releases elsewhere."""
+@pytest.fixture
+def unknown(running: FakeCluster, helm: StubProgram) -> FakeCluster:
+    """A run of a release that Helm does not know, beside an object of another namespace's.
+
+    Another tool may have installed it, which keeps its releases elsewhere.
+    """
     helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
     running.put("jobs", owned(job()))
     running.put("statefulsets", owned(STATEFUL_SET))
     running.put("secrets", owned({"metadata": {"name": "theirs", "labels": LABELS}}, "other"))
+    return running
+
+
+def test_undeploy_leaves_an_active_run_of_a_release_unknown_to_helm(
+    hvdchart: Command, unknown: FakeCluster
+) -> None:
     done = hvdchart("undeploy", "hvd")
-    assert (done.code, running.names("jobs")) == (7, [JOB])
-    assert running.names("statefulsets") == ["hvd-worker"]
+    assert (done.code, unknown.names("jobs")) == (7, [JOB])
+    assert unknown.names("statefulsets") == ["hvd-worker"]
     assert f"kubectl delete job {JOB} -n team" in done.errors
-    running.put("jobs", owned(job(suspend=True)))
+
+
+def test_undeploy_removes_what_a_release_unknown_to_helm_has_left(
+    hvdchart: Command, unknown: FakeCluster
+) -> None:
+    unknown.put("jobs", owned(job(suspend=True)))
     done = hvdchart("undeploy", "hvd", "--keep-data")
-    assert (done.code, running.names("jobs"), running.names("secrets")) == (0, [], ["theirs"])
+    assert (done.code, unknown.names("jobs"), unknown.names("secrets")) == (0, [], ["theirs"])
     assert f"jobs {JOB}\n" in done.errors
