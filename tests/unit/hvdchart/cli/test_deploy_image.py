@@ -19,6 +19,7 @@ from tests.unit.hvdchart.runs import SPEC, installed_values, upgrades
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
+ROOT = Path(__file__).parents[4]
 REPOSITORY = "host:5000/team/r"
 DIGEST = f"sha256:{64 * '0'}"
 
@@ -46,8 +47,7 @@ def tag_of(folder: Path, repository: str = REPOSITORY) -> str:
     return Source(folder, repository).reference().rpartition(":")[2]
 
 
-@pytest.mark.slow
-def test_the_image_is_built_pushed_and_deployed_by_its_content(
+def test_preview_says_which_image_it_would_build(
     hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
 ) -> None:
     helm.answer("upgrade", json.dumps({"version": 3, "manifest": ""}))
@@ -55,37 +55,61 @@ def test_the_image_is_built_pushed_and_deployed_by_its_content(
     reference = f"{REPOSITORY}:{tag_of(project.parent)}"
     assert f"would build {reference}, unless it exists\n" in preview.errors
     assert docker.calls == []
-    answer_as(helm, "hvd")
-    done = hvdchart("deploy", project, "--detach")
-    assert done.code == 0, done.errors
-    assert words(docker) == ["inspect", "build", "push"]
-    assert docker.calls[-1].arguments == ["push", reference]
-    image = {"repository": REPOSITORY, "tag": tag_of(project.parent)}
-    assert installed_values(helm)["image"] == image
-    # The registry may have lost it, and has most layers otherwise.
-    docker.answer("inspect")
-    again = hvdchart("deploy", project, "--detach", "--set", "nodes.0.count=4")
-    assert (again.code, words(docker)[-2:]) == (0, ["inspect", "push"])
-    docker.answer("inspect", code=1)
-    assert installed_values(helm)["image"] == image
-    (project.parent / "train.py").write_text("pass")
-    assert hvdchart("deploy", project, "--detach").code == 0
-    assert words(docker)[-2:] == ["build", "push"]
 
 
 @pytest.mark.slow
-def test_no_image_is_built_where_the_spec_names_another_or_has_no_folder(
-    hvdchart: Command,
-    project: Path,
-    docker: StubProgram,
-    helm: StubProgram,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_image_is_built_pushed_and_deployed_by_its_content(
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
 ) -> None:
-    names = (["--set", "image.tag=v1"], ["--set", f"image.digest={DIGEST}"], ["--no-build"])
-    for options in names:
-        assert hvdchart("deploy", project, "--detach", *options).code == 0
-        assert installed_values(helm)["image"].get("tag") != tag_of(project.parent)
-    # A spec on standard input may be of another folder than the present one.
+    done = hvdchart("deploy", project, "--detach")
+    assert done.code == 0, done.errors
+    tag = tag_of(project.parent)
+    assert words(docker) == ["inspect", "build", "push"]
+    assert docker.calls[-1].arguments == ["push", f"{REPOSITORY}:{tag}"]
+    assert installed_values(helm)["image"] == {"repository": REPOSITORY, "tag": tag}
+
+
+@pytest.mark.slow
+def test_an_image_that_exists_is_not_built_and_is_pushed_again(
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
+) -> None:
+    """The registry may have lost it, and has most layers otherwise."""
+    docker.answer("inspect")
+    done = hvdchart("deploy", project, "--detach")
+    assert (done.code, words(docker)) == (0, ["inspect", "push"])
+    image = {"repository": REPOSITORY, "tag": tag_of(project.parent)}
+    assert installed_values(helm)["image"] == image
+
+
+@pytest.mark.slow
+def test_the_image_is_built_again_when_its_content_changes(
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
+) -> None:
+    assert hvdchart("deploy", project, "--detach").code == 0
+    before = installed_values(helm)["image"]["tag"]
+    (project.parent / "train.py").write_text("pass")
+    assert hvdchart("deploy", project, "--detach").code == 0
+    assert words(docker)[-2:] == ["build", "push"]
+    assert installed_values(helm)["image"]["tag"] != before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--set", "image.tag=v1"], ["--set", f"image.digest={DIGEST}"], ["--no-build"]],
+    ids=["tag", "digest", "no build"],
+)
+def test_no_image_is_built_where_another_is_named_or_none_is_asked_for(
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram, options: list[str]
+) -> None:
+    assert hvdchart("deploy", project, "--detach", *options).code == 0
+    assert installed_values(helm)["image"].get("tag") != tag_of(project.parent)
+    assert docker.calls == []
+
+
+def test_no_image_is_built_for_a_spec_on_standard_input(
+    hvdchart: Command, project: Path, docker: StubProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be of another folder than the present one."""
     monkeypatch.chdir(project.parent)
     with project.open() as given:
         monkeypatch.setattr("sys.stdin", given)
@@ -93,60 +117,133 @@ def test_no_image_is_built_where_the_spec_names_another_or_has_no_folder(
     assert docker.calls == []
 
 
+@pytest.fixture
+def other(tmp_path: Path, project: Path) -> Path:
+    """Another folder with a Dockerfile than that of the spec."""
+    return tmp_path / "other"
+
+
 @pytest.mark.slow
 def test_a_folder_that_is_asked_for_is_built_whatever_the_tag(
-    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram, tmp_path: Path
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram, other: Path
 ) -> None:
-    asked = ["--build", tmp_path / "other"]
-    done = hvdchart("deploy", project, "--detach", *asked, "--set", "image.tag=v1", "--no-push")
+    options = ["--build", other, "--set", "image.tag=v1", "--no-push"]
+    done = hvdchart("deploy", project, "--detach", *options)
     assert done.code == 0, done.errors
     assert words(docker) == ["inspect", "build"]
-    assert installed_values(helm)["image"]["tag"] == tag_of(tmp_path / "other")
-    refused = hvdchart("deploy", project, *asked, "--set", f"image.digest={DIGEST}")
-    assert (refused.code, "image.digest names another image" in refused.errors) == (9, True)
-    assert hvdchart("deploy", project, *asked, "--no-build").code == 2
-    (tmp_path / "other" / "Dockerfile").unlink()
-    assert hvdchart("deploy", project, *asked).code == 5
+    assert installed_values(helm)["image"]["tag"] == tag_of(other)
+
+
+def test_a_folder_is_not_built_where_a_digest_names_another_image(
+    hvdchart: Command, project: Path, other: Path
+) -> None:
+    done = hvdchart("deploy", project, "--build", other, "--set", f"image.digest={DIGEST}")
+    assert (done.code, "image.digest names another image" in done.errors) == (9, True)
+
+
+def test_a_folder_to_build_and_no_build_contradict_each_other(
+    hvdchart: Command, project: Path, other: Path
+) -> None:
+    assert hvdchart("deploy", project, "--build", other, "--no-build").code == 2
+
+
+def test_a_folder_to_build_needs_a_dockerfile(
+    hvdchart: Command, project: Path, other: Path
+) -> None:
+    (other / "Dockerfile").unlink()
+    assert hvdchart("deploy", project, "--build", other).code == 5
+
+
+@pytest.fixture
+def loader(programs: Path) -> StubProgram:
+    """A kind that loads images into the nodes of a cluster."""
+    return StubProgram(programs, "kind")
+
+
+@pytest.fixture
+def loading(project: Path) -> list[str | Path]:
+    """The words of a deploy that loads the image `r` with kind."""
+    options = ["--set", "image.repository=r", "--load-with", "kind load docker-image"]
+    return ["deploy", project, "--detach", *options]
+
+
+def node(name: str, *images: str) -> Any:
+    return {"metadata": {"name": name}, "status": {"images": [{"names": list(images)}]}}
 
 
 @pytest.mark.slow
-def test_an_image_is_loaded_unless_all_nodes_have_it(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram, programs: Path
+def test_an_image_is_loaded_where_a_node_lacks_it(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    project: Path,
+    docker: StubProgram,
+    loader: StubProgram,
+    loading: list[str | Path],
 ) -> None:
-    loader = StubProgram(programs, "kind")
-    deploy = ["deploy", project, "--detach", "--set", "image.repository=r"]
-    deploy += ["--load-with", "kind load docker-image"]
     reference = f"r:{tag_of(project.parent)}"
-
-    def node(name: str, *images: str) -> Any:
-        return {"metadata": {"name": name}, "status": {"images": [{"names": list(images)}]}}
-
     fake_cluster.put("nodes", node("a", f"docker.io/library/{reference}"), node("b", "other:1"))
-    done = hvdchart(*deploy)
+    done = hvdchart(*loading)
     assert done.code == 0, done.errors
     assert [call.arguments for call in loader.calls] == [["load", "docker-image", reference]]
     assert "push" not in words(docker)
-    fake_cluster.put("nodes", node("b", f"docker.io/library/{reference}", f"x@sha256:{64 * '0'}"))
-    assert f"{reference} is on all nodes already\n" in hvdchart(*deploy).errors
-    # A user who may not read nodes loads again.
-    fake_cluster.refusals["nodes list"] = (403, "no")
-    assert hvdchart(*deploy).code == 0
-    assert len(loader.calls) == 2
 
 
 @pytest.mark.slow
-def test_a_failure_leaves_the_run_alone_and_is_not_remembered(
-    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
+def test_an_image_is_not_loaded_where_all_nodes_have_it(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    project: Path,
+    docker: StubProgram,
+    loader: StubProgram,
+    loading: list[str | Path],
 ) -> None:
-    local = hvdchart("deploy", project, "--set", "image.repository=resnet")
-    assert (local.code, docker.calls) == (9, [])
-    assert "image.repository is resnet, which names no registry to push to: put" in local.errors
-    for failing in ("build", "push"):
-        docker.answer(failing, errors="denied: no such user", code=1)
-        done = hvdchart("deploy", project, "--detach")
-        assert (done.code, upgrades(helm)) == (9, [])
-        assert "denied: no such user" in done.errors
-        docker.answer(failing)
+    reference = f"r:{tag_of(project.parent)}"
+    names = [f"docker.io/library/{reference}", f"x@sha256:{64 * '0'}"]
+    fake_cluster.put("nodes", node("a", names[0]), node("b", *names))
+    assert f"{reference} is on all nodes already\n" in hvdchart(*loading).errors
+    assert loader.calls == []
+
+
+@pytest.mark.slow
+def test_an_image_is_loaded_by_a_user_who_may_not_read_nodes(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    docker: StubProgram,
+    loader: StubProgram,
+    loading: list[str | Path],
+) -> None:
+    fake_cluster.refusals["nodes list"] = (403, "no")
+    assert hvdchart(*loading).code == 0
+    assert len(loader.calls) == 1
+
+
+def test_an_image_without_a_registry_is_refused_before_it_is_built(
+    hvdchart: Command, project: Path, docker: StubProgram
+) -> None:
+    done = hvdchart("deploy", project, "--set", "image.repository=resnet")
+    assert (done.code, docker.calls) == (9, [])
+    assert "image.repository is resnet, which names no registry to push to: put" in done.errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", ["build", "push"])
+def test_a_failure_leaves_the_run_alone(
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram, failing: str
+) -> None:
+    docker.answer(failing, errors="denied: no such user", code=1)
+    done = hvdchart("deploy", project, "--detach")
+    assert (done.code, upgrades(helm)) == (9, [])
+    assert "denied: no such user" in done.errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", ["build", "push"])
+def test_a_failure_is_not_remembered(
+    hvdchart: Command, project: Path, docker: StubProgram, failing: str
+) -> None:
+    docker.answer(failing, errors="denied: no such user", code=1)
+    hvdchart("deploy", project, "--detach")
+    docker.answer(failing)
     assert hvdchart("deploy", project, "--detach").code == 0
     assert words(docker)[-1] == "push"
 
@@ -162,14 +259,12 @@ def test_build_watch_builds_at_each_change_also_after_a_failure(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[4],
+        cwd=ROOT,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        for line in process.stderr:
-            if "waiting for the next change" in line:
-                assert "no space left" in line
-                break
+        waiting = next(line for line in process.stderr if "waiting for the next change" in line)
+        assert "no space left" in waiting
         docker.answer("build")
         # The watch may begin a moment later.
         names = iter(range(1000))
@@ -189,10 +284,9 @@ def test_an_interrupt_ends_the_builder_and_deploys_nothing(
     project: Path, docker: StubProgram, helm: StubProgram
 ) -> None:
     command = [sys.executable, "-m", "hvdchart", "deploy", str(project)]
-    root = Path(__file__).parents[4]
     with (
         docker.hold("build"),
-        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=root) as process,
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process,
     ):
         wait_until(lambda: "build" in docker.commands(), 20, "the builder runs")
         process.send_signal(signal.SIGINT)

@@ -124,6 +124,11 @@ def start(
 def test_each_saved_change_is_deployed_on_workers_that_stay(
     start: Callable[..., Dev], helm: StubProgram
 ) -> None:
+    """Also after one that Helm could not deploy. A warning of the plan comes at the first one.
+
+    Kubernetes validates what it has not validated yet: it would drop a misspelt field. Helm keeps
+    two revisions, because it reads all of them several times.
+    """
     dev = start()
     values = dev.wait_for_deployed(1)
     assert values["code"] == {"files": {"train.py": "first"}}
@@ -135,25 +140,29 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(
     dev.save("third")
     dev.wait_for_error_line("quota exceeded")
     answer_as(helm, "hvd")
-    # Kubernetes validates what it has not validated yet: a misspelt field would be dropped.
     dev.spec.write_text(json.dumps({**WARNED, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
     dev.save("fourth")
     assert dev.wait_for_deployed(4)["code"] == {"files": {"train.py": "fourth"}}
     without = "--disable-openapi-validation"
     assert [without in call.arguments for call in dev.upgrades()] == [False, True, True, False]
     kept = {call.arguments[call.arguments.index("--history-max") + 1] for call in dev.upgrades()}
-    assert kept == {"2"}, "Helm reads all revisions several times"
-    assert dev.kill().count("warning: volumes output are claims") == 1, "at the first one"
+    assert kept == {"2"}
+    assert dev.kill().count("warning: volumes output are claims") == 1
 
 
-def test_a_folder_is_a_spec_and_its_code_and_the_end_of_a_run_is_said(
-    start: Callable[..., Dev], fake_cluster: FakeCluster
-) -> None:
+def test_a_folder_is_a_spec_and_its_code(start: Callable[..., Dev]) -> None:
     dev = start(is_project=True)
     first = dev.wait_for_deployed(1)
     dev.wait_for_log()
     dev.save("second")
     assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
+
+
+def test_dev_says_at_which_step_a_run_has_ended(
+    start: Callable[..., Dev], fake_cluster: FakeCluster
+) -> None:
+    dev = start()
+    dev.wait_for_log()
     tell(fake_cluster, {"step": 7, "steps": 9, "secondsLeft": 5})
     fake_cluster.put("jobs", job(("Complete", "", "")))
     dev.wait_for_error_line("hvdchart: run finished at step 7 of 9\n")

@@ -95,7 +95,7 @@ def test_refused_request_names_the_remedy(
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in WITHOUT_RUN])
-def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
+def test_run_of_another_namespace_is_not_found(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, name: str
 ) -> None:
     done = hvdchart(*COMMANDS[name], "--namespace", "other")
@@ -134,11 +134,8 @@ def test_helm_that_cannot_be_used_is_named_with_the_remedy(
     assert says in said(done)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["deploy", "bench", "tune"])
-def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
-    fake_cluster: FakeCluster, helm: StubProgram, command: str
-) -> None:
+def interrupt_while_helm_works(helm: StubProgram, command: str) -> str:
+    """Send Ctrl-C to a command while Helm upgrades, and return what it has said."""
     line = [sys.executable, "-m", "hvdchart", command, SPEC]
     with helm.hold("upgrade"):
         process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=ROOT)
@@ -146,12 +143,26 @@ def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
         process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert (process.returncode, "Traceback" in errors) == (130, False), errors
-    if command == "deploy":
-        # Somebody's run, perhaps, that was to be changed.
-        assert "uninstall" not in helm.commands()
-        assert errors.endswith("or remove it with hvdchart undeploy hvd --namespace team\n")
-    else:
-        assert helm.commands()[-1] == "uninstall"
+    return errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_interrupted_measurement_uninstalls_its_release(
+    fake_cluster: FakeCluster, helm: StubProgram, command: str
+) -> None:
+    interrupt_while_helm_works(helm, command)
+    assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.slow
+def test_interrupted_deploy_leaves_its_release_and_says_how_to_remove_it(
+    fake_cluster: FakeCluster, helm: StubProgram
+) -> None:
+    """It may be somebody's run that was to be changed."""
+    errors = interrupt_while_helm_works(helm, "deploy")
+    assert "uninstall" not in helm.commands()
+    assert errors.endswith("or remove it with hvdchart undeploy hvd --namespace team\n")
 
 
 @pytest.mark.parametrize("command", ["bench", "tune"])

@@ -61,9 +61,9 @@ def is_clean(text: str) -> bool:
     return all(character.isprintable() or character in "\n\t" for character in text)
 
 
-def test_no_command_prints_what_controls_a_terminal(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
+@pytest.fixture
+def hostile(fake_cluster: FakeCluster) -> FakeCluster:
+    """A failed run of which a stranger has written every text."""
     failed = pod(f"{JOB}-x", "master", terminated(1, EVIL), phase="Failed")
     play(fake_cluster, FAILED, failed)
     fake_cluster.log(f"{JOB}-x", "the log has \x1b[2J")
@@ -71,24 +71,39 @@ def test_no_command_prints_what_controls_a_terminal(
     stuck["spec"]["nodeName"] = f"node{EVIL}"
     fake_cluster.put("pods", stuck)
     fake_cluster.put("events", event("hvd-worker-0", f"Pod{EVIL}", f"Failed{EVIL}", EVIL))
-    for words in (["status", "hvd"], ["list"], ["events", "hvd"], ["wait", "hvd"], ["status", "x"]):
-        done = hvdchart(*words)
-        assert is_clean(done.output + done.errors), (words, done)
-        lines = (done.output + done.errors).splitlines()
-        assert not any(line.startswith("team  other") for line in lines), words
-    fake_cluster.refusals["pods list"] = (500, f"no{EVIL}")
+    return fake_cluster
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["status", "hvd"], ["list"], ["events", "hvd"], ["wait", "hvd"], ["status", "x"]],
+    ids=" ".join,
+)
+def test_no_command_prints_what_controls_a_terminal(
+    hvdchart: Command, hostile: FakeCluster, words: list[str]
+) -> None:
+    done = hvdchart(*words)
+    assert is_clean(done.output + done.errors)
+    lines = (done.output + done.errors).splitlines()
+    assert not any(line.startswith("team  other") for line in lines)
+
+
+def test_message_of_the_api_server_cannot_control_a_terminal(
+    hvdchart: Command, hostile: FakeCluster
+) -> None:
+    hostile.refusals["pods list"] = (500, f"no{EVIL}")
     assert is_clean(hvdchart("status", "hvd").errors)
 
 
-def test_a_run_with_more_workers_than_can_be_listed_is_refused() -> None:
+@pytest.mark.parametrize("key", ["maximum", "slots"])
+def test_a_run_with_more_workers_or_ranks_than_can_be_listed_is_refused(key: str) -> None:
     run = job()
     variable = run["spec"]["template"]["spec"]["containers"][0]["env"][0]
     described = json.loads(variable["value"])
-    for key in ("maximum", "slots"):
-        groups = [{**described["groups"][0], key: 10**12}]
-        variable["value"] = json.dumps({**described, "groups": groups})
-        with pytest.raises(ClusterError, match="is of another version of the chart"):
-            run_of(run)
+    groups = [{**described["groups"][0], key: 10**12}]
+    variable["value"] = json.dumps({**described, "groups": groups})
+    with pytest.raises(ClusterError, match="is of another version of the chart"):
+        run_of(run)
 
 
 anything = st.recursive(
@@ -138,13 +153,11 @@ def test_garbage_of_the_api_server_is_one_message(
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_told_in_one_line(fake_cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("word", ["list", "--help", "schema"])
+def test_a_full_disk_is_told_in_one_line(fake_cluster: FakeCluster, word: str) -> None:
     play(fake_cluster, job(), pod(f"{JOB}-x", "master", CREATING))
-    for words in (["list"], ["--help"], ["schema"]):
-        with Path("/dev/full").open("w") as full:
-            command = [sys.executable, "-m", "hvdchart", *words]
-            done = subprocess.run(
-                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
-            )
-        expected = "hvdchart: cannot write the output: No space left on device\n"
-        assert (done.returncode, done.stderr) == (5, expected), words
+    command = [sys.executable, "-m", "hvdchart", word]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    expected = "hvdchart: cannot write the output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (5, expected)

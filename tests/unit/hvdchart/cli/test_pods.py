@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +29,7 @@ PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\
 PROBE += "0:horovod_images_per_second 16.25\n0:horovod_loss 0.5\n"
 
 
-def test_exec_runs_the_command_or_a_shell_in_the_pod_of_the_rank(
+def test_exec_runs_the_command_in_the_pod_of_the_rank(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     kubectl.answer("main", code=3)
@@ -50,23 +50,41 @@ def test_exec_runs_the_command_or_a_shell_in_the_pod_of_the_rank(
         "nvidia-smi",
         "-L",
     ]
-    # Where a rank is, the record of the same Job says.
-    for of, pod_name in ((JOB, "hvd-worker-1"), ("older", "hvd-worker-0")):
-        record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
-        running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
-        assert hvdchart("exec", "hvd", "0").code == 0
-        expected = [pod_name, "-c", "worker", "--", *IN_CODE, *SHELL]
-        assert kubectl.calls[-1].arguments[4:] == expected
 
 
-def test_exec_names_what_is_missing(
+@pytest.mark.parametrize(
+    ("of", "pod_name"),
+    [(JOB, "hvd-worker-1"), ("older", "hvd-worker-0")],
+    ids=["record of the run", "record of an older run"],
+)
+def test_exec_runs_a_shell_where_the_record_of_the_run_says_that_the_rank_is(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, of: str, pod_name: str
+) -> None:
+    record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
+    running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+    assert hvdchart("exec", "hvd", "0").code == 0
+    expected = [pod_name, "-c", "worker", "--", *IN_CODE, *SHELL]
+    assert kubectl.calls[-1].arguments[4:] == expected
+
+
+def test_exec_names_the_ranks_that_there_are(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     assert "the run has no '7': name a rank from 0 to 1" in hvdchart("exec", "hvd", "7").errors
+
+
+def test_exec_says_that_a_pod_does_not_run(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     running.put("pods", pod("hvd-worker-1", "worker", CREATING))
     done = hvdchart("exec", "hvd", "1")
     assert (done.code, kubectl.calls) == (7, [])
     assert "hvd-worker-1 of run hvd does not run; the run is waiting: 1 of 2 work" in done.errors
+
+
+def test_exec_says_that_a_run_is_over(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     running.remove("jobs", JOB)
     assert "run hvd is over, and its pods are gone" in hvdchart("exec", "hvd", "1").errors
 
@@ -80,82 +98,133 @@ def test_top_shows_what_the_pods_say_of_themselves_and_of_their_ranks(
     rows = [line.split() for line in done.output.splitlines()]
     assert rows[0] == ["POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S"]
     assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", "0", "7", "16.2"]
-    # What is not understood is left out.
+
+
+def test_top_leaves_out_what_it_does_not_understand(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     kubectl.answer("team", "cpu x 1\nmemory much\n0:horovod_step 7\n")
     rows = [line.split() for line in hvdchart("top", "hvd").output.splitlines()]
     assert rows[1] == ["hvd-worker-0", "-", "-", "0", "7", "-"]
+
+
+def test_top_fails_when_no_pod_answers(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
     done = hvdchart("top", "hvd")
     assert (done.code, "unable to upgrade connection" in done.errors) == (7, True)
 
 
-def test_stack_asks_the_worker_of_the_rank_or_all_workers(
+STACKS = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py"]
+
+
+def test_stack_asks_the_worker_of_the_rank(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     kubectl.answer("team", "Current thread 0x1 (most recent call first):\n")
     done = hvdchart("stack", "hvd", "1")
     assert done.output == "hvd-worker-1:\nCurrent thread 0x1 (most recent call first):\n"
-    program = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py"]
-    assert kubectl.calls[0].arguments[-5:] == [*program, "1"]
+    assert kubectl.calls[0].arguments[-5:] == [*STACKS, "1"]
+
+
+def test_stack_asks_all_workers_where_no_rank_is_named(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     kubectl.answer("team", "")
     done = hvdchart("stack", "hvd")
     assert done.output == "hvd-worker-0:\nno rank runs\nhvd-worker-1:\nno rank runs\n"
-    assert [call.arguments[-4:] for call in kubectl.calls[1:]] == [program] * 2
+    assert [call.arguments[-4:] for call in kubectl.calls] == [STACKS] * 2
+
+
+@pytest.mark.parametrize("words", [[], ["0"]], ids=["all", "rank 0"])
+def test_stack_fails_when_no_worker_answers(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, words: list[str]
+) -> None:
     kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
-    done = hvdchart("stack", "hvd")
+    done = hvdchart("stack", "hvd", *words)
     assert (done.code, done.errors.count("unable to upgrade connection\n")) == (7, 1)
-    assert hvdchart("stack", "hvd", "0").code == 7, "the one that was asked for"
+
+
+def test_stack_of_the_master_is_refused(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     assert "has no ranks: name a rank, or a worker" in hvdchart("stack", "hvd", "master").errors
+
+
+def test_stack_says_that_no_worker_runs(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     for name in ("hvd-worker-0", "hvd-worker-1"):
         running.remove("pods", name)
     assert "no worker of run hvd runs" in hvdchart("stack", "hvd").errors
 
 
-def test_tensorboard_prints_the_address(
+def test_tensorboard_says_how_a_run_gets_one(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     done = hvdchart("tensorboard", "hvd")
     assert done.code == 7
     assert "run hvd has no TensorBoard: deploy it with --set values.tens" in done.errors
+
+
+def test_tensorboard_prints_the_address_when_its_pod_is_ready(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
     running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
     kubectl.answer("team", code=1)
     running.put("pods", pod("hvd-tensorboard-x", "tensorboard", CREATING))
+    calls_before = []
 
     def serve() -> None:
         running.wait_for("pods", "watch")
-        assert kubectl.calls == [], "nobody serves yet"
+        calls_before.extend(kubectl.calls)
         running.put("pods", pod("hvd-tensorboard-x", "tensorboard", RUNNING, ready=True))
 
     with meanwhile(serve):
         done = hvdchart("tensorboard", "hvd", "--port", "6007")
-    assert (done.code, done.output) == (7, "TensorBoard of hvd: http://127.0.0.1:6007/\n")
-    assert "no longer forwards port 6007 to service hvd-tensorboard (exit code 1)" in done.errors
+    assert calls_before == []
     expected = ["port-forward", "service/hvd-tensorboard", "6007:6006"]
     assert kubectl.calls[-1].arguments[-3:] == expected
+    assert (done.code, done.output) == (7, "TensorBoard of hvd: http://127.0.0.1:6007/\n")
+    assert "no longer forwards port 6007 to service hvd-tensorboard (exit code 1)" in done.errors
 
 
-def test_timeline_is_fetched_and_explained(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, tmp_path: Any
+def test_timeline_says_how_a_run_gets_one(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     assert "--set horovod.timeline=true" in hvdchart("timeline", "hvd").errors
+
+
+@pytest.fixture
+def with_timeline(running: FakeCluster) -> FakeCluster:
+    """A run that writes its timeline below OUTPUT_PATH."""
     variables = [
         {"name": "OUTPUT_PATH", "value": "/output"},
         {"name": "HOROVOD_TIMELINE", "value": "$(OUTPUT_PATH)/horovod-timeline.json"},
     ]
     template = {"spec": {"containers": [{"name": "worker", "env": variables}]}}
-    spec = {"replicas": 2, "template": template}
-    running.put("statefulsets", {**STATEFUL_SET, "spec": spec})
-    running.remove("pods", "hvd-worker-0")
+    running.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 2, "template": template}})
+    return running
+
+
+def test_timeline_says_that_no_pod_has_it(
+    hvdchart: Command, with_timeline: FakeCluster, kubectl: StubProgram
+) -> None:
+    with_timeline.remove("pods", "hvd-worker-0")
     missing = hvdchart("timeline", "hvd")
     assert missing.code == 7
     assert "no running pod of run hvd has /output/horovod-timeline.json" in missing.errors
-    running.put("pods", pod("hvd-worker-0", "worker", {"running": {}}, ready=True))
+
+
+def test_timeline_is_fetched_from_the_first_worker(
+    hvdchart: Command, with_timeline: FakeCluster, kubectl: StubProgram, tmp_path: Path
+) -> None:
     kubectl.answer("team", OPEN)
     file = tmp_path / "timeline.json"
     done = hvdchart("timeline", "hvd", "-w", file)
     assert done.code == 0, done.errors
     assert file.read_text() == OPEN
-    assert done.output.startswith("2 operations; ranks waited 2.50 s")
     assert kubectl.calls[-1].arguments[-6:] == [
         "hvd-worker-0",
         "-c",
@@ -166,9 +235,17 @@ def test_timeline_is_fetched_and_explained(
     ]
 
 
-def test_debug_starts_a_copy_without_the_training_and_removes_it(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
+def test_timeline_is_explained(
+    hvdchart: Command, with_timeline: FakeCluster, kubectl: StubProgram, tmp_path: Path
 ) -> None:
+    kubectl.answer("team", OPEN)
+    done = hvdchart("timeline", "hvd", "-w", tmp_path / "timeline.json")
+    assert done.output.startswith("2 operations; ranks waited 2.50 s")
+
+
+@pytest.fixture
+def partly_installed(running: FakeCluster, helm: StubProgram) -> StubProgram:
+    """A Helm that installs the copy of a run with many settings in part only."""
     values = {
         **VALUES,
         "fullnameOverride": "x",
@@ -178,10 +255,22 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
     }
     helm.answer("get", json.dumps(values))
     helm.answer("upgrade", errors="Error: it was installed in part", code=1)
+    return helm
+
+
+def test_debug_starts_a_copy_without_the_training(
+    hvdchart: Command, partly_installed: StubProgram
+) -> None:
     assert hvdchart("debug", "hvd").code == 6
-    sent = installed_values(helm)
+    sent = installed_values(partly_installed)
     assert sent.pop("master")["args"] == ["sh", "-c", "exec sleep infinity"]
     launch = {"mode": "custom", "hostsTimeoutSeconds": 9}
     assert sent == {"worker": VALUES["worker"], "launch": launch}
-    asked = [call.arguments[:2] for call in helm.calls]
+
+
+def test_debug_removes_the_copy_also_when_it_was_installed_in_part(
+    hvdchart: Command, partly_installed: StubProgram
+) -> None:
+    assert hvdchart("debug", "hvd").code == 6
+    asked = [call.arguments[:2] for call in partly_installed.calls]
     assert asked.index(["upgrade", "hvd-debug"]) < asked.index(["uninstall", "hvd-debug"])

@@ -38,7 +38,7 @@ def script(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -
     return path
 
 
-def test_a_script_runs_on_two_workers_or_as_its_options_say(
+def test_a_script_runs_on_two_workers_to_its_end(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     play(fake_cluster, DONE, ENDED_MASTER)
@@ -48,26 +48,50 @@ def test_a_script_runs_on_two_workers_or_as_its_options_say(
     assert sent["master"]["args"] == ["python", "My_Train.py"]
     assert sent["code"] == {"files": {"My_Train.py": "import model\n"}}
     assert (sent["worker"]["number"], sent["image"]["repository"]) == (2, "horovod-cpu")
-    options = ["--workers", "3", "--gpus", "4", "--image", "team/a:1", "--detach", "-n", "mine"]
-    done = hvdchart("run", script, *options, "--", "--epochs", 'a "b" {c}: 😀')
-    assert done.code == 0, done.errors
+
+
+def test_the_release_is_named_after_the_script(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    assert hvdchart("run", script, "--detach", "-n", "mine").code == 0
     arguments = upgrades(helm)[-1].arguments
-    sent = installed_values(helm)
     assert (arguments[1], "mine" in arguments) == ("my-train", True)
-    assert sent["master"]["args"] == ["python", "My_Train.py", "--epochs", 'a "b" {c}: 😀']
+
+
+def test_a_script_gets_its_arguments_as_they_are(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    arguments = ["--epochs", 'a "b" {c}: 😀']
+    assert hvdchart("run", script, "--detach", "--", *arguments).code == 0
+    assert installed_values(helm)["master"]["args"] == ["python", "My_Train.py", *arguments]
+
+
+def test_options_choose_workers_gpus_and_the_image(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    options = ["--workers", "3", "--gpus", "4", "--image", "team/a:1", "--detach"]
+    done = hvdchart("run", script, *options)
+    assert done.code == 0, done.errors
+    sent = installed_values(helm)
     assert (sent["worker"]["number"], sent["worker"]["slots"]) == (3, 4)
     assert sent["worker"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
     assert (sent["image"]["repository"], sent["image"]["tag"]) == ("team/a", "1")
 
 
-@pytest.mark.slow
-def test_the_folder_of_a_script_comes_with_it(
+def test_requirements_beside_a_script_that_goes_alone_are_told(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     (script.parent / "requirements.txt").write_text("einops\n")
-    alone = hvdchart("run", script, "--code", script, "--detach")
-    assert f"requirements.txt beside {script} is not used: add --code" in alone.errors
+    done = hvdchart("run", script, "--code", script, "--detach")
+    assert f"requirements.txt beside {script} is not used: add --code" in done.errors
     assert installed_values(helm)["master"]["args"] == ["python", "My_Train.py"]
+
+
+@pytest.mark.slow
+def test_a_folder_comes_with_a_script_in_it(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    (script.parent / "requirements.txt").write_text("einops\n")
     inner = script.parent / "inner" / "train.py"
     inner.parent.mkdir()
     inner.write_text("pass\n")
@@ -80,24 +104,45 @@ def test_the_folder_of_a_script_comes_with_it(
     assert names == {"My_Train.py", "model.py", "inner/train.py", "requirements.txt"}
 
 
-@pytest.mark.slow
-def test_an_active_run_is_replaced_by_its_name_only(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+@pytest.fixture
+def namesake(script: Path) -> Path:
+    """A script whose run would have the name of another one: two people may have a train.py."""
+    return script.rename(script.with_name("hvd.py"))
+
+
+def test_an_active_run_is_not_replaced_by_a_script_of_its_name(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, namesake: Path
 ) -> None:
-    """Two people may have a train.py."""
     play(fake_cluster, job(), MASTER)
-    script = script.rename(script.with_name("hvd.py"))
-    done = hvdchart("run", script, "--detach")
+    done = hvdchart("run", namesake, "--detach")
     assert (done.code, helm.calls) == (7, [])
     assert done.errors.endswith(
         "run hvd in namespace team is running: --name hvd replaces it, any other --name starts "
         "another run beside it\n"
     )
+
+
+def test_a_stopped_run_is_not_replaced_by_a_script_of_its_name(
+    hvdchart: Command, fake_cluster: FakeCluster, namesake: Path
+) -> None:
     play(fake_cluster, job(suspend=True), MASTER)
-    assert hvdchart("run", script, "--detach").code == 7, "somebody stopped it"
-    assert hvdchart("run", script, "--detach", "--name", "hvd").code == 0
+    assert hvdchart("run", namesake, "--detach").code == 7
+
+
+@pytest.mark.slow
+def test_an_active_run_is_replaced_where_its_name_is_given(
+    hvdchart: Command, fake_cluster: FakeCluster, namesake: Path
+) -> None:
+    play(fake_cluster, job(suspend=True), MASTER)
+    assert hvdchart("run", namesake, "--detach", "--name", "hvd").code == 0
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_replaced_by_a_script_of_its_name(
+    hvdchart: Command, fake_cluster: FakeCluster, namesake: Path
+) -> None:
     play(fake_cluster, DONE, ENDED_MASTER)
-    assert hvdchart("run", script, "--detach").code == 0
+    assert hvdchart("run", namesake, "--detach").code == 0
 
 
 @pytest.mark.parametrize(

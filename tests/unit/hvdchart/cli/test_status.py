@@ -41,25 +41,42 @@ def running(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeC
     return fake_cluster
 
 
-def test_list_shows_each_run_on_a_line_or_as_json(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
-    assert hvdchart("list").errors == "no runs in namespace team\n"
+REASON = "a worker of the run was killed, because its container had used all of its memory"
+
+
+@pytest.fixture
+def two_runs(fake_cluster: FakeCluster) -> FakeCluster:
+    """A failed run, one of which only its workers and its record are left, and a foreign pod."""
     play(fake_cluster, FAILED, FAILED_MASTER)
-    long = "a worker of the run was killed, because its container had used all of its memory " * 3
     labels = {**LABELS, "app.kubernetes.io/instance": "old"}
     old = {"metadata": {"name": "old-worker", "labels": labels}, "spec": {"replicas": 0}}
     fake_cluster.put("statefulsets", old)
-    record = {"state": "Failed", "reason": long.strip()}
+    record = {"state": "Failed", "reason": " ".join([REASON] * 3)}
     fake_cluster.put("configmaps", {"metadata": {"name": "old-run"}, "data": record})
     fake_cluster.put("pods", {"metadata": {"name": "other", "labels": {"app": "other"}}})
+    return fake_cluster
+
+
+def test_list_says_that_there_are_no_runs(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    assert hvdchart("list").errors == "no runs in namespace team\n"
+
+
+def test_list_shows_each_run_on_a_line(hvdchart: Command, two_runs: FakeCluster) -> None:
     head, *lines = hvdchart("list").output.splitlines()
     assert head.split() == ["NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON"]
     assert [line.split()[:5] for line in lines] == [
         ["team", "hvd", "failed", "2/2", "4/4"],
         ["team", "old", "failed", "0/0", "-"],
     ]
-    assert lines[1].endswith(long.strip())
+
+
+def test_list_shows_a_long_reason_completely(hvdchart: Command, two_runs: FakeCluster) -> None:
+    assert hvdchart("list").output.splitlines()[2].endswith(" ".join([REASON] * 3))
+
+
+def test_list_shows_the_runs_of_all_namespaces_as_json(
+    hvdchart: Command, two_runs: FakeCluster
+) -> None:
     documents = json.loads(hvdchart("list", "-A", "-o", "json").output)
     assert [(each["namespace"], each["name"]) for each in documents] == [
         ("team", "hvd"),
@@ -67,33 +84,54 @@ def test_list_shows_each_run_on_a_line_or_as_json(
     ]
 
 
-def test_status_of_a_finished_run_is_text_or_data(hvdchart: Command, finished: FakeCluster) -> None:
+def test_status_of_a_finished_run_has_no_log(hvdchart: Command, finished: FakeCluster) -> None:
     text = hvdchart("status", "hvd")
     assert (text.code, text.output.splitlines()[0]) == (0, "hvd: finished")
-    assert "[" not in text.output, "no log of a run that did not fail"
+    assert "[" not in text.output
+
+
+def test_status_is_data_as_json(hvdchart: Command, finished: FakeCluster) -> None:
     document = json.loads(hvdchart("status", "hvd", "-o", "json").output)
     assert (document["state"], document["job"], len(document["pods"])) == ("finished", JOB, 3)
+
+
+def test_status_is_the_same_data_as_yaml(hvdchart: Command, finished: FakeCluster) -> None:
+    """It begins with --- because --watch prints several documents."""
     shown = hvdchart("status", "hvd", "-o", "yaml").output
+    document = json.loads(hvdchart("status", "hvd", "-o", "json").output)
     assert parse_yaml(shown) == document
-    assert shown.startswith("---\n"), "--watch prints several"
+    assert shown.startswith("---\n")
 
 
-def test_status_of_a_failed_run_has_the_end_of_its_last_log(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
+@pytest.fixture
+def failed(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run whose last attempt has failed, after an earlier one."""
     play(fake_cluster, FAILED, FAILED_MASTER)
     older = pod(f"{JOB}-a", "master", terminated(1, "older", at="09:00:00"), phase="Failed")
     fake_cluster.put("pods", older)
-    fake_cluster.log(f"{JOB}-x", *(f"line {number}" for number in range(29)))
-    # Keras writes its progress bar again and again over the same line.
-    fake_cluster.log(f"{JOB}-x", "".join(f"\r\x1b[1m{n}%\x1b[0m" for n in range(9)) + "\rline 29\r")
+    return fake_cluster
+
+
+def test_status_of_a_failed_run_says_why(hvdchart: Command, failed: FakeCluster) -> None:
     done = hvdchart("status", "hvd")
     assert (done.code, done.errors) == (8, "hvdchart: run hvd failed\n")
     assert "why: boom\n" in done.output
-    logged = [line for line in done.output.splitlines() if line.startswith("[")]
+
+
+def test_status_of_a_failed_run_has_the_end_of_its_last_log(
+    hvdchart: Command, failed: FakeCluster
+) -> None:
+    failed.log(f"{JOB}-x", *(f"line {number}" for number in range(29)))
+    # Keras writes its progress bar again and again over the same line.
+    failed.log(f"{JOB}-x", "".join(f"\r\x1b[1m{n}%\x1b[0m" for n in range(9)) + "\rline 29\r")
+    output = hvdchart("status", "hvd").output
+    logged = [line for line in output.splitlines() if line.startswith("[")]
     assert logged == [f"[{JOB}-x] line {number}" for number in range(5, 30)]
-    json_only = hvdchart("status", "hvd", "-o", "json")
-    assert (json_only.code, json.loads(json_only.output)["reason"]) == (8, "boom")
+
+
+def test_status_of_a_failed_run_is_json_alone(hvdchart: Command, failed: FakeCluster) -> None:
+    done = hvdchart("status", "hvd", "-o", "json")
+    assert (done.code, json.loads(done.output)["reason"]) == (8, "boom")
 
 
 def test_status_is_watched_until_the_run_ends(hvdchart: Command, running: FakeCluster) -> None:
@@ -113,10 +151,8 @@ def test_status_is_watched_until_the_run_ends(hvdchart: Command, running: FakeCl
     assert others[-1][1].startswith("progress: step 500 of 500")
 
 
-def test_logs_are_of_all_pods_of_the_master_or_of_a_rank(
-    hvdchart: Command, running: FakeCluster
-) -> None:
-    # A rank's own output is printed with its colours and its progress bars.
+def test_logs_are_of_all_pods(hvdchart: Command, running: FakeCluster) -> None:
+    """A rank's own output is printed with its colours and its progress bars."""
     running.log("hvd-worker-0", "\x1b[32mworker\x1b[0m")
     done = hvdchart("logs", "hvd", "--no-follow")
     assert sorted(done.output.splitlines()) == [
@@ -124,33 +160,45 @@ def test_logs_are_of_all_pods_of_the_master_or_of_a_rank(
         f"[{JOB}-x] last",
         "[hvd-worker-0] \x1b[32mworker\x1b[0m",
     ]
-    master = hvdchart("logs", "hvd", "--no-follow", "--master")
-    assert master.output == f"[{JOB}-x] first\n[{JOB}-x] last\n"
+
+
+def test_logs_may_be_of_the_master_alone(hvdchart: Command, running: FakeCluster) -> None:
+    running.log("hvd-worker-0", "worker")
+    done = hvdchart("logs", "hvd", "--no-follow", "--master")
+    assert done.output == f"[{JOB}-x] first\n[{JOB}-x] last\n"
+
+
+def test_logs_of_a_rank_are_read_from_the_masters(hvdchart: Command, running: FakeCluster) -> None:
     running.log(f"{JOB}-x", "[0]<stdout>:zero", "[1]<stdout>:one", "[1]<stderr>:two", end=True)
-    running.requests.clear()
-    of_rank = hvdchart("logs", "hvd", "--rank", "1", "--no-follow")
-    assert of_rank.output == "[rank 1] one\n[rank 1] two\n"
+    done = hvdchart("logs", "hvd", "--rank", "1", "--no-follow")
+    assert done.output == "[rank 1] one\n[rank 1] two\n"
     asked = [request.path for request in running.requests if request.resource == "log"]
-    assert [path.split("/")[-2] for path in asked] == [f"{JOB}-x"], "the master's log has them"
+    assert [path.split("/")[-2] for path in asked] == [f"{JOB}-x"]
+
+
+def test_logs_of_a_rank_need_an_option_of_mpirun(hvdchart: Command, running: FakeCluster) -> None:
     running.put("jobs", job())
     assert "mpirun does not say which rank" in hvdchart("logs", "hvd", "--rank", "1").errors
+
+
+def test_logs_of_an_unknown_rank_are_refused(hvdchart: Command, running: FakeCluster) -> None:
     running.put("jobs", job(options=["--tag-output"]))
     assert "no rank 2: name one from 0 to 1" in hvdchart("logs", "hvd", "--rank", "2").errors
 
 
-def test_logs_are_followed_to_the_end_or_read_where_no_job_is_left(
-    hvdchart: Command, running: FakeCluster
+@pytest.mark.parametrize("more", [["--no-follow"], []], ids=["read", "followed"])
+def test_logs_are_those_since_a_time(
+    hvdchart: Command, running: FakeCluster, more: list[str]
 ) -> None:
-    for more in (["--no-follow"], []):
-        play(running, DONE, ENDED_MASTER)
-        running.requests.clear()
-        assert hvdchart("logs", "hvd", "--since", "5m", *more).code == 0
-        asked = [request.query for request in running.requests if request.resource == "log"]
-        assert {query["sinceSeconds"] for query in asked} == {"300"}
-    running.remove("jobs", JOB)
-    running.remove("pods", f"{JOB}-x")
-    running.put("pods", pod("hvd-worker-0", "worker", RUNNING))
-    running.log("hvd-worker-0", "one", "two")
+    play(running, DONE, ENDED_MASTER)
+    assert hvdchart("logs", "hvd", "--since", "5m", *more).code == 0
+    asked = [request.query for request in running.requests if request.resource == "log"]
+    assert {query["sinceSeconds"] for query in asked} == {"300"}
+
+
+def test_logs_are_read_where_no_job_is_left(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("pods", pod("hvd-worker-0", "worker", RUNNING))
+    fake_cluster.log("hvd-worker-0", "one", "two")
     assert hvdchart("logs", "hvd", "--tail", "1").output == "[hvd-worker-0] two\n"
 
 
@@ -166,6 +214,9 @@ def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCl
         "2026-01-01T10:00:01Z Warning Job/hvd X: 1",
     ]
     assert (done.code, done.errors) == (0, "")
-    none = hvdchart("events", "other", "--namespace", "mine")
-    assert (none.code, none.output) == (0, "")
-    assert none.errors.startswith("no events about other in namespace mine; ")
+
+
+def test_events_says_that_there_are_none(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    done = hvdchart("events", "other", "--namespace", "mine")
+    assert (done.code, done.output) == (0, "")
+    assert done.errors.startswith("no events about other in namespace mine; ")
