@@ -118,30 +118,43 @@ def own_rank() -> int:
     return int(os.environ["RANK"])
 
 
-def test_results_are_in_the_order_of_ranks_and_calls_follow_one_another(
-    connection: Connection, pod: Pod
-) -> None:
-    def add(offset: int) -> int:
-        print(f"I am rank {own_rank()}", file=sys.stderr if own_rank() else sys.stdout)
-        return own_rank() + offset
+def add(offset: int) -> int:
+    print(f"I am rank {own_rank()}", file=sys.stderr if own_rank() else sys.stdout)
+    return own_rank() + offset
 
-    results, output = call(connection, add, 10)
-    assert results == [10, 11]
+
+def test_results_are_in_the_order_of_ranks(connection: Connection) -> None:
+    assert call(connection, add, 10)[0] == [10, 11]
+
+
+def test_calls_follow_one_another(connection: Connection) -> None:
+    assert [call(connection, add, offset)[0] for offset in (10, 20)] == [[10, 11], [20, 21]]
+
+
+def test_output_of_all_ranks_is_the_callers(connection: Connection) -> None:
+    _, output = call(connection, add, 10)
     assert sorted(output.splitlines()) == ["I am rank 0", "I am rank 1"]
-    # The log of the pod has the output, too, and no secret.
+
+
+def test_log_of_the_pod_has_the_output_and_no_secret(connection: Connection, pod: Pod) -> None:
+    call(connection, add, 10)
     wait_until(lambda: "I am rank 1" in pod.log.read_text(), 30, "the log has the output")
     assert SECRET not in pod.log.read_text()
-    assert call(connection, add, 20)[0] == [20, 21]
 
 
-def test_large_results_and_much_output_arrive_complete(connection: Connection) -> None:
+def test_large_results_arrive_complete(connection: Connection) -> None:
     def much(size: int) -> bytes:
-        print("line\n" * 200_000, end="")
         return bytes([own_rank()]) * size
 
-    results, output = call(connection, much, 3 * wire.CHUNK)
+    results, _ = call(connection, much, 3 * wire.CHUNK)
     assert results == [bytes([number]) * 3 * wire.CHUNK for number in range(2)]
-    assert output.count("\n") == 400_000
+
+
+def test_much_output_arrives_complete(connection: Connection) -> None:
+    def much() -> None:
+        print("line\n" * 200_000, end="")
+
+    assert call(connection, much)[1].count("\n") == 400_000
 
 
 class OwnError(Exception):
@@ -155,20 +168,27 @@ class ManyArgumentsError(Exception):
         super().__init__(f"{text} {number}")
 
 
-def test_exception_of_the_first_rank_that_fails_is_raised_with_its_traceback(
+def fail_on_rank_1() -> None:
+    if own_rank() == 1:
+        raise OwnError("too warm")
+    time.sleep(60)
+
+
+def test_exception_of_the_first_rank_that_fails_is_raised(connection: Connection) -> None:
+    with pytest.raises(OwnError, match="too warm"):
+        call(connection, fail_on_rank_1)
+
+
+def test_exception_of_a_rank_has_its_traceback_without_hvdcharts_own_lines(
     connection: Connection,
 ) -> None:
-    def fail() -> None:
-        if own_rank() == 1:
-            raise OwnError("too warm")
-        time.sleep(60)
-
-    with pytest.raises(OwnError, match="too warm") as caught:
-        call(connection, fail)
+    with pytest.raises(OwnError) as caught:
+        call(connection, fail_on_rank_1)
     assert isinstance(caught.value.__cause__, RemoteTraceback)
-    assert f"rank 1 on {socket.gethostname()}" in str(caught.value.__cause__)
-    assert "in fail\nhvdchart" not in str(caught.value.__cause__)
-    assert ", in fail" in str(caught.value.__cause__)
+    shown = str(caught.value.__cause__)
+    assert f"rank 1 on {socket.gethostname()}" in shown
+    assert ", in fail_on_rank_1" in shown
+    assert "in fail_on_rank_1\nhvdchart" not in shown
 
 
 def unloadable() -> None:
@@ -212,7 +232,7 @@ def return_what_only_ranks_have() -> object:
         (return_what_only_ranks_have, CallError, "result of rank 0 cannot be read here"),
     ],
 )
-def test_a_rank_that_gives_no_result_is_named_and_the_next_call_succeeds(
+def test_a_rank_that_gives_no_result_fails_this_call_alone(
     connection: Connection, function: Callable[[], object], error: type[HvdchartError], says: str
 ) -> None:
     with pytest.raises(error, match=f"(?s){says}"):
@@ -333,23 +353,34 @@ def test_server_that_says_too_little_is_told(
         call(Connection(["sh", "-c", f"cat {tmp_path}/said; exec sleep 60"]), own_rank)
 
 
-def test_caller_counts_as_gone_only_when_it_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[Pod]:
+    """A pod whose server takes a caller for gone that has said nothing for 10 seconds."""
+    pod = Pod(tmp_path)
+    process = pod.start(silent=10.0)
+    yield pod
+    process.kill()
+    process.wait()
+
+
+def test_caller_that_waits_long_does_not_count_as_gone(
+    monkeypatch: pytest.MonkeyPatch, impatient: Pod
 ) -> None:
     monkeypatch.setattr(wire, "BEAT_EVERY", 0.1)
     monkeypatch.setattr(wire, "SILENT_FOR", 10.0)
-    pod = Pod(tmp_path)
-    process = pod.start(silent=10.0)
-    with closing(pod.connect()) as connection:
+    with closing(impatient.connect()) as connection:
         assert call(connection, lambda: time.sleep(11.0))[0] == [None, None]
+
+
+def test_ranks_end_when_their_caller_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, impatient: Pod, tmp_path: Path
+) -> None:
     (tmp_path / "pids").mkdir()
     monkeypatch.setattr(wire, "BEAT_EVERY", 60.0)
     monkeypatch.setattr(wire, "SILENT_FOR", 60.0)
-    with closing(pod.connect()) as connection, pytest.raises(ClusterError):
+    with closing(impatient.connect()) as connection, pytest.raises(ClusterError):
         call(connection, write_pid_and_wait, str(tmp_path / "pids"))
     assert_ended(tmp_path / "pids")
-    process.kill()
-    process.wait()
 
 
 def test_server_that_cannot_be_reached_is_told_with_the_reason() -> None:

@@ -41,21 +41,36 @@ def settings(
     process.wait()
 
 
-def test_a_call_has_the_code_and_the_spec_as_they_are(
-    settings: dict[str, Any], helm: StubProgram, tmp_path: Path
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A folder with a module."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "m.py").write_text("x = 1")
+    return folder
+
+
+def test_a_call_has_the_code_as_it_is(
+    settings: dict[str, Any], helm: StubProgram, code: Path
 ) -> None:
-    (tmp_path / "code").mkdir()
     archives = set()
-    with hvdchart.Launcher(**settings, code=tmp_path / "code") as launcher:
+    with hvdchart.Launcher(**settings, code=code) as launcher:
         for number in (1, 2):
-            (tmp_path / "code" / "m.py").write_text(f"x = {number}")
+            (code / "m.py").write_text(f"x = {number}")
+            # Calls with the same code share the upgrade.
             assert launcher(own_rank) == launcher(own_rank) == [0, 1]
             archives.add(installed_values(helm)["code"]["archive"])
             assert len(upgrades(helm)) == len(archives) == number
+        assert "uninstall" not in helm.commands()
+
+
+def test_a_call_has_the_spec_as_it_is(settings: dict[str, Any], helm: StubProgram) -> None:
+    with hvdchart.Launcher(**settings) as launcher:
+        launcher(own_rank)
         text = settings["spec"].read_text()
         settings["spec"].write_text(text.replace("8Gi", "9Gi"))
         launcher(own_rank)
-        assert len(upgrades(helm)) == 3
+        assert len(upgrades(helm)) == 2
         assert "uninstall" not in helm.commands()
 
 

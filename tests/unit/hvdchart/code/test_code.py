@@ -24,7 +24,7 @@ from hvdchart.errors import FileError
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.unit.hvd_pods.master.test_user_code import make_archive
-from tests.unit.hvdchart.runs import JOB, LABELS, STATEFUL_SET, job
+from tests.unit.hvdchart.runs import LABELS, STATEFUL_SET, job
 
 pytestmark = pytest.mark.timeout(120)
 MOST = int(read_data("resources.json")["codeCharacters"])
@@ -47,8 +47,9 @@ def config_map(path: Path, name: str = "hvd-code-1", time: str = "2026-01-01") -
     return {"metadata": metadata, "data": code["files"]}
 
 
-def test_folder_comes_back_without_ignored_files(tmp_path: Path) -> None:
-    """With the patterns and the order of git; a link to a file is that file."""
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with files that git or .hvdignore leaves out, a link and a program."""
     folder = write(
         tmp_path / "project",
         {
@@ -72,8 +73,12 @@ def test_folder_comes_back_without_ignored_files(tmp_path: Path) -> None:
     (folder / "link.py").symlink_to(tmp_path / "outside.py")
     (folder / "run.sh").chmod(0o700)
     (folder / "keep.log").chmod(0o646)
-    target = tmp_path / "new" / "folder"
-    files = unpack_code(config_map(folder), target)
+    return folder
+
+
+def test_folder_comes_back_without_ignored_files(project: Path, tmp_path: Path) -> None:
+    """With the patterns and the order of git."""
+    files = unpack_code(config_map(project), tmp_path / "new" / "folder")
     assert [name for name in files if "ignore" not in name] == [
         "keep.log",
         "link.py",
@@ -82,25 +87,43 @@ def test_folder_comes_back_without_ignored_files(tmp_path: Path) -> None:
         "model/notes",
         "run.sh",
     ]
-    assert (target / "link.py").read_text() == "linked"
+
+
+def test_link_to_a_file_comes_back_as_that_file(project: Path, tmp_path: Path) -> None:
+    unpack_code(config_map(project), tmp_path / "new" / "folder")
+    assert (tmp_path / "new" / "folder" / "link.py").read_text() == "linked"
+
+
+def test_programs_come_back_as_programs_and_with_usual_rights(
+    project: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "new" / "folder"
+    unpack_code(config_map(project), target)
     modes = {name: (target / name).stat().st_mode & 0o777 for name in ("run.sh", "keep.log")}
     assert modes == {"run.sh": 0o755, "keep.log": 0o644}
 
 
 def test_same_content_is_the_same_value(tmp_path: Path) -> None:
+    """Whenever it was written."""
     write(tmp_path, {"train.py": "train"})
     first = pack_code(tmp_path)
     os.utime(tmp_path / "train.py", (1, 1))
     assert pack_code(tmp_path) == first
-    write(tmp_path, {"train.py": "changed"})
-    assert pack_code(tmp_path) != first
 
 
-def test_largest_code_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
+def test_other_content_is_another_value(tmp_path: Path) -> None:
+    values = [pack_code(write(tmp_path, {"train.py": text})) for text in ("train", "changed")]
+    assert values[0] != values[1]
+
+
+def test_largest_script_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("#" * MOST)
     assert pack_code(script) == {"files": {"train.py": "#" * MOST}}
-    # Random bytes are not compressed, and base64 takes four characters for three of them.
+
+
+def test_largest_folder_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
+    """Random bytes are not compressed, and base64 takes four characters for three of them."""
     folder = write(tmp_path / "project", {"train.py": ""})
     (folder / "noise").write_bytes(os.urandom(MOST * 7 // 10))
     assert len(pack_code(folder)["archive"]) < MOST
@@ -229,30 +252,59 @@ def test_any_archive_is_refused_or_stays_in_its_folder(
         assert not any(path.is_symlink() for path in root.rglob("*"))
 
 
+class Mounting:
+    """A run whose code, `mine`, is in one ConfigMap, and that of somebody else in a newer one."""
+
+    def __init__(self, cluster: FakeCluster, folder: Path) -> None:
+        self.cluster = cluster
+        script = write(folder, {"train.py": "mine"}) / "train.py"
+        mine = config_map(script)
+        script.write_text("of somebody else")
+        cluster.put("configmaps", mine, config_map(script, "hvd-code-2", "2026-01-02"))
+
+    def mount(self, *volumes: dict[str, Any]) -> None:
+        """Let the master mount these volumes."""
+        run = job()
+        run["spec"]["template"]["spec"]["volumes"] = volumes
+        self.cluster.put("jobs", run)
+
+
+@pytest.fixture
+def mounting(fake_cluster: FakeCluster, tmp_path: Path) -> Mounting:
+    return Mounting(fake_cluster, tmp_path)
+
+
 def test_command_writes_the_code_that_the_run_mounts(
-    hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path
+    hvdchart: Command, mounting: Mounting, tmp_path: Path
 ) -> None:
     """Anybody who may create ConfigMaps may give one the labels of the run."""
-    script = write(tmp_path, {"train.py": "mine"}) / "train.py"
+    mounting.mount({"name": "code", "configMap": {"name": "hvd-code-1"}})
     out = tmp_path / "out"
-    mine = config_map(script)
-    script.write_text("of somebody else")
-    fake_cluster.put("configmaps", mine, config_map(script, "hvd-code-2", "2026-01-02"))
-    run = job()
-
-    def mount(*volumes: dict[str, Any]) -> None:
-        run["spec"]["template"]["spec"]["volumes"] = volumes
-        fake_cluster.put("jobs", run)
-
-    of_user = [{"persistentVolumeClaim": {"claimName": "mine"}}, {"configMap": {"name": "mine"}}]
-    for volumes in ([], *([{"name": "code", **source}] for source in of_user)):
-        mount(*volumes)
-        assert "run hvd has no code of its own" in hvdchart("code", "hvd", "-w", out).errors
-    mount({"name": "code", "configMap": {"name": "hvd-code-1"}})
     done = hvdchart("code", "hvd", "-w", out)
     assert (done.code, done.output) == (0, f"{out / 'train.py'}\n")
     assert (out / "train.py").read_text() == "mine"
-    fake_cluster.remove("jobs", JOB)
-    fake_cluster.put("statefulsets", STATEFUL_SET)
+
+
+@pytest.mark.parametrize(
+    "volumes",
+    [
+        [],
+        [{"name": "code", "persistentVolumeClaim": {"claimName": "mine"}}],
+        [{"name": "code", "configMap": {"name": "mine"}}],
+    ],
+    ids=["none", "claim", "ConfigMap of the user"],
+)
+def test_command_says_that_a_run_has_no_code_of_its_own(
+    hvdchart: Command, mounting: Mounting, tmp_path: Path, volumes: list[dict[str, Any]]
+) -> None:
+    mounting.mount(*volumes)
+    errors = hvdchart("code", "hvd", "-w", tmp_path / "out").errors
+    assert "run hvd has no code of its own" in errors
+
+
+def test_command_says_that_the_job_which_mounts_the_code_is_gone(
+    hvdchart: Command, mounting: Mounting, tmp_path: Path
+) -> None:
+    mounting.cluster.put("statefulsets", STATEFUL_SET)
     gone = hvdchart("code", "hvd", "-w", tmp_path / "other")
     assert (gone.code, "the Job of run hvd, which" in gone.errors) == (7, True)

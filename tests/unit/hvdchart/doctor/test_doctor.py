@@ -106,8 +106,7 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
 
 
-@pytest.mark.parametrize("key", ["image", "ssh.image"])
-@pytest.mark.parametrize(
+IMAGES = pytest.mark.parametrize(
     ("image", "state"),
     [
         ({"repository": "python", "tag": "3.11"}, "unknown"),
@@ -117,12 +116,23 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
         ({"repository": "host/a", "tag": "1"}, "unknown"),
     ],
 )
+
+
+@pytest.mark.parametrize("key", ["image", "ssh.image"])
+@IMAGES
 def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str, key: str) -> None:
     names = ["docker.io/library/loaded:1", "host/a@sha256:0"]
     node = {"status": {"images": [{"names": names}]}}
     values = {"image": image, "ssh": {"image": image}}
     assert examine_image([node, node], values, key).state == state
-    assert examine_openssh(values).state == "ok"
+
+
+@IMAGES
+def test_openssh_comes_from_an_image_of_its_own(image: dict[str, str], state: str) -> None:
+    assert examine_openssh({"image": image, "ssh": {"image": image}}).state == "ok"
+
+
+def test_openssh_of_the_pods_image_is_unknown() -> None:
     assert examine_openssh({}).state == "unknown"
 
 
@@ -157,17 +167,28 @@ def test_only_nodes_that_admit_the_run_must_have_its_image(
         assert finding.text.startswith(start)
 
 
+NODES = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for count in "48"]
+
+
 def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
-    nodes = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for count in "48"]
-    (finding,) = examine_gpus(nodes, pod_needs(GPU))
+    (finding,) = examine_gpus(NODES, pod_needs(GPU))
     assert (finding.state, finding.text) == (
         "ok",
         "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3",
     )
-    (finding,) = examine_gpus(nodes[:1], pod_needs(GPU))
+
+
+def test_too_few_gpus_are_a_problem() -> None:
+    (finding,) = examine_gpus(NODES[:1], pod_needs(GPU))
     assert finding.state == "problem"
-    (finding,) = examine_gpus(nodes, None)
+
+
+def test_gpus_of_all_nodes_are_counted_without_a_spec() -> None:
+    (finding,) = examine_gpus(NODES, None)
     assert finding.text == "12 nvidia.com/gpu on 2 nodes"
+
+
+def test_no_gpus_are_enough_for_a_run_without_gpus() -> None:
     (finding,) = examine_gpus([], pod_needs(VALUES))
     assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
 
@@ -225,17 +246,20 @@ def cluster(fake_cluster: FakeCluster, helm: StubProgram, programs: Path) -> Fak
 def test_a_cluster_without_problems_exits_with_0(hvdchart: Command, cluster: FakeCluster) -> None:
     done = hvdchart("doctor")
     assert (done.code, done.errors) == (0, ""), done.output
-    lines = done.output.splitlines()
-    assert lines[0] == "ok       Helm                    helm is version 4.3.1"
-    assert "ok       cluster                 Kubernetes v1.34.4" in lines
-    assert "ok       image builder           buildah" in lines
     assert "PROBLEM" not in done.output
     assert "not on PATH" not in done.output
 
 
-def test_each_problem_is_counted_and_has_a_fix(
-    hvdchart: Command, cluster: FakeCluster, helm: StubProgram, tmp_path: Path
-) -> None:
+def test_each_finding_is_a_line(hvdchart: Command, cluster: FakeCluster) -> None:
+    lines = hvdchart("doctor").output.splitlines()
+    assert lines[0] == "ok       Helm                    helm is version 4.3.1"
+    assert "ok       cluster                 Kubernetes v1.34.4" in lines
+    assert "ok       image builder           buildah" in lines
+
+
+@pytest.fixture
+def spec_with_problems(cluster: FakeCluster, helm: StubProgram, tmp_path: Path) -> Path:
+    """A spec that does not fit the cluster; Helm and all rights are missing, too."""
     helm.path.unlink()
     cluster.created_status = {"allowed": False}
     volumes = {"data": {"hostPath": "/data"}, "output": {"pvc": "results"}}
@@ -249,11 +273,12 @@ def test_each_problem_is_counted_and_has_a_fix(
             "status": {"hard": {"pods": "1"}, "used": {}},
         },
     )
-    done = hvdchart("doctor", spec, "-o", "json")
-    assert done.code == 7
-    findings = {item["subject"]: item for item in json.loads(done.output)}
-    problems = [item for item in findings.values() if item["state"] == "problem"]
-    assert {item["subject"] for item in problems} == {
+    return spec
+
+
+def test_each_problem_is_found(hvdchart: Command, spec_with_problems: Path) -> None:
+    findings = json.loads(hvdchart("doctor", spec_with_problems, "-o", "json").output)
+    assert {each["subject"] for each in findings if each["state"] == "problem"} == {
         "Helm",
         "rights to deploy",
         "rights to follow a run",
@@ -261,9 +286,18 @@ def test_each_problem_is_counted_and_has_a_fix(
         "quotas",
         "claim results",
     }
-    assert all(item["fix"] for item in problems)
-    assert done.errors == "hvdchart: 6 problems found\n"
-    assert "the hostPath volume data needs privileged" in findings["Pod Security"]["text"]
+    texts = {each["subject"]: each["text"] for each in findings}
+    assert "the hostPath volume data needs privileged" in texts["Pod Security"]
+
+
+def test_each_problem_has_a_fix(hvdchart: Command, spec_with_problems: Path) -> None:
+    findings = json.loads(hvdchart("doctor", spec_with_problems, "-o", "json").output)
+    assert all(each["fix"] for each in findings if each["state"] == "problem")
+
+
+def test_problems_are_counted(hvdchart: Command, spec_with_problems: Path) -> None:
+    done = hvdchart("doctor", spec_with_problems, "-o", "json")
+    assert (done.code, done.errors) == (7, "hvdchart: 6 problems found\n")
 
 
 @pytest.mark.slow
