@@ -13,13 +13,17 @@ from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import MI
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import Rdma
+from hvdchart.spec.model import NodeGroup, Rdma, Spec
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.unit.hvdchart.nodes import NFD, amd, dgx, discovered, mig, node, pod, xeon
 
+Discovered = tuple[str, Spec]
 
-def test_dgx_nodes_become_a_group_with_gpus_rdma_and_tolerations() -> None:
+
+@pytest.fixture(scope="module")
+def of_dgx() -> Discovered:
+    """The text and the spec of a cluster of DGX nodes, of which one is cordoned."""
     plane = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     nodes = [
         dgx("dgx-2"),
@@ -28,60 +32,117 @@ def test_dgx_nodes_become_a_group_with_gpus_rdma_and_tolerations() -> None:
         dgx("dgx-3", cordoned=True),
     ]
     daemons = [pod(f"dgx-{n}", {"cpu": "1", "memory": "1Gi"}, "DaemonSet") for n in (1, 2)]
-    text, spec = discovered(nodes, daemons)
-    (group,) = spec.nodes
+    return discovered(nodes, daemons)
+
+
+def test_dgx_nodes_become_a_group(of_dgx: Discovered) -> None:
+    (group,) = of_dgx[1].nodes
     assert (group.name, group.count, group.gpus) == ("nvidia-a100-sxm4-80gb", 2, 8)
     assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (2, 64, 2)
-    assert group.node_selector == {}, "the label is on the cordoned node too"
+
+
+def test_label_that_is_on_other_nodes_too_does_not_select(of_dgx: Discovered) -> None:
+    """It is on the cordoned node."""
+    text, spec = of_dgx
+    assert spec.nodes[0].node_selector == {}
     assert "no label is unique to these nodes" in text
-    assert group.tolerations[0].taint == "nvidia.com/gpu"
-    assert group.tolerations[0].operator == "Exists"
-    assert group.rdma == Rdma("rdma/hca_shared_devices_a", 1)
+
+
+def test_group_tolerates_the_taint_of_its_gpus(of_dgx: Discovered) -> None:
+    toleration = of_dgx[1].nodes[0].tolerations[0]
+    assert (toleration.taint, toleration.operator) == ("nvidia.com/gpu", "Exists")
+
+
+def test_group_has_one_rdma_device_of_many(of_dgx: Discovered) -> None:
+    text, spec = of_dgx
+    assert spec.nodes[0].rdma == Rdma("rdma/hca_shared_devices_a", 1)
     assert "the node offers 63;" in text
+
+
+def test_reserve_has_the_kubelet_daemon_sets_and_the_master(of_dgx: Discovered) -> None:
+    reserved = of_dgx[1].nodes[0].reserved
     # 500m of the kubelet, 1 of DaemonSets, 100m for the master.
-    assert group.reserved.cpu == 1600
+    assert reserved.cpu == 1600
     # 3072 of the kubelet, 1024 of DaemonSets, 256 for the master, and what is no whole MiB.
-    assert group.reserved.memory == 4353 * MI
-    assert "GPU and CPU nodes" not in text
-    assert "excluded: node cp: control plane" in text
-    assert "excluded: node dgx-3: cordoned" in text
-    assert "80 GiB each" in text
-    assert "several NUMA nodes" in text
+    assert reserved.memory == 4353 * MI
 
 
-def test_different_nodes_become_different_groups() -> None:
-    nodes = [
-        dgx("g1"),
-        xeon("x1"),
-        xeon("x2", "394000Mi"),
-        xeon("x3", "191000Mi"),
-        amd("a1"),
-        mig("m1"),
-    ]
-    text, spec = discovered(nodes)
-    groups = {group.name: group for group in spec.nodes}
-    assert [(name, group.count) for name, group in groups.items()] == [
+def test_nodes_that_cannot_be_used_are_named_with_the_reason(of_dgx: Discovered) -> None:
+    assert "excluded: node cp: control plane" in of_dgx[0]
+    assert "excluded: node dgx-3: cordoned" in of_dgx[0]
+
+
+def test_comments_tell_the_memory_of_a_gpu_and_of_numa_nodes(of_dgx: Discovered) -> None:
+    assert "80 GiB each" in of_dgx[0]
+    assert "several NUMA nodes" in of_dgx[0]
+
+
+def test_one_kind_of_nodes_is_not_warned_of(of_dgx: Discovered) -> None:
+    assert "GPU and CPU nodes" not in of_dgx[0]
+
+
+@pytest.fixture(scope="module")
+def of_many() -> Discovered:
+    """The text and the spec of a cluster of different nodes."""
+    return discovered(
+        [
+            dgx("g1"),
+            xeon("x1"),
+            xeon("x2", "394000Mi"),
+            xeon("x3", "191000Mi"),
+            amd("a1"),
+            mig("m1"),
+        ]
+    )
+
+
+def named_groups(found: Discovered) -> dict[str, NodeGroup]:
+    """The groups of the spec by their names."""
+    return {group.name: group for group in found[1].nodes}
+
+
+def test_different_nodes_become_different_groups(of_many: Discovered) -> None:
+    """The larger ones come first."""
+    assert [(group.name, group.count) for group in of_many[1].nodes] == [
         ("nvidia-a100-sxm4-80gb", 1),
         ("amd-instinct-mi300x-oam", 1),
         ("mig-1g-5gb", 1),
         ("cpu", 2),
         ("cpu-2", 1),
-    ], "the larger ones first"
-    assert groups["cpu"].memory == 394000 * MI, "what every node of the group has"
-    assert groups["cpu"].reserved.memory == (836 + 256) * MI, "what only some have"
-    assert (groups["cpu"].sockets, groups["cpu"].cores_per_socket) == (2, 28)
-    assert groups["amd-instinct-mi300x-oam"].gpu_resource == "amd.com/gpu"
-    assert groups["amd-instinct-mi300x-oam"].threads_per_core == 1
-    slices = groups["mig-1g-5gb"]
+    ]
+
+
+def test_group_has_what_all_its_nodes_have(of_many: Discovered) -> None:
+    """What only some of them have is reserved."""
+    group = named_groups(of_many)["cpu"]
+    assert (group.sockets, group.cores_per_socket) == (2, 28)
+    assert group.memory == 394000 * MI
+    assert group.reserved.memory == (836 + 256) * MI
+
+
+def test_group_of_amds_gpus_has_their_resource(of_many: Discovered) -> None:
+    group = named_groups(of_many)["amd-instinct-mi300x-oam"]
+    assert (group.gpu_resource, group.threads_per_core) == ("amd.com/gpu", 1)
+
+
+def test_group_has_mig_slices_of_one_size(of_many: Discovered) -> None:
+    slices = named_groups(of_many)["mig-1g-5gb"]
     assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
-    assert "not used: nvidia.com/mig-2g.10gb\n" in text
+    assert "not used: nvidia.com/mig-2g.10gb\n" in of_many[0]
+
+
+def test_group_is_selected_by_a_label_that_no_other_node_has(of_many: Discovered) -> None:
+    groups = named_groups(of_many)
     assert groups["nvidia-a100-sxm4-80gb"].node_selector == {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"
     }
     # node-type is on both kinds of Xeon, and a single node has only its host name.
     assert groups["cpu"].node_selector == {}
     assert groups["cpu-2"].node_selector == {"kubernetes.io/hostname": "x3"}
-    assert "GPU and CPU nodes" in text
+
+
+def test_gpu_and_cpu_nodes_together_are_warned_of(of_many: Discovered) -> None:
+    assert "GPU and CPU nodes" in of_many[0]
 
 
 def topology(name: str, zones: int) -> dict[str, Any]:
@@ -133,14 +194,10 @@ def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], r
         discovered([machine])
 
 
-def test_groups_are_named_after_their_product_and_their_own_labels() -> None:
-    for product, names in (
-        ("H100-SXM", ["h100-sxm"]),
-        ("3090", ["n-3090"]),
-        ("Master", ["master-2"]),
-        ("N" * 40, ["n" * 27, f"{'n' * 27}-2"]),
-    ):
-        nodes = [
+def with_product(product: str, groups: int) -> Discovered:
+    """The text and the spec of nodes with the same product, each a group of its own."""
+    return discovered(
+        [
             node(
                 f"n{n}",
                 "8",
@@ -148,40 +205,77 @@ def test_groups_are_named_after_their_product_and_their_own_labels() -> None:
                 {"nvidia.com/gpu.product": product, "pool": f"p{n}"},
                 devices={"nvidia.com/gpu": str(n + 1)},
             )
-            for n in range(len(names))
+            for n in range(groups)
         ]
-        assert [group.name for group in discovered(nodes)[1].nodes] == names
-    selectors = [dict(group.node_selector) for group in discovered(nodes)[1].nodes]
-    assert selectors == [{"pool": "p1"}, {"pool": "p0"}], "the larger one first"
+    )
 
 
-def test_pod_requests_are_those_of_the_scheduler() -> None:
-    setup = {"resources": {"requests": {"cpu": "3"}}}
+@pytest.mark.parametrize(
+    ("product", "names"),
+    [
+        ("H100-SXM", ["h100-sxm"]),
+        ("3090", ["n-3090"]),
+        ("Master", ["master-2"]),
+        ("N" * 40, ["n" * 27, f"{'n' * 27}-2"]),
+    ],
+)
+def test_groups_are_named_after_their_product(product: str, names: list[str]) -> None:
+    _, spec = with_product(product, len(names))
+    assert [group.name for group in spec.nodes] == names
+
+
+def test_groups_of_the_same_product_are_selected_by_their_own_labels() -> None:
+    """The larger one comes first."""
+    _, spec = with_product("H100-SXM", 2)
+    assert [dict(group.node_selector) for group in spec.nodes] == [{"pool": "p1"}, {"pool": "p0"}]
+
+
+SETUP: dict[str, Any] = {"resources": {"requests": {"cpu": "3"}}}
+
+
+def test_requests_of_a_sidecar_are_added_to_those_of_a_later_init_container() -> None:
     sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
-    assert pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup])) == {"cpu": 3500}
+    assert pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, SETUP])) == {"cpu": 3500}
+
+
+def test_largest_request_of_init_containers_counts_where_the_pods_is_smaller() -> None:
     smaller = {"resources": {"requests": {"cpu": "1"}}}
-    assert pod_requests(pod("n", {"cpu": "2"}, init=[setup, smaller])) == {"cpu": 3000}
+    assert pod_requests(pod("n", {"cpu": "2"}, init=[SETUP, smaller])) == {"cpu": 3000}
+
+
+def test_limits_are_the_requests_where_there_are_none() -> None:
     limits_only = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
     assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
+
+
+def test_overhead_of_a_sandbox_is_added_to_the_requests() -> None:
     sandboxed = pod("n", {"cpu": "2"})
     sandboxed["spec"]["overhead"] = {"cpu": "250m", "memory": "64Mi"}
     assert pod_requests(sandboxed) == {"cpu": 2250, "memory": 64 * MI}
 
 
-def test_fit_uses_free_nodes_only_and_keeps_some_as_spares() -> None:
-    nodes = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
+FOUR_AND_ONE = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
+
+
+def test_fit_uses_free_nodes_only_and_tells_the_others() -> None:
     busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
-    text, spec = discovered(nodes, busy, fit=16, spares=1)
+    text, spec = discovered(FOUR_AND_ONE, busy, fit=16, spares=1)
     assert [(group.name, group.count, group.spares) for group in spec.nodes] == [
         ("nvidia-a100-sxm4-80gb", 2, 1)
     ]
     assert make_plan(spec).ranks == 16
     assert "3 of 4 nodes of the group are free now" in text
     assert "3 of 4 nodes are free, 16 ranks and 1 spare (d0: 4 nvidia.com/gpu free, 8 n" in text
-    _, spec = discovered(nodes, spares=1)
+
+
+def test_nodes_of_each_group_are_kept_as_spares_where_there_are_enough() -> None:
+    _, spec = discovered(FOUR_AND_ONE, spares=1)
     assert [(group.count, group.spares) for group in spec.nodes] == [(3, 1), (1, 0)]
+
+
+def test_spares_that_would_leave_no_node_are_refused() -> None:
     with pytest.raises(ClusterError, match=r"no group has more nodes than the 4 spares to keep"):
-        discovered(nodes, spares=4)
+        discovered(FOUR_AND_ONE, spares=4)
 
 
 @pytest.mark.parametrize(
@@ -199,47 +293,83 @@ def test_ranks_that_do_not_fit_are_refused_with_the_reasons(ranks: int, message:
     assert "d0: 55500m cpu free, 255 needed" in str(refused.value)
 
 
-def test_fit_prefers_gpus_and_the_larger_nodes() -> None:
+@pytest.mark.parametrize(
+    ("ranks", "counts"),
+    [(8, {8: 1}), (4, {4: 1}), (10, {0: 5})],
+    ids=["larger GPU node", "smaller GPU node", "CPU nodes"],
+)
+def test_fit_prefers_gpus_and_the_larger_nodes(ranks: int, counts: dict[int, int]) -> None:
+    """`counts` are the nodes of the group by the number of their GPUs."""
     small = [node(f"s{n}", "8", "32Gi", devices={"nvidia.com/gpu": "4"}) for n in (1, 2)]
     nodes = [*small, amd("a1"), *(xeon(f"x{n}") for n in range(5))]
-    for ranks, counts in ((8, {8: 1}), (4, {4: 1}), (10, {0: 5})):
-        _, spec = discovered(nodes, fit=ranks)
-        assert {group.gpus: group.count for group in spec.nodes} == counts
+    _, spec = discovered(nodes, fit=ranks)
+    assert {group.gpus: group.count for group in spec.nodes} == counts
 
 
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_discover_writes_a_spec_to_stdout_or_a_file(
-    hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path
-) -> None:
+@pytest.fixture
+def two_nodes(fake_cluster: FakeCluster) -> FakeCluster:
+    """A cluster of two nodes; the first has a label and a published topology."""
     fake_cluster.put("nodes", node("a", "8", "32Gi", {"pool": "x"}), node("b", "16", "32Gi"))
     fake_cluster.put("noderesourcetopologies", topology("a", 4))
-    done = hvdchart("discover", "-l", "pool=x", "--name", "mine")
+    return fake_cluster
+
+
+CHOSEN = ["discover", "-l", "pool=x", "--name", "mine"]
+
+
+def test_discover_writes_a_spec_of_the_chosen_nodes(
+    hvdchart: Command, two_nodes: FakeCluster
+) -> None:
+    done = hvdchart(*CHOSEN)
     assert (done.code, done.errors) == (0, "")
-    assert "name: mine" in done.output
-    assert "pool: x" in done.output
-    assert "coresPerSocket: 4" in done.output
-    assert "numaPerSocket: 2" in done.output
+    for line in ("name: mine", "pool: x", "coresPerSocket: 4", "numaPerSocket: 2"):
+        assert line in done.output
+
+
+def test_discover_writes_the_same_spec_to_a_file(
+    hvdchart: Command, two_nodes: FakeCluster, tmp_path: Path
+) -> None:
     target = tmp_path / "out.yaml"
-    assert hvdchart("discover", "-l", "pool=x", "--name", "mine", "-w", target).output == ""
-    assert target.read_text() == done.output
-    # Where no NUMA nodes are published.
-    fake_cluster.refusals["noderesourcetopologies list"] = (404, "not here")
+    assert hvdchart(*CHOSEN, "-w", target).output == ""
+    assert target.read_text() == hvdchart(*CHOSEN).output
+
+
+def test_discover_needs_no_published_topology(hvdchart: Command, two_nodes: FakeCluster) -> None:
+    two_nodes.refusals["noderesourcetopologies list"] = (404, "not here")
     done = hvdchart("discover")
     assert (done.code, "numaPerSocket" in done.output) == (0, False)
 
 
-def test_discover_needs_the_pods_for_fit_only(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+@pytest.fixture
+def busy_node(fake_cluster: FakeCluster) -> FakeCluster:
+    """A cluster of one node, most of which a pod has."""
     fake_cluster.put("nodes", node("a", "8", "32Gi"))
     fake_cluster.put("pods", pod("a", {"cpu": "7"}))
+    return fake_cluster
+
+
+def test_discover_counts_what_pods_have_for_fit(hvdchart: Command, busy_node: FakeCluster) -> None:
     assert hvdchart("discover", "--fit", "1").code == 7
-    fake_cluster.refusals["pods list"] = (403, "forbidden")
+
+
+def test_discover_continues_without_the_right_to_read_pods(
+    hvdchart: Command, busy_node: FakeCluster
+) -> None:
+    busy_node.refusals["pods list"] = (403, "forbidden")
     done = hvdchart("discover")
     assert done.code == 0
     assert "you are not allowed to (forbidden)" in done.errors
     assert done.errors.endswith("; continuing without the pods\n")
     assert "requests of DaemonSets are estimated" in done.output
+
+
+def test_discover_needs_the_right_to_read_pods_for_fit(
+    hvdchart: Command, busy_node: FakeCluster
+) -> None:
+    busy_node.refusals["pods list"] = (403, "forbidden")
     refused = hvdchart("discover", "--fit", "1")
     assert (refused.code, refused.output) == (7, "")
 

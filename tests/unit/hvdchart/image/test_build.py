@@ -38,49 +38,80 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
+NAME = "host:5000/team/r"
+
+
 @pytest.mark.slow
-def test_an_image_is_built_once_for_each_content_pushed_and_named_in_the_spec(
+def test_an_image_is_built_and_pushed_with_the_tag_of_its_content(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
-    spec = folder.parent / "run.spec.yaml"
-    spec.write_text(SPEC)
-    build = ["build", folder, "--image", "host:5000/team/r"]
-    done = hvdchart(*build, "--push", "--spec", spec)
+    done = hvdchart("build", folder, "--image", NAME, "--push")
     assert done.code == 0, done.errors
-    reference = done.output.strip()
-    assert reference == Source(folder, "host:5000/team/r").reference()
+    reference = Source(folder, NAME).reference()
+    assert done.output == f"{reference}\n"
     assert commands(docker) == [
         ["inspect", "--type=image", reference],
         ["build", "--file", str(folder / "Dockerfile"), "--tag", reference, str(folder)],
         ["push", reference],
     ]
+
+
+@pytest.mark.slow
+def test_steps_of_a_build_are_shown(hvdchart: Command, folder: Path, docker: StubProgram) -> None:
+    assert "hvdchart: STEP 1/1: FROM a\n" in hvdchart("build", folder, "--image", NAME).errors
+
+
+@pytest.mark.slow
+def test_an_image_is_named_in_the_spec(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    spec = folder.parent / "run.spec.yaml"
+    spec.write_text(SPEC)
+    assert hvdchart("build", folder, "--image", NAME, "--push", "--spec", spec).code == 0
+    tag = Source(folder, NAME).reference().rpartition(":")[2]
     assert spec.read_text().splitlines()[1] == "name: r   # mine"
-    tag = reference.rpartition(":")[2]
-    assert f"repository: host:5000/team/r, tag: {tag}" in spec.read_text().replace('"', "")
-    assert "hvdchart: STEP 1/1: FROM a\n" in done.errors
+    assert f"repository: {NAME}, tag: {tag}" in spec.read_text().replace('"', "")
+
+
+def test_an_image_is_built_once_for_each_content(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
     docker.answer("inspect")
-    again = hvdchart(*build)
-    assert (again.output, "is built already" in again.errors) == (done.output, True)
+    done = hvdchart("build", folder, "--image", NAME)
+    reference = Source(folder, NAME).reference()
+    assert (done.output, "is built already" in done.errors) == (f"{reference}\n", True)
+    assert "build" not in docker.commands()
 
 
-def test_the_tag_is_that_of_the_content(folder: Path) -> None:
-    def tag() -> str:
-        return Source(folder, "r").reference()
+def tag(folder: Path) -> str:
+    return Source(folder, "r").reference()
 
-    first = tag()
-    assert len(first) == len("r:") + 12
+
+def test_the_tag_has_12_characters(folder: Path) -> None:
+    assert len(tag(folder)) == len("r:") + 12
+
+
+def test_the_tag_stays_when_a_file_gets_another_time(folder: Path) -> None:
+    before = tag(folder)
     (folder / "train.py").touch()
-    assert tag() == first, "times do not count"
+    assert tag(folder) == before
+
+
+def test_the_tag_is_that_of_the_content_and_the_modes_of_the_files(folder: Path) -> None:
+    tags = {tag(folder)}
     (folder / "train.py").write_text("1")
-    changed = tag()
-    (folder / "train.py").chmod(0o755)
-    runnable = tag()
-    (folder / "train.py").chmod(0o645)
-    assert len({first, changed, runnable, tag()}) == 4
+    tags.add(tag(folder))
+    for mode in (0o755, 0o645):
+        (folder / "train.py").chmod(mode)
+        tags.add(tag(folder))
+    assert len(tags) == 4
+
+
+def test_the_tag_stays_when_an_ignored_file_changes(folder: Path) -> None:
     (folder / ".dockerignore").write_text("data\n.dockerignore\n")
-    ignored = tag()
+    before = tag(folder)
     (folder / "data" / "big").write_text("2")
-    assert tag() == ignored
+    assert tag(folder) == before
 
 
 @pytest.mark.parametrize(
@@ -135,21 +166,38 @@ def test_failure_shows_the_last_lines_and_a_remedy(
     assert says in done.errors
 
 
-def test_each_engine_has_its_own_command(
-    folder: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("podman", ["--runtime=runc", "build"]),
+        ("buildah", ["bud", "--isolation", "oci", "--runtime=runc"]),
+    ],
+)
+def test_each_engine_builds_with_its_own_command(
+    folder: Path, programs: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: list[str]
 ) -> None:
     monkeypatch.setattr(building, "runtime_options", lambda: ["--runtime=runc"])
-    expected = {
-        "podman": ["--runtime=runc", "build"],
-        "buildah": ["bud", "--isolation", "oci", "--runtime=runc"],
-    }
-    for name, words in expected.items():
-        stub = StubProgram(programs, name)
-        stub.answer("inspect", code=1)
-        building.build(Source(folder, "r"), name, lambda line: None)
-        assert commands(stub)[-1][: len(words)] == words
-        # Under the name that pods ask for: their own names begin with localhost/.
-        save("r:1", name, folder / "a.tar")
-        assert commands(stub)[-1] == ["push", "r:1", f"docker-archive:{folder / 'a.tar'}:r:1"]
-        push("team/r:1", name, lambda line: None)
-        assert commands(stub)[-1] == ["push", "team/r:1", "docker://team/r:1"]
+    stub = StubProgram(programs, name)
+    stub.answer("inspect", code=1)
+    building.build(Source(folder, "r"), name, lambda line: None)
+    assert commands(stub)[-1][: len(words)] == words
+
+
+each_engine = pytest.mark.parametrize("name", ["podman", "buildah"])
+
+
+@each_engine
+def test_each_engine_saves_under_the_name_that_pods_ask_for(
+    folder: Path, programs: Path, name: str
+) -> None:
+    """The engines' own names begin with localhost/."""
+    stub = StubProgram(programs, name)
+    save("r:1", name, folder / "a.tar")
+    assert commands(stub)[-1] == ["push", "r:1", f"docker-archive:{folder / 'a.tar'}:r:1"]
+
+
+@each_engine
+def test_each_engine_pushes_to_the_registry_of_the_name(programs: Path, name: str) -> None:
+    stub = StubProgram(programs, name)
+    push("team/r:1", name, lambda line: None)
+    assert commands(stub)[-1] == ["push", "team/r:1", "docker://team/r:1"]

@@ -98,11 +98,13 @@ def test_image_without_a_usable_python_is_an_error_with_its_output(
     assert message in str(raised.value)
 
 
-@pytest.mark.slow
-def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
-    (tmp_path / "mpirun").write_text("#!/bin/sh\necho no fabric >&2\nexit 3\n")
-    (tmp_path / "mpirun").chmod(0o755)
-    (tmp_path / "horovod").mkdir()
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an mpirun and a module of Horovod that do not work, beside one that works."""
+    folder = tmp_path_factory.mktemp("image")
+    (folder / "mpirun").write_text("#!/bin/sh\necho no fabric >&2\nexit 3\n")
+    (folder / "mpirun").chmod(0o755)
+    (folder / "horovod").mkdir()
     for name, text in {
         "horovod/__init__.py": "",
         "horovod/torch.py": "raise ImportError('no mpi_lib_v2')",
@@ -110,8 +112,14 @@ def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
         "torch.py": "",
         "tensorflow.py": "__version__ = '2.15.1'",
     }.items():
-        (tmp_path / name).write_text(text)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def probe(broken: Path) -> dict[str, Any]:
+    """What the probe reports of them, between other output."""
+    environment = {"PATH": f"{broken}:{os.environ['PATH']}", "PYTHONPATH": str(broken)}
     done = subprocess.run(
         [sys.executable, *probe_command()[1:]],
         env=environment,
@@ -119,10 +127,23 @@ def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    probe = read_probe("this", f"a banner\n{done.stdout}bye\n", "")
+    return read_probe("this", f"a banner\n{done.stdout}bye\n", "")
+
+
+@pytest.mark.slow
+def test_probe_reports_all_that_is_required(probe: dict[str, Any]) -> None:
     assert set(probe) == set(GOOD)
-    assert (probe["horovod"], probe["mpi"]) == (True, "no fabric")
-    assert probe["programs"]["mpirun"] == str(tmp_path / "mpirun")
+
+
+@pytest.mark.slow
+def test_probe_reports_a_program_that_fails(probe: dict[str, Any], broken: Path) -> None:
+    assert probe["programs"]["mpirun"] == str(broken / "mpirun")
+    assert probe["mpi"] == "no fabric"
+
+
+@pytest.mark.slow
+def test_probe_reports_a_module_that_cannot_be_imported(probe: dict[str, Any]) -> None:
+    assert probe["horovod"] is True
     assert probe["frameworks"] == {"tensorflow": {"version": "2.15.1", "built": ["gloo"]}, **BROKEN}
 
 
@@ -161,49 +182,86 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("user", "runc"), [(0, True), (0, False), (1000, True)])
-def test_command_runs_restricted_in_each_engine(
-    programs: Path, monkeypatch: pytest.MonkeyPatch, user: int, runc: bool
-) -> None:
-    """Root uses runc where it is installed; Buildah's working container is deleted."""
+@pytest.fixture(params=[(0, True), (0, False), (1000, True)], ids=["root", "no runc", "user"])
+def runtime(
+    request: pytest.FixtureRequest, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The options for a user, with runc installed or not: root uses it where it is installed."""
+    user, runc = request.param
     monkeypatch.setattr(os, "geteuid", lambda: user)
     if runc:
         StubProgram(programs, "runc")
-    expected = ["--runtime=runc"] if user == 0 and runc else []
-    assert runtime_options() == expected
+    return ["--runtime=runc"] if user == 0 and runc else []
+
+
+def test_root_uses_runc_where_it_is_installed(runtime: list[str]) -> None:
+    assert runtime_options() == runtime
+
+
+def test_command_runs_restricted_in_podman(programs: Path, runtime: list[str]) -> None:
     podman = engine(programs, "podman")
-    buildah = engine(programs, "buildah")
     done = run_in("image:1", ["id", "-u"], 7)
     assert (done.returncode, done.stdout, done.stderr) == (3, "output\n", "errors\n")
-    assert podman.calls[-1].arguments == [*expected, "run", *RESTRICTIONS]
-    assert buildah.commands() == [], "podman is preferred"
+    assert podman.calls[-1].arguments == [*runtime, "run", *RESTRICTIONS]
+
+
+def test_podman_is_preferred_to_buildah(programs: Path) -> None:
+    engine(programs, "podman")
+    buildah = engine(programs, "buildah")
+    run_in("image:1", ["id", "-u"], 7)
+    assert buildah.commands() == []
+
+
+def test_command_runs_restricted_in_buildah(programs: Path, runtime: list[str]) -> None:
+    """Its working container is deleted."""
+    engine(programs, "podman")
+    buildah = engine(programs, "buildah")
     run_in("image:1", ["id", "-u"], 7, "buildah")
-    assert {"--cap-drop", "all", "7:0", *expected} <= {*buildah.calls[-2].arguments}
+    assert {"--cap-drop", "all", "7:0", *runtime} <= {*buildah.calls[-2].arguments}
     assert buildah.commands()[-1] == "rm"
 
 
-def test_engine_that_cannot_be_used_is_refused_with_a_remedy(programs: Path) -> None:
+def test_machine_without_an_engine_is_told_with_a_remedy(programs: Path) -> None:
     with pytest.raises(ImageError, match=r"none of docker, podman, buildah works here: .*--in-cl"):
         run_in("image:1", ["true"], 0)
-    for name in ("docker", "podman"):
-        StubProgram(programs, name).answer("info", code=1)
-    with pytest.raises(ImageError, match="'kaniko' is not a builder: use one of docker, podman"):
-        choose_engine("kaniko")
-    with pytest.raises(ImageError, match="docker does not work here: install or start it"):
-        choose_engine("docker")
-    with pytest.raises(ImageError, match="without an image of its own: deploy --code"):
-        choose_engine(None)
 
 
-def test_missing_image_is_pulled(programs: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kaniko", "'kaniko' is not a builder: use one of docker, podman"),
+        ("docker", "docker does not work here: install or start it"),
+        (None, "without an image of its own: deploy --code"),
+    ],
+    ids=["unknown", "not started", "none"],
+)
+def test_engine_that_cannot_build_is_refused_with_a_remedy(
+    programs: Path, name: str | None, message: str
+) -> None:
+    for each in ("docker", "podman"):
+        StubProgram(programs, each).answer("info", code=1)
+    with pytest.raises(ImageError, match=message):
+        choose_engine(name)
+
+
+@pytest.fixture
+def without_image(programs: Path) -> StubProgram:
+    """A podman that does not have the image."""
     podman = engine(programs, "podman")
     podman.answer("inspect", code=1)
-    podman.answer("pull", errors="first\ndenied\n", code=1)
+    return podman
+
+
+def test_missing_image_is_pulled(without_image: StubProgram) -> None:
+    without_image.answer("pull")
+    assert run_in("image:1", ["true"], 0).returncode == 3
+    assert without_image.commands()[-2:] == ["pull", "run"]
+
+
+def test_image_that_cannot_be_pulled_is_told_with_the_reason(without_image: StubProgram) -> None:
+    without_image.answer("pull", errors="first\ndenied\n", code=1)
     with pytest.raises(ImageError, match="podman does not have image:1 and cannot pull it: denied"):
         run_in("image:1", ["true"], 0)
-    podman.answer("pull")
-    assert run_in("image:1", ["true"], 0).returncode == 3
-    assert podman.commands()[-2:] == ["pull", "run"]
 
 
 pytestmark = pytest.mark.timeout(120)
@@ -216,6 +274,10 @@ def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, progra
     assert (done.code, done.errors) == (0, "")
     assert done.output.startswith("image:1\n  ok  Python 3.8+")
     assert f"--user={UNKNOWN_USER}:0" in docker.calls[-1].arguments
+
+
+def test_image_check_says_what_is_missing_for_a_mode(hvdchart: Command, programs: Path) -> None:
+    docker = StubProgram(programs, "docker")
     docker.answer("run", f"{MARK}{json.dumps({**GOOD, 'horovod': False})}\n")
     lacking = hvdchart("image", "check", "image:1", "--engine", "docker", "--mode", "elastic")
     assert lacking.code == 9
