@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.edit import get, set_values, unset_values
-from hvdchart.project.templates import TEMPLATES, make_project
+from hvdchart.project.templates import TEMPLATES, Template, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.fixtures import Command
@@ -91,22 +92,34 @@ def test_a_key_is_changed_and_all_else_stays(
     assert spec.read_text() == after
 
 
-def test_line_ends_and_anchors_stay(spec: Path) -> None:
-    mark = "\ufeff"
-    spec.write_bytes((mark + TEXT).replace("\n", "\r\n").encode())
+def test_line_ends_and_the_byte_order_mark_stay(spec: Path) -> None:
+    marked = ("\ufeff" + TEXT).replace("\n", "\r\n")
+    spec.write_bytes(marked.encode())
     set_values(spec, ["nodes.0.count=8"])
-    expected = (mark + TEXT).replace("count: 2", "count: 8").replace("\n", "\r\n")
-    assert spec.read_bytes().decode() == expected
-    anchored = TEXT.replace("a.b: x", "a.b: &x x\n    c: *x\n    d: &alone y")
-    spec.write_text(anchored)
-    for change, words in (
-        (set_values, r"values.podLabels.a\.b=z"),
-        (unset_values, r"values.podLabels.a\.b"),
-    ):
-        with pytest.raises(SpecError, match=r"other keys use its value \(\*x\)"):
-            change(spec, [words])
+    assert spec.read_bytes().decode() == marked.replace("count: 2", "count: 8")
+
+
+ANCHORED = TEXT.replace("a.b: x", "a.b: &x x\n    c: *x\n    d: &alone y")
+
+
+def test_anchors_stay(spec: Path) -> None:
+    spec.write_text(ANCHORED)
     set_values(spec, ["nodes.0.count=8", "values.podLabels.c=z"])
-    assert spec.read_text() == anchored.replace("count: 2", "count: 8").replace("*x", "z")
+    assert spec.read_text() == ANCHORED.replace("count: 2", "count: 8").replace("*x", "z")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(set_values, r"values.podLabels.a\.b=z"), (unset_values, r"values.podLabels.a\.b")],
+    ids=["set", "unset"],
+)
+def test_a_value_that_other_keys_use_is_not_changed(
+    spec: Path, change: Callable[[Path, list[str]], None], words: str
+) -> None:
+    spec.write_text(ANCHORED)
+    with pytest.raises(SpecError, match=r"other keys use its value \(\*x\)"):
+        change(spec, [words])
+    assert spec.read_text() == ANCHORED
 
 
 @pytest.mark.parametrize(
@@ -130,23 +143,53 @@ def test_what_is_missing_or_would_make_the_spec_wrong_is_refused(
     assert spec.read_text() == TEXT
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_a_new_project_can_be_deployed_as_it_is(template: str, tmp_path: Path) -> None:
-    chosen = TEMPLATES[template]
-    folder = tmp_path / "team" / "mine"
-    files = make_project(folder, "mine", chosen)
-    assert {file.name for file in files} == {file.name for file in folder.iterdir()}
-    spec = load_spec(folder / "run.spec.yaml")
-    values = checked_values(make_plan(spec))
+@dataclass(frozen=True)
+class Project:
+    """A new project: where it is, what it was made of, and the files that are told."""
+
+    folder: Path
+    template: Template
+    files: list[Path]
+
+
+@pytest.fixture(scope="module", params=TEMPLATES)
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A new project, of each template."""
+    folder = tmp_path_factory.mktemp("team") / "team" / "mine"
+    template = TEMPLATES[request.param]
+    return Project(folder, template, make_project(folder, "mine", template))
+
+
+def test_a_new_project_has_the_files_that_are_told(project: Project) -> None:
+    assert {file.name for file in project.files} == {file.name for file in project.folder.iterdir()}
+
+
+def test_a_new_project_can_be_deployed_as_it_is(project: Project) -> None:
+    spec = load_spec(project.folder / "run.spec.yaml")
     assert spec.name == "mine"
-    assert "\nname: mine\n" in (folder / "run.spec.yaml").read_text(), "quoted only where need be"
-    assert values["master"]["args"][:2] == ["python", "train.py"]
-    handed = {file.name for file in list_files(folder)}
-    assert handed == {"train.py", ".hvdignore", *chosen.modules}
-    for file in folder.glob("*.py"):
+    assert checked_values(make_plan(spec))["master"]["args"][:2] == ["python", "train.py"]
+
+
+def test_name_of_a_new_project_is_quoted_only_where_need_be(project: Project) -> None:
+    assert "\nname: mine\n" in (project.folder / "run.spec.yaml").read_text()
+
+
+def test_a_new_project_hands_its_code_to_the_run(project: Project) -> None:
+    handed = {file.name for file in list_files(project.folder)}
+    assert handed == {"train.py", ".hvdignore", *project.template.modules}
+
+
+def test_scripts_of_a_new_project_are_python(project: Project) -> None:
+    for file in project.folder.glob("*.py"):
         ast.parse(file.read_text())
-    assert "hvd_progress" in (folder / "train.py").read_text(), "it tells its progress"
-    readme = (folder / "README.md").read_text()
+
+
+def test_script_of_a_new_project_tells_its_progress(project: Project) -> None:
+    assert "hvd_progress" in (project.folder / "train.py").read_text()
+
+
+def test_readme_of_a_new_project_says_how_to_deploy_it(project: Project) -> None:
+    readme = (project.folder / "README.md").read_text()
     assert "hvdchart deploy run.spec.yaml --code ." in readme
     assert "Packages of your own go into a `requirements.txt`." in readme
 
@@ -156,35 +199,58 @@ def test_the_images_of_templates_are_those_of_this_repository() -> None:
     assert {template.image for template in TEMPLATES.values()} <= ours
 
 
-def test_the_image_may_be_another(tmp_path: Path) -> None:
-    digest = f"sha256:{'0' * 64}"
-    for number, (image, *expected) in enumerate(
-        [
-            ("team/a:1.0", "team/a", "1.0", None),
-            ("host:5000/a", "host:5000/a", "latest", None),
-            ("host:5000/a:2", "host:5000/a", "2", None),
-            ("a", "a", "latest", None),
-            (f"host:5000/a@{digest}", "host:5000/a", None, digest),
-            (f"a:1@{digest}", "a", "1", digest),
-        ]
-    ):
-        make_project(tmp_path / str(number), "p", TEMPLATES["keras"], image)
-        written = load_spec(tmp_path / str(number) / "run.spec.yaml").image
-        assert written is not None
-        assert [written.repository, written.tag, written.digest] == expected
+ZEROS = f"sha256:{'0' * 64}"
 
 
-def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
-    make_project(tmp_path / "p", "p", TEMPLATES["keras"], "team/a:1", has_dockerfile=True)
-    dockerfile = (tmp_path / "p" / "Dockerfile").read_text()
-    assert "FROM team/a:1\nUSER 0\nCOPY requirements.txt" in dockerfile
-    assert context_files(tmp_path / "p") == ["Dockerfile", "requirements.txt"], "no code"
-    readme = (tmp_path / "p" / "README.md").read_text()
-    assert "Packages of your own go into `requirements.txt` and `Dockerfile`." in readme
-    handed = {file.name for file in list_files(tmp_path / "p")}
-    assert handed & {".dockerignore", "requirements.txt"} == set(), "the image has the packages"
-    # `deploy` builds it: it has no tag.
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("team/a:1.0", ("team/a", "1.0", None)),
+        ("host:5000/a", ("host:5000/a", "latest", None)),
+        ("host:5000/a:2", ("host:5000/a", "2", None)),
+        ("a", ("a", "latest", None)),
+        (f"host:5000/a@{ZEROS}", ("host:5000/a", None, ZEROS)),
+        (f"a:1@{ZEROS}", ("a", "1", ZEROS)),
+    ],
+)
+def test_the_image_may_be_another(
+    tmp_path: Path, image: str, expected: tuple[str, str | None, str | None]
+) -> None:
+    make_project(tmp_path / "p", "p", TEMPLATES["keras"], image)
     written = load_spec(tmp_path / "p" / "run.spec.yaml").image
+    assert written is not None
+    assert (written.repository, written.tag, written.digest) == expected
+
+
+@pytest.fixture(scope="module")
+def with_dockerfile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new project with a Dockerfile."""
+    folder = tmp_path_factory.mktemp("project") / "p"
+    make_project(folder, "p", TEMPLATES["keras"], "team/a:1", has_dockerfile=True)
+    return folder
+
+
+def test_a_dockerfile_is_written_where_it_is_asked_for(with_dockerfile: Path) -> None:
+    dockerfile = (with_dockerfile / "Dockerfile").read_text()
+    assert "FROM team/a:1\nUSER 0\nCOPY requirements.txt" in dockerfile
+
+
+def test_image_of_the_dockerfile_has_no_code(with_dockerfile: Path) -> None:
+    assert context_files(with_dockerfile) == ["Dockerfile", "requirements.txt"]
+
+
+def test_readme_tells_that_packages_go_into_the_dockerfile(with_dockerfile: Path) -> None:
+    readme = (with_dockerfile / "README.md").read_text()
+    assert "Packages of your own go into `requirements.txt` and `Dockerfile`." in readme
+
+
+def test_packages_of_the_image_are_not_handed_to_the_run(with_dockerfile: Path) -> None:
+    handed = {file.name for file in list_files(with_dockerfile)}
+    assert handed & {".dockerignore", "requirements.txt"} == set()
+
+
+def test_image_that_deploy_builds_has_no_tag_in_the_spec(with_dockerfile: Path) -> None:
+    written = load_spec(with_dockerfile / "run.spec.yaml").image
     assert written is not None
     assert (written.repository, written.tag) == ("p", None)
 
@@ -194,6 +260,9 @@ def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="p: exists already; choose another name"):
         make_project(tmp_path / "p", "p", TEMPLATES["keras"])
     assert list((tmp_path / "p").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_created_is_told_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="cannot create it: Not a directory"):
         make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])
@@ -205,27 +274,51 @@ def test_init_writes_a_project_that_renders(
     folder = tmp_path / "mine"
     done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
     assert (done.code, len(done.output.splitlines())) == (0, 4)
-    assert "image is in no public registry" in done.errors
-    assert done.errors.endswith(f"next: cd {folder} && hvdchart deploy .\n")
     rendered = hvdchart("render", folder / "run.spec.yaml", "--code", folder)
     assert rendered.code == 0, rendered.errors
     assert "archive: " in rendered.output
+
+
+def test_init_says_what_comes_next(hvdchart: Command, tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "mine"
+    done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
+    assert "image is in no public registry" in done.errors
+    assert done.errors.endswith(f"next: cd {folder} && hvdchart deploy .\n")
+
+
+def test_init_of_an_unknown_template_lists_those_that_there_are(hvdchart: Command) -> None:
     unknown = hvdchart("init", "other", "--template", "none")
     assert unknown.code == 2
     shown = " ".join(unknown.errors.replace("│", " ").split())
     assert f"is none of these: benchmark {TEMPLATES['benchmark'].about}; keras " in shown
 
 
-def test_config_reads_and_changes_a_spec(hvdchart: Command, tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    hvdchart("init", "mine", "--folder", folder)
-    spec = folder / "run.spec.yaml"
-    before = spec.read_text()
-    assert hvdchart("config", spec, "get", "nodes.0.count", "name").output == "2\nmine\n"
-    assert hvdchart("config", spec, "set", "nodes.0.count=4").code == 0
-    assert spec.read_text() == before.replace("count: 2 ", "count: 4 ")
-    assert hvdchart("config", spec, "unset", "nodes.0.shared").code == 0
-    assert "shared" not in spec.read_text()
-    wrong = hvdchart("config", spec, "set", "nodes.0.count=-1")
+@pytest.fixture
+def of_keras(tmp_path: Path) -> Path:
+    """The spec of a new project."""
+    make_project(tmp_path / "mine", "mine", TEMPLATES["keras"])
+    return tmp_path / "mine" / "run.spec.yaml"
+
+
+def test_config_reads_keys_of_a_spec(hvdchart: Command, of_keras: Path) -> None:
+    assert hvdchart("config", of_keras, "get", "nodes.0.count", "name").output == "2\nmine\n"
+
+
+def test_config_changes_a_key_of_a_spec(hvdchart: Command, of_keras: Path) -> None:
+    before = of_keras.read_text()
+    assert hvdchart("config", of_keras, "set", "nodes.0.count=4").code == 0
+    assert of_keras.read_text() == before.replace("count: 2 ", "count: 4 ")
+
+
+def test_config_removes_a_key_of_a_spec(hvdchart: Command, of_keras: Path) -> None:
+    assert "shared" in of_keras.read_text()
+    assert hvdchart("config", of_keras, "unset", "nodes.0.shared").code == 0
+    assert "shared" not in of_keras.read_text()
+
+
+def test_config_refuses_a_change_that_would_make_the_spec_wrong(
+    hvdchart: Command, of_keras: Path
+) -> None:
+    wrong = hvdchart("config", of_keras, "set", "nodes.0.count=-1")
     assert wrong.code == 3
     assert "nodes[0].count" in wrong.errors
