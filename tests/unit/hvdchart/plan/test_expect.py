@@ -33,22 +33,35 @@ def test_published_figures_are_within_some_points_of_the_model(
     assert expect(work, network, hosts, ranks) == pytest.approx(published, abs=0.05)
 
 
+WORK = Work("resnet50", 64, 40.0)
+
+
 def test_a_step_is_the_sum_of_its_parts() -> None:
     # Two hosts of a rank: 102.4 MB in each direction at 1.25 GB/s, and 2 messages in 2 parts.
     exposed = 0.5 * (102.4e6 / 1.25e9 + 2 * 2 * 30e-6)
-    work = Work("resnet50", 64, 40.0)
-    assert expect(work, Network(10), 2, 1) == pytest.approx(1.6 / (1.6 + exposed))
-    # A stream of TCP does not fill a wide link.
-    assert expect(work, Network(100), 8, 1) == expect(work, Network(15), 8, 1)
-    assert expect(work, Network(100, rdma=True), 8, 1) > expect(work, Network(100), 8, 1)
+    assert expect(WORK, Network(10), 2, 1) == pytest.approx(1.6 / (1.6 + exposed))
 
 
-def test_plan_prints_what_to_expect_with_its_assumptions(hvdchart: Command) -> None:
+def test_a_stream_of_tcp_does_not_fill_a_wide_link() -> None:
+    assert expect(WORK, Network(100), 8, 1) == expect(WORK, Network(15), 8, 1)
+
+
+def test_rdma_fills_a_wide_link() -> None:
+    assert expect(WORK, Network(100, rdma=True), 8, 1) > expect(WORK, Network(100), 8, 1)
+
+
+def test_plan_expects_an_efficiency_for_each_size(hvdchart: Command) -> None:
     done = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45", "-o", "json")
     assert done.code == 0, done.errors
-    document = json.loads(done.output)
-    assert [row["workers"] for row in document["expected"]] == [1, 2, 4, 8, 16]
-    assert document["expected"][-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
-    shown = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1").output
-    for part in ("link of 1 Gbit/s (TCP, of which", "- 30 us for each message; ", "expected speed"):
-        assert part in shown
+    expected = json.loads(done.output)["expected"]
+    assert [row["workers"] for row in expected] == [1, 2, 4, 8, 16]
+    assert expected[-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["link of 1 Gbit/s (TCP, of which", "- 30 us for each message; ", "expected speed"],
+)
+def test_plan_prints_what_to_expect_with_its_assumptions(hvdchart: Command, part: str) -> None:
+    done = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1")
+    assert part in done.output

@@ -122,14 +122,26 @@ def test_plan_says_which_line_made_it_choose() -> None:
 
 
 def test_ranks_of_jax_have_as_many_threads_as_cores() -> None:
-    plan = plan_jax(NODE)
-    assert plan.groups[0].env["NPROC"] == plan.groups[0].env["OMP_NUM_THREADS"] == "4"
-    gpus = plan_jax("{name: x, count: 2, coresPerSocket: 4, gpus: 2}")
-    # Warm ranks are not tested on a GPU.
-    assert ("NPROC" in gpus.groups[0].env, gpus.framework.preload) == (False, ())
+    env = plan_jax(NODE).groups[0].env
+    assert env["NPROC"] == env["OMP_NUM_THREADS"] == "4"
 
 
-def test_code_that_cannot_be_read_says_nothing() -> None:
-    for value in ("no base64!", base64.b64encode(b"no archive").decode()):
-        spec = dataclasses.replace(read(NODE), values={"code": {"archive": value}})
-        assert make_plan(spec).framework.name is None
+def test_ranks_of_jax_on_gpus_have_no_number_of_threads() -> None:
+    plan = plan_jax("{name: x, count: 2, coresPerSocket: 4, gpus: 2}")
+    assert "NPROC" not in plan.groups[0].env
+
+
+def test_ranks_of_jax_on_gpus_are_not_started_in_advance() -> None:
+    """Warm ranks are not tested on a GPU."""
+    plan = plan_jax("{name: x, count: 2, coresPerSocket: 4, gpus: 2}")
+    assert plan.framework.preload == ()
+
+
+@pytest.mark.parametrize(
+    "archive",
+    ["no base64!", base64.b64encode(b"no archive").decode()],
+    ids=["no base64", "no archive"],
+)
+def test_code_that_cannot_be_read_says_nothing(archive: str) -> None:
+    spec = dataclasses.replace(read(NODE), values={"code": {"archive": archive}})
+    assert make_plan(spec).framework.name is None

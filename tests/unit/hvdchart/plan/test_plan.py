@@ -21,16 +21,24 @@ def plan_group(group: str, rest: str = "") -> Plan:
     return planned(f"{{name: x, count: 2, {group}}}", rest)
 
 
-def test_bfloat16_is_off_by_default_and_per_group() -> None:
-    groups = planned(
+BFLOAT16 = "TF_SET_ONEDNN_FPMATH_MODE"
+
+
+def test_bfloat16_is_off_by_default() -> None:
+    (group,) = plan_group("coresPerSocket: 8").groups
+    assert BFLOAT16 not in group.env
+
+
+def test_bfloat16_of_a_group_overrides_that_of_all() -> None:
+    new, old = planned(
         "{name: new, count: 1, coresPerSocket: 8},"
         "{name: old, count: 1, coresPerSocket: 8, tuning: {bfloat16: false}}",
         "tuning: {bfloat16: true}",
     ).groups
-    assert groups[0].env["TF_SET_ONEDNN_FPMATH_MODE"] == "BF16"
-    assert groups[0].reasons["env.TF_SET_ONEDNN_FPMATH_MODE"].because == "tuning.bfloat16"
-    assert "TF_SET_ONEDNN_FPMATH_MODE" not in groups[1].env
-    assert "env.TF_SET_ONEDNN_FPMATH_MODE" not in groups[1].reasons
+    assert new.env[BFLOAT16] == "BF16"
+    assert new.reasons[f"env.{BFLOAT16}"].because == "tuning.bfloat16"
+    assert BFLOAT16 not in old.env
+    assert f"env.{BFLOAT16}" not in old.reasons
 
 
 # (the group, the key in the values of a worker, its value, because, source), which no rendered
@@ -196,23 +204,43 @@ def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
     assert planned(nodes).launching.binding == binding
 
 
-def test_binding_depends_on_launch_mode_and_options() -> None:
+@pytest.mark.parametrize(
+    ("launch", "to"),
+    [
+        ("mode: horovodrun", "core"),
+        ("mode: custom", "none"),
+        ("mode: elastic", "none"),
+        ("options: [--tag-output]", "core"),
+    ],
+)
+def test_binding_depends_on_the_launch_mode(launch: str, to: str) -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
-    for mode, to in (("horovodrun", "core"), ("custom", "none"), ("elastic", "none")):
-        assert planned(node, f"launch: {{mode: {mode}}}").launching.binding.to == to
-    assert planned(node, "launch: {options: [--tag-output]}").launching.binding.to == "core"
-    own = planned(node, "launch: {options: [--bind-to, socket]}").launching
-    assert own.binding == Binding("none"), "the options' own binding is the only one"
+    assert planned(node, f"launch: {{{launch}}}").launching.binding.to == to
+
+
+def test_binding_of_the_options_is_the_only_one() -> None:
+    node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
+    plan = planned(node, "launch: {options: [--bind-to, socket]}")
+    assert plan.launching.binding == Binding("none")
+
+
+RDMA = "rdma: {resource: rdma/hca}"
 
 
 def test_rdma_is_the_transport_of_cpu_ranks() -> None:
-    rdma = "rdma: {resource: rdma/hca}"
-    cpu = planned(f"{{name: x, count: 2, coresPerSocket: 8, {rdma}}}")
-    assert cpu.launching.transport == "RDMA"
-    assert cpu.groups[0].limits["rdma/hca"] == "1"
-    gpu = planned(f"{{name: x, count: 2, gpus: 8, {rdma}}}")
-    assert gpu.launching.transport == "", "NCCL finds the devices itself"
-    assert any("LimitMEMLOCK" in warning for warning in gpu.warnings)
+    plan = plan_group(f"coresPerSocket: 8, {RDMA}")
+    assert plan.launching.transport == "RDMA"
+    assert plan.groups[0].limits["rdma/hca"] == "1"
+
+
+def test_transport_of_gpu_ranks_is_left_to_nccl() -> None:
+    """NCCL finds the devices itself."""
+    assert plan_group(f"gpus: 8, {RDMA}").launching.transport == ""
+
+
+def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
+    warnings = plan_group(f"gpus: 8, {RDMA}").warnings
+    assert any("LimitMEMLOCK" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
+from hvdchart.run.release import Release
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
@@ -22,14 +23,25 @@ def named(name: str, **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}}
 
 
-def test_connection_uses_the_current_context_and_its_namespace(fake_cluster: FakeCluster) -> None:
-    assert Cluster.connect().namespace == "team"
-    assert Cluster.connect(namespace="mine").namespace == "mine"
-    assert Cluster.connect("other").namespace == "default"
-    assert Cluster.connect("other", "mine").namespace == "mine"
+@pytest.mark.parametrize(
+    ("words", "namespace"),
+    [
+        ({}, "team"),
+        ({"namespace": "mine"}, "mine"),
+        ({"context": "other"}, "default"),
+        ({"context": "other", "namespace": "mine"}, "mine"),
+    ],
+    ids=["context", "own namespace", "context without one", "both"],
+)
+def test_connection_uses_the_namespace_of_its_context_unless_told(
+    fake_cluster: FakeCluster, words: dict[str, str], namespace: str
+) -> None:
+    assert Cluster.connect(**words).namespace == namespace
 
 
-def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeCluster) -> None:
+@pytest.fixture
+def release(fake_cluster: FakeCluster) -> Release:
+    """A release, of a cluster that has other objects as well."""
     fake_cluster.put("jobs", job(), named("other"))
     fake_cluster.put("statefulsets", STATEFUL_SET, named("other"))
     fake_cluster.put("pods", MASTER, *WORKERS, named("other"))
@@ -39,21 +51,36 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
         event("hvd-worker-0", "Pod", "First", "", at="2026-01-01T10:00:01Z"),
         event("other", "Pod", "Third", ""),
     )
-    release = Cluster.connect().release("hvd")
+    return Cluster.connect().release("hvd")
+
+
+def test_release_has_its_own_objects(release: Release) -> None:
     assert (len(release.jobs), len(release.stateful_sets), len(release.pods)) == (1, 1, 3)
-    assert [each["reason"] for each in release.events] == ["First", "Second"]
     assert (release.name, release.record) == ("hvd", {})
 
 
+def test_release_has_its_own_events_in_order(release: Release) -> None:
+    assert [each["reason"] for each in release.events] == ["First", "Second"]
+
+
+LINES = ["first", "Grüße", "", "long" * 20_000]
+
+
 def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
-    fake_cluster.log("hvd-0", "first", "Grüße", "", "long" * 20_000, end=True)
-    cluster = Cluster.connect()
-    lines = list(cluster.log("hvd-0", "worker", follow=False))
-    assert lines == ["first", "Grüße", "", "long" * 20_000]
+    fake_cluster.log("hvd-0", *LINES, end=True)
+    assert list(Cluster.connect().log("hvd-0", "worker", follow=False)) == LINES
     assert fake_cluster.requests[-1].query["container"] == "worker"
-    assert list(cluster.log("hvd-0", "worker", follow=True, tail=1)) == ["long" * 20_000]
+
+
+def test_log_may_begin_with_its_last_lines(fake_cluster: FakeCluster) -> None:
+    fake_cluster.log("hvd-0", *LINES, end=True)
+    assert list(Cluster.connect().log("hvd-0", "worker", follow=True, tail=1)) == LINES[-1:]
+
+
+def test_log_may_end_without_a_line_end(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("GET", "core/pods/hvd-1/log", faults.text(200, "a\nno line end"))
-    assert list(cluster.log("hvd-1", "worker", follow=False)) == ["a", "no line end"]
+    lines = list(Cluster.connect().log("hvd-1", "worker", follow=False))
+    assert lines == ["a", "no line end"]
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:1", "https://elsewhere.example"])

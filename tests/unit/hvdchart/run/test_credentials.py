@@ -54,80 +54,164 @@ def program(folder: Path, status: str, version: str = V1) -> dict[str, Any]:
     return {"apiVersion": version, "command": sys.executable, "args": [str(script)]}
 
 
-def test_tokens_passwords_and_names_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
-    (kubeconfig_file.parent / "token").write_text("from-file\n")
-    for user, header in (
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
         ({}, ""),
         ({"token": "abc"}, "Bearer abc"),
         ({"tokenFile": "token", "token": "abc"}, "Bearer from-file"),
         ({"username": "me", "password": "pass:word"}, f"Basic {data(b'me:pass:word')}"),
         ({"username": "me", "password": "x", "token": "abc"}, "Bearer abc"),
-    ):
-        assert ask(api, kubeconfig_file, user).authorization == header, user
+    ],
+    ids=["nothing", "token", "file", "password", "token and password"],
+)
+def test_tokens_and_passwords_become_headers(
+    api: SecureApi, kubeconfig_file: Path, user: dict[str, Any], header: str
+) -> None:
+    (kubeconfig_file.parent / "token").write_text("from-file\n")
+    assert ask(api, kubeconfig_file, user).authorization == header
+
+
+def test_names_of_somebody_else_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
     other = {"token": "abc", "as": "you", "as-uid": "7", "as-groups": ["one", "two"]}
     caller = ask(api, kubeconfig_file, other)
     assert (caller.headers["Impersonate-User"], caller.headers["Impersonate-Uid"]) == ("you", "7")
     assert caller.groups == ("one", "two")
-    assert re.fullmatch(r"hvdchart/[\d.]+", caller.headers["User-Agent"])
 
 
-def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
-    api: SecureApi, kubeconfig_file: Path
-) -> None:
+def test_requests_name_the_program_and_its_version(api: SecureApi, kubeconfig_file: Path) -> None:
+    agent = ask(api, kubeconfig_file, {}).headers["User-Agent"]
+    assert re.fullmatch(r"hvdchart/[\d.]+", agent)
+
+
+@pytest.fixture
+def of_files(api: SecureApi, kubeconfig_file: Path) -> dict[str, str]:
+    """A user whose certificate is in files beside the kubeconfig, by the name `me`."""
     pair = api.issue("me")
-    other = api.issue("other")
-    (kubeconfig_file.parent / "keys").mkdir()
-    (kubeconfig_file.parent / "keys" / "me.crt").write_bytes(pair.certificate)
-    (kubeconfig_file.parent / "keys" / "me.key").write_bytes(pair.key)
-    files = {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
-    inline = {
-        "client-certificate-data": data(other.certificate),
-        "client-key-data": data(other.key),
-    }
-    assert ask(api, kubeconfig_file, files).name == "me"
-    assert ask(api, kubeconfig_file, inline).name == "other"
-    assert ask(api, kubeconfig_file, {**files, **inline}).name == "other", "as in kubectl"
+    folder = kubeconfig_file.parent / "keys"
+    folder.mkdir()
+    (folder / "me.crt").write_bytes(pair.certificate)
+    (folder / "me.key").write_bytes(pair.key)
+    return {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
 
 
-def test_pod_uses_its_service_account_and_reads_a_new_token(
-    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def of_data(api: SecureApi) -> dict[str, str]:
+    """A user whose certificate is in the kubeconfig, by the name `other`."""
+    pair = api.issue("other")
+    return {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
+
+
+def test_certificate_comes_from_files_beside_the_kubeconfig(
+    api: SecureApi, kubeconfig_file: Path, of_files: dict[str, str]
 ) -> None:
+    assert ask(api, kubeconfig_file, of_files).name == "me"
+
+
+def test_certificate_comes_from_the_kubeconfig(
+    api: SecureApi, kubeconfig_file: Path, of_data: dict[str, str]
+) -> None:
+    assert ask(api, kubeconfig_file, of_data).name == "other"
+
+
+def test_certificate_in_the_kubeconfig_is_preferred_to_files(
+    api: SecureApi, kubeconfig_file: Path, of_files: dict[str, str], of_data: dict[str, str]
+) -> None:
+    """As kubectl does it."""
+    assert ask(api, kubeconfig_file, {**of_files, **of_data}).name == "other"
+
+
+def test_without_a_kubeconfig_there_is_no_cluster(kubeconfig_file: Path) -> None:
     with pytest.raises(ClusterError, match=r"no cluster: .*; set KUBECONFIG to a kubeconfig file"):
         Cluster.connect()
-    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
+
+
+@pytest.fixture
+def account(
+    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Path:
+    """The empty folder of the service account of a pod that has no kubeconfig."""
+    folder = tmp_path / "account"
+    folder.mkdir()
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", folder)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
+    return folder
+
+
+@pytest.fixture
+def complete_account(api: SecureApi, account: Path) -> Path:
+    """The folder of a service account, with its files."""
+    (account / "namespace").write_text("mine\n")
+    (account / "ca.crt").write_bytes(api.authority.certificate)
+    (account / "token").write_text("old\n")
+    return account
+
+
+def test_pod_with_an_incomplete_service_account_says_what_is_missing(account: Path) -> None:
     with pytest.raises(ClusterError, match=r"pod's service account cannot be used: .*namespace"):
         Cluster.connect()
-    (tmp_path / "namespace").write_text("mine\n")
-    (tmp_path / "ca.crt").write_bytes(api.authority.certificate)
-    (tmp_path / "token").write_text("old\n")
-    cluster = Cluster.connect()
-    assert cluster.namespace == "mine"
-    (tmp_path / "token").write_text("new\n")
-    api.accepted = {"Bearer new"}
-    cluster.nodes()
+
+
+def test_pod_uses_the_namespace_of_its_service_account_unless_told(
+    complete_account: Path,
+) -> None:
+    assert Cluster.connect().namespace == "mine"
     assert Cluster.connect(namespace="other").namespace == "other"
 
 
-@pytest.mark.slow
-def test_server_is_checked_unless_the_kubeconfig_says_otherwise(
-    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch
+def test_pod_reads_a_new_token_of_its_service_account(
+    api: SecureApi, complete_account: Path
 ) -> None:
-    unknown = {"certificate-authority-data": ""}
+    cluster = Cluster.connect()
+    (complete_account / "token").write_text("new\n")
+    api.accepted = {"Bearer new"}
+    cluster.nodes()
+    assert api.callers[-1].authorization == "Bearer new"
+
+
+UNKNOWN = {"certificate-authority-data": ""}
+
+
+@pytest.mark.slow
+def test_server_of_an_unknown_authority_is_refused(api: SecureApi, kubeconfig_file: Path) -> None:
     with pytest.raises(ClusterError, match=r"does not answer: .*certificate verify failed"):
-        ask(api, kubeconfig_file, {}, **unknown)
+        ask(api, kubeconfig_file, {}, **UNKNOWN)
+    assert api.callers == []
+
+
+def test_server_is_not_checked_where_the_kubeconfig_says_so(
+    api: SecureApi, kubeconfig_file: Path
+) -> None:
     with pytest.warns(Warning, match="Unverified HTTPS request"):
-        ask(api, kubeconfig_file, {}, **unknown, **{"insecure-skip-tls-verify": True})
+        ask(api, kubeconfig_file, {}, **UNKNOWN, **{"insecure-skip-tls-verify": True})
+
+
+@pytest.mark.slow
+def test_server_of_another_name_is_refused(api: SecureApi, kubeconfig_file: Path) -> None:
     with pytest.raises(ClusterError, match=r"Hostname mismatch|doesn't match|not valid for"):
         ask(api, kubeconfig_file, {}, **{"tls-server-name": "elsewhere"})
+    assert api.callers == []
+
+
+def test_server_may_have_another_name_that_the_kubeconfig_gives(
+    api: SecureApi, kubeconfig_file: Path
+) -> None:
     ask(api, kubeconfig_file, {}, **{"tls-server-name": "kubernetes"})
+
+
+def test_authority_of_the_server_comes_from_a_file(api: SecureApi, kubeconfig_file: Path) -> None:
+    (kubeconfig_file.parent / "ca.crt").write_bytes(api.authority.certificate)
+    ask(api, kubeconfig_file, {}, **UNKNOWN, **{"certificate-authority": "ca.crt"})
+
+
+def test_authority_of_the_server_may_be_one_of_this_machine(
+    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authorities = kubeconfig_file.parent / "ca.crt"
     authorities.write_bytes(api.authority.certificate)
-    ask(api, kubeconfig_file, {}, **unknown, **{"certificate-authority": "ca.crt"})
     monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
-    ask(api, kubeconfig_file, {}, **unknown)
-    assert len(api.callers) == 4
+    ask(api, kubeconfig_file, {}, **UNKNOWN)
 
 
 def test_first_file_that_has_an_entry_decides(
@@ -172,14 +256,21 @@ def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> N
     }
     entry = program(kubeconfig_file.parent, repr(status))
     assert ask(api, kubeconfig_file, {"exec": entry}).name == "me"
-    own = {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
-    entry = program(kubeconfig_file.parent, "{'token': 'abc'}")
-    caller = ask(api, kubeconfig_file, {"exec": entry, **own})
-    assert (caller.name, caller.authorization) == ("me", "Bearer abc"), "both are used"
 
 
 @pytest.mark.slow
-def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path) -> None:
+def test_token_of_a_program_is_used_beside_a_certificate(
+    api: SecureApi, kubeconfig_file: Path, of_data: dict[str, str]
+) -> None:
+    entry = program(kubeconfig_file.parent, "{'token': 'abc'}")
+    caller = ask(api, kubeconfig_file, {"exec": entry, **of_data})
+    assert (caller.name, caller.authorization) == ("other", "Bearer abc")
+
+
+@pytest.mark.slow
+def test_expired_token_is_asked_for_again_and_the_new_one_kept(
+    api: SecureApi, kubeconfig_file: Path
+) -> None:
     count = kubeconfig_file.parent / "count"
     entry = program(
         kubeconfig_file.parent,
@@ -191,11 +282,15 @@ def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path)
     assert cluster.nodes() == []
     cluster.nodes()
     told = [caller.authorization for caller in api.callers]
-    assert told == ["Bearer x", "Bearer xx", "Bearer xx"], "the new one is kept"
+    assert told == ["Bearer x", "Bearer xx", "Bearer xx"]
+
+
+def test_token_that_is_not_accepted_is_sent_once(api: SecureApi, kubeconfig_file: Path) -> None:
+    """There is no other one to be had."""
     api.accepted = set()
     with pytest.raises(ClusterError, match="does not accept your credentials"):
         ask(api, kubeconfig_file, {"token": "abc"})
-    assert len(api.callers) == 4, "the same one is sent once"
+    assert len(api.callers) == 1
 
 
 def echo(answer: object) -> dict[str, Any]:
