@@ -124,10 +124,7 @@ class TestUpgrades:
         assert changed.job not in namespace.jobs("hvd"), "a changed run kept its old Job"
         assert_trained(namespace, "hvd")
 
-    def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
-        self, changed: Run, namespace: Namespace
-    ) -> None:
-        """The keys stay, also with other values."""
+    def test_upgrade_keeps_the_keys(self, changed: Run, namespace: Namespace) -> None:
         assert namespace.get("secret", "hvd-ssh")["data"] == changed.keys
 
     def test_rollback_starts_the_first_run_again(
@@ -263,29 +260,45 @@ class TestSyncedManifests:
         assert keys == synced_with_more_workers.run.keys
 
 
-def test_eviction_is_not_a_failure_and_a_deadline_ends_the_run(namespace: Namespace) -> None:
-    sleeping: dict[str, Any] = {"args": ["python3", "-c", SLEEP], "backoffLimit": 0}
-    namespace.install("hvd", values(cleanup="Always", master=sleeping))
+ENDLESS: Values = {"args": ["python3", "-c", SLEEP], "backoffLimit": 0}
+
+
+@pytest.fixture(scope="class")
+def evicted(namespace: Namespace) -> str:
+    """The Job of a run that may not fail, and whose master was evicted; it trains again."""
+    namespace.install("hvd", values(cleanup="Always", master=ENDLESS))
     wait_for_training(namespace, 1)
     (first,) = namespace.attempts("hvd")
     name = first["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
     namespace.kubectl("create", "--raw", path, "--filename", "-", input=json.dumps(eviction))
-    # No failure is allowed, yet there is a second attempt, and it has workers.
+    # The second attempt has workers.
     wait_for_training(namespace, 2)
-    job = namespace.job("hvd")
-    assert not namespace.get("job", job)["status"].get("failed")
+    return namespace.job("hvd")
 
-    # Past at once: the very Job that runs is given it.
-    limited = values(cleanup="Always", master={**sleeping, "activeDeadlineSeconds": 1})
-    namespace.upgrade("hvd", limited)
-    assert namespace.wait_for_end("hvd") == "Failed"
-    assert namespace.job("hvd") == job
-    assert namespace.replicas("hvd-worker") == 0
-    assert (
-        "longer than master.activeDeadlineSeconds=1" in events(namespace, "Failed")[-1]["message"]
-    )
+
+@pytest.fixture(scope="class")
+def limited(evicted: str, namespace: Namespace) -> str:
+    """The same Job was given a deadline that is past at once."""
+    master = {**ENDLESS, "activeDeadlineSeconds": 1}
+    namespace.upgrade("hvd", values(cleanup="Always", master=master))
+    return evicted
+
+
+class TestEvictionAndDeadline:
+    def test_eviction_is_not_a_failure(self, evicted: str, namespace: Namespace) -> None:
+        assert not namespace.get("job", evicted)["status"].get("failed")
+
+    def test_deadline_ends_the_run_that_goes_on(self, limited: str, namespace: Namespace) -> None:
+        assert namespace.wait_for_end("hvd") == "Failed"
+        assert namespace.job("hvd") == limited
+        assert namespace.replicas("hvd-worker") == 0
+
+    def test_deadline_is_the_reason_that_is_told(self, limited: str, namespace: Namespace) -> None:
+        namespace.wait_for_end("hvd")
+        told = events(namespace, "Failed")[-1]["message"]
+        assert "longer than master.activeDeadlineSeconds=1" in told
 
 
 def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namespace) -> None:

@@ -175,7 +175,7 @@ class TestUpgradeFromAnEarlierChart:
     ) -> None:
         assert '"status":"Success"' in evict_for_trial(namespace, "hvd-worker-0")
 
-    def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
+    def test_upgrade_replaces_the_run_and_keeps_the_keys(
         self, upgraded: Run, namespace: Namespace
     ) -> None:
         assert upgraded.job not in namespace.jobs("hvd"), "the run of the previous chart goes on"
