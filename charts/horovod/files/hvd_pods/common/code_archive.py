@@ -1,11 +1,12 @@
 """Packs the user's code into an archive, and unpacks it.
 
-A worker takes it from the master, which runs this over SSH before it starts the ranks:
+A worker takes it from the master, which runs this there before each launch:
 `code_archive.py NAME`, and `keep-packages` where those of an earlier run may be this one's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 import sys
@@ -47,17 +48,18 @@ def pack(source: Path) -> bytes:
 def unpack(content: bytes, directory: Path) -> None:
     """Unpack a tar.gz into a directory, which has all of it from the moment that it exists.
 
-    A directory that exists is left as it is. Raises OSError, EOFError for an archive that is cut,
-    or tarfile.TarError for one that cannot be read or has an entry that is not unpacked.
+    What is there already is replaced: training code can write to it, and under the name of another
+    run's code. Raises OSError, EOFError for an archive that is cut, or tarfile.TarError for one
+    that cannot be read or has an entry that is not unpacked.
     """
-    if directory.exists():
-        return
     with tempfile.TemporaryDirectory(dir=directory.parent) as name:
         complete = Path(name) / "complete"
         complete.mkdir()
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             for member in archive:
                 unpack_member(archive, member, complete)
+        with contextlib.suppress(FileNotFoundError):
+            directory.rename(Path(name) / "replaced")
         complete.rename(directory)
 
 

@@ -1,4 +1,4 @@
-"""What the programs share that must start fast: one starts for each SSH session and each rank.
+"""What the programs share that must start fast: one starts for each rank.
 
 They do without pathlib, dataclasses, argparse and typing, whose import takes longer than everything
 that these programs do. Therefore paths are strings here.
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 # Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
 PROGRAMS = "/horovod/bin/hvd_pods"
-SECRETS = "/horovod/ssh"
-# The programs of ssh.image, where the values have one.
-OPENSSH = "/horovod/openssh"
+KEYS = "/horovod/keys"
 # An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
 GENERATED = "/horovod/generated"
 # The user's code: mounted into the master by the chart, and unpacked in every pod.
@@ -26,16 +24,9 @@ CODE = "/horovod/code"
 PACKAGES = f"{CODE}/.packages"
 # The modules for scripts.
 LIBRARY = f"{PROGRAMS}/library"
-# The container's environment for its SSH sessions: each entry ended by a NUL.
-ENVIRONMENT = f"{GENERATED}/environment"
-# The newest epoch that this worker has served.
-EPOCH = f"{GENERATED}/epoch"
-# The worker's main program and its own children, by their numbers (common/fence.py).
-WORKER = f"{GENERATED}/worker-processes"
-
-# The command that master/direct.py sends over SSH; worker/session.py runs it without a new Python.
-START_RANKS = f"exec python3 -I -S {PROGRAMS}/rank/host.py"
-# The line that master/direct.py sends to that command: the ranks go on without a master.
+# What the master asks a worker's agent to start, for the ranks of its host.
+START_RANKS = ("python3", "-I", "-S", f"{PROGRAMS}/rank/host.py")
+# The line that master/direct.py sends to that program: the ranks go on without a master.
 STAY = b"stay\n"
 # The variable that tells master/direct.py for how many seconds ranks go on without a master.
 STAY_WITHIN = "HVD_STAY_WITHIN"
@@ -89,6 +80,19 @@ def processes() -> Iterator[tuple[int, str, int, int]]:
             except OSError:
                 continue
             yield int(name), fields[0], int(fields[1]), int(fields[3])
+
+
+def descendants(ancestor: int) -> Iterator[int]:
+    """Yield the processes below `ancestor` that run, in any order; not those that are zombies."""
+    found = {pid: (state, parent) for pid, state, parent, _ in processes()}
+    below = {ancestor}
+    grows = True
+    while grows:
+        new = {pid for pid, (_, parent) in found.items() if parent in below and pid not in below}
+        grows = bool(new)
+        below |= new
+    below.discard(ancestor)
+    yield from (pid for pid in below if found[pid][0] not in "ZX")
 
 
 def ended_children() -> Iterator[tuple[int, int]]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import socket
 
-ADDRESS = "HVD_NOTICES"
+from hvd_pods.common import session_variables
+
+ADDRESS = session_variables.NOTICES
 # Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
 # and that its script has ended after that.
 RAISED = "raised"

@@ -7,8 +7,7 @@ from pathlib import Path
 from hvd_pods.common import fast_start
 
 PROGRAMS = Path(fast_start.PROGRAMS)
-SECRETS = Path(fast_start.SECRETS)
-OPENSSH = Path(fast_start.OPENSSH)
+KEYS = Path(fast_start.KEYS)
 GENERATED = Path(fast_start.GENERATED)
 CODE_SOURCE = Path(fast_start.CODE_SOURCE)
 CODE = Path(fast_start.CODE)

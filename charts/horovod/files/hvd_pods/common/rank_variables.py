@@ -12,8 +12,8 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
+from hvd_pods.common.session_variables import MEETING
 
-MEETING = "HVD_MEETING"
 # The name of this worker's pod.
 POD = "HVD_POD"
 # Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A

@@ -48,7 +48,10 @@ class Run:
     options: list[str]
     hosts_timeout: float
     interface: str
-    ssh_port: int
+    # Where the workers' agents listen, and the names of the certificates of both ends.
+    agent_port: int
+    master_name: str
+    worker_name: str
     cleanup: str
     # The name of the ConfigMap with the record (rules/holding.py).
     record: str
@@ -151,7 +154,9 @@ def parse_run(text: str) -> Run:
         options=document["options"],
         hosts_timeout=float(document["hostsTimeoutSeconds"]),
         interface=document["interface"],
-        ssh_port=document["sshPort"],
+        agent_port=document["agentPort"],
+        master_name=document["masterName"],
+        worker_name=document["workerName"],
         cleanup=document["cleanup"],
         min_ranks=document["minRanks"],
         max_ranks=document["maxRanks"],

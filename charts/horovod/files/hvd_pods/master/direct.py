@@ -1,9 +1,10 @@
-"""Starts the ranks over SSH sessions of its own, one for each host: `launch.mode: direct`.
+"""Starts the ranks, with one session for each host: `launch.mode: direct`.
 
 direct.py HOSTFILE ARGUMENTS, where the arguments are those of rank/start.py. It is a launcher as
 mpirun is: it passes on what the ranks print, ends them when one of them fails, and exits as that
-one. A host's ranks are started by rank/host.py. The image needs Python and SSH alone. At SIGUSR1 it
-leaves the ranks, which go on, and exits when all hosts have said so.
+one. A host's ranks are started by rank/host.py, in sessions of the master's gateway
+(master/gateway.py), so that the image needs Python alone. At SIGUSR1 it leaves the ranks, which go
+on, and exits when all hosts have said so.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import os
 import re
 import selectors
 import signal
-import subprocess
+import socket
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable, NamedTuple, Sequence
@@ -25,25 +27,36 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices, streams
 from hvd_pods.common.fast_start import START_RANKS, STAY, STAY_WITHIN
+from hvd_pods.master import gateway_client
 from hvd_pods.master.gloo_store import GlooStore
 
 # Seconds in which hosts have to end their ranks.
 END_WITHIN = 5.0
 # What rank/host.py says of the first rank that failed on its host, before it ends the others.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
-
-# What it says when its ranks go on without a master.
+# The exit code of a session that has not told any.
+NOT_STARTED = 255
+# What a host says when its ranks go on without a master.
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
 class Session(NamedTuple):
-    """The ssh that starts a host's ranks, what they print, and what it has still to be told."""
+    """The program that starts a host's ranks, what they print, and what it is still to be told.
+
+    client: the connection to the gateway, which gets the exit code.
+    """
 
     host: str
-    client: subprocess.Popen[bytes]
+    client: socket.socket
     stdin: IO[bytes]
     streams: list[streams.Stream]
     line: bytearray
+
+    def wait(self) -> int:
+        """Return the program's exit code, when its output has ended."""
+        with self.client.makefile("rb") as file:
+            line = file.readline()
+        return int(line) if line.strip() else NOT_STARTED
 
 
 def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
@@ -73,17 +86,22 @@ def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
 
 
 def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> Session:
-    """Start the ranks of a host; `look` is called with it and lines of its standard error."""
-    pipe = subprocess.PIPE
-    client = subprocess.Popen(["ssh", host, START_RANKS], stdin=pipe, stdout=pipe, stderr=pipe)
-    assert client.stdin  # noqa: S101
-    assert client.stdout  # noqa: S101
-    assert client.stderr  # noqa: S101
-    os.set_blocking(client.stdin.fileno(), False)
-    output = streams.Stream(client.stdout.fileno(), 1)
-    errors = streams.Stream(client.stderr.fileno(), 2, partial(look, host))
+    """Start the ranks of a host; `look` is called with it and lines of its standard error.
+
+    Raises OSError.
+    """
+    (given_in, own_in), (own_out, given_out), (own_errors, given_errors) = (
+        os.pipe() for _ in range(3)
+    )
+    ends = (given_in, given_out, given_errors)
+    client = gateway_client.ask(host, START_RANKS, ends, given["stay"])
+    for end in ends:
+        os.close(end)
+    os.set_blocking(own_in, False)
+    output = streams.Stream(own_out, 1)
+    errors = streams.Stream(own_errors, 2, partial(look, host))
     line = bytearray(json.dumps(given).encode() + b"\n")
-    return Session(host, client, client.stdin, [output, errors], line)
+    return Session(host, client, open(own_in, "wb", buffering=0), [output, errors], line)  # noqa: PTH123 - closed to end the ranks
 
 
 class HostReports:
@@ -144,18 +162,16 @@ class Launch:
                     self._selector.unregister(key.fd)
             for session in [s for s in self._sessions if not any(o.is_open for o in s.streams)]:
                 self._sessions.remove(session)
-                code = session.client.wait()
+                code = session.wait()
                 if code:
-                    self._end(self._reports.code or (128 - code if code < 0 else code))
+                    self._end(self._reports.code or code)
             is_left = self._is_left and self._reports.staying >= {
                 one.host for one in self._sessions
             }
             if is_left or time.monotonic() >= self._kill_at:
-                # Their output is not read to its end: the process of a shared login keeps it open
-                # until the ranks have ended.
                 break
         for session in self._sessions:
-            session.client.kill()
+            session.client.close()
         return self._code
 
     def _leave(self) -> None:
@@ -170,8 +186,9 @@ class Launch:
         self._code = 128 + signal.SIGUSR1
         self._kill_at = time.monotonic() + END_WITHIN
         for session in self._sessions:
-            self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
-            session.line.extend(STAY)
+            # The gateway tells the host's agent, and that tells the ranks.
+            with suppress(OSError):
+                session.client.sendall(STAY)
 
     def _give(self, session: Session) -> None:
         """Tell a session what it takes at once: one that is slow delays no other."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
+from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.keys import find_keys
@@ -28,14 +30,13 @@ from hvd_pods.cluster.statefulsets import (
     scale_to_zero,
     set_number,
 )
-from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fast_start import STAY_WITHIN
-from hvd_pods.common.fence import EPOCH
-from hvd_pods.common.rank_variables import MEETING
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
+from hvd_pods.common.session_variables import ATTEMPT, EPOCH, MEETING, RUN_ID
 from hvd_pods.master import launcher_memory, remote, results
+from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.launch import (
     build_command,
     build_environment,
@@ -43,22 +44,19 @@ from hvd_pods.master.launch import (
     guard_horovodrun,
     select_mpi,
     write_live_hosts,
+    write_ssh,
 )
 from hvd_pods.master.launcher import Launcher
-from hvd_pods.master.logins import Logins
-from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_connections, format_hostfile
+from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_clients, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, has_ended, read_job
+from hvd_pods.master.session import Where
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts, State
 
-# The name by which ranks know the number of their attempt, from 1.
-ATTEMPT = "HVD_ATTEMPT"
-# By this, a rank knows the state that its run has left in a worker's memory (library/keep.py).
-RUN_ID = "HVD_RUN_ID"
 # Seconds in which a worker has to end leftovers, and in which a host has to show stacks.
 LEFTOVERS_WITHIN = 60.0
 STACKS_WITHIN = 15.0
@@ -96,12 +94,14 @@ class Effects:
         # What the log says once in an attempt.
         self._told: set[str] = set()
         # What all attempts share; the first one that needs it prepares it. It would be on the way
-        # of each restart: a request to the API server, two calls of ssh-keygen, one of mpirun, and
-        # a session with each worker for the user's code.
+        # of each restart: a request to the API server, a call of mpirun, and a session with each
+        # worker for the user's code.
         self._code = UserCode("")
         self._mpi = OPEN_MPI_4
         self._is_prepared = False
-        self._logins = Logins(self._run.ssh_port, self._run.mode)
+        self._keys: Keys | None = None
+        self._where = Where(self._run.agent_port, self._run.worker_name, {})
+        self._gateway = Gateway(self._reach)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
         self._hosts: Prober | None = None
@@ -120,7 +120,6 @@ class Effects:
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
             m.Prepare: self._begin_attempt,
-            m.EndLogins: lambda effect: self._logins.end(self._of(effect.hosts)),
             m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
@@ -162,7 +161,6 @@ class Effects:
         """After a defect: end what runs, and let another master have the record at once."""
         self._stop_watching(m.StopWatching())
         self._end_launcher(m.EndLauncher())
-        self._logins.end()
         self._restore()
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
@@ -177,7 +175,6 @@ class Effects:
         return [self._facts.hosts[name] for name in names]
 
     def _exit(self, effect: m.Exit) -> None:
-        self._logins.end()
         self.exit = effect
 
     def _provide(self, effect: m.ProvideWorkers) -> m.Event:
@@ -187,11 +184,22 @@ class Effects:
             return m.WorkersScaled(RunError(str(problem)))
         return m.WorkersScaled()
 
+    def _reach(self) -> remote.Reach:
+        """Return how workers are reached now. Raises RunError before the keys are known."""
+        if self._keys is None:
+            raise RunError("the master's keys are not known yet")
+        return remote.Reach(self._keys, self._where)
+
+    def _find(self, addresses: Mapping[Host, str]) -> None:
+        """Take note of where these hosts are, by each of their names."""
+        names = {name: a for h, a in addresses.items() for name in (h.name, h.address)}
+        self._where = self._where._replace(addresses=names)
+
     def _begin_attempt(self, effect: m.Prepare) -> None:
         self._told = set()
         os.environ[ATTEMPT] = str(effect.attempt)
         os.environ[RUN_ID] = self._run.id
-        # The ssh of this pod sends it to the workers (common/fence.py).
+        # Each request has it (worker/fence.py).
         os.environ[EPOCH] = str(effect.epoch)
         if effect.fits:
             self._lanes.call(PODS, self._fit_workers)
@@ -205,7 +213,7 @@ class Effects:
         run = self._run
         api = self._api
         source = SliceAddresses(api, run) if api else DnsAddresses(run.hosts)
-        to_ask = (run.hosts, run.ssh_port, source)
+        to_ask = (run.hosts, run.agent_port, source)
         self._hosts = Prober(*to_ask, self._tell, effect.attempt, run.lost_after)
         self._hosts.start()
 
@@ -225,7 +233,11 @@ class Effects:
         run = replace(self._run, resumed=effect.is_resumed)
         try:
             if not self._is_prepared:
-                ssh.prepare_client(find_keys(self._api))
+                folder = find_keys(self._api, run)
+                self._keys = Keys(str(folder), run.worker_name)
+                self._keys.client()
+                write_ssh(sys.executable)
+                self._gateway.start()
                 within = run.hosts_timeout if run.requirements else 0.0
                 self._code = UserCode(run.code, within, self._stopped.is_set)
                 self._code.unpack()
@@ -235,8 +247,8 @@ class Effects:
             if not self._is_prepared:
                 self._mpi = select_mpi(run, self._variables)
                 self._is_prepared = True
-            launcher_memory.prepare(count_connections(run, self._mpi), len(run.hosts))
-            self._code.forget_addresses()
+            launcher_memory.prepare(count_clients(run), len(run.hosts))
+            self._code.forget()
             self._arguments = build_command(run, self._mpi)
         except RunError as problem:
             return m.Prepared(effect.attempt, problem)
@@ -294,12 +306,12 @@ class Effects:
 
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
-        self._logins.keep(pods)
+        self._find({host: pod.address for host, pod in pods.items()})
         if effect.left and self._have_finished(effect):
             return m.Delivered(effect.attempt, [], is_finished=True)
         problem = None
         try:
-            self._code.deliver(pods)
+            self._code.deliver(self._reach(), pods)
         except RunError as error:
             problem = error
         record_nodes(self._run, self._api, pods)
@@ -308,13 +320,15 @@ class Effects:
 
     def _have_finished(self, effect: m.Deliver) -> bool:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
-        self._logins.write_config(addresses)
-        number = remote.count_finished([*addresses], effect.left, self._stopped.is_set)
+        self._find(addresses)
+        reach = self._reach()
+        number = remote.count_finished(reach, [*addresses], effect.left, self._stopped.is_set)
         return number == self._run.ranks
 
     def _launch(self, effect: m.Launch) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
-        HOSTFILE.write_text(format_hostfile(self._run, addresses, self._mpi))
+        HOSTFILE.write_text(format_hostfile(addresses, self._mpi))
+        self._gateway.forget()
         try:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
             stay = {STAY_WITHIN: str(effect.stay)}
@@ -335,6 +349,9 @@ class Effects:
         hosts = self._of(effect.hosts)
         notices = (effect.raised, effect.failed)
         cause = self._launcher.errors.find_cause(hosts, effect.code, *notices)
+        if effect.code and self._gateway.key_problem:
+            problem = self._gateway.key_problem
+            cause = m.Cause("a worker: ", problem, is_sure_to_repeat=True, is_final=True)
         evictions = {}
         if effect.left and self._api:
             evictions = find_evictions(self._api, effect.left, AGAIN_RETRY_SECONDS)
@@ -342,16 +359,16 @@ class Effects:
 
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
         hosts = self._of(effect.hosts)
-        if effect.may_stay and self._launcher and remote.may_stay(hosts):
+        if effect.may_stay and self._launcher and remote.may_stay(self._reach(), hosts):
             self._launcher.send(signal.SIGUSR1)
             return m.RanksAsked(effect.attempt, 0, are_left=True)
-        return m.RanksAsked(effect.attempt, remote.ask_ranks(hosts))
+        return m.RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), hosts))
 
     def _show_stacks(self, effect: m.ShowStacks) -> m.Event:
         for name, ranks in effect.ranks.items():
             host = self._facts.hosts[name]
             program = ["worker/stacks.py", *map(str, ranks)]
-            answer = remote.call([host], program, seconds=STACKS_WITHIN)
+            answer = remote.call(self._reach(), [host], program, seconds=STACKS_WITHIN)
             for line in answer[host][1].splitlines():
                 log(f"{name}: {line}")
         return m.StacksShown(effect.attempt)
@@ -361,19 +378,24 @@ class Effects:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
-        self._logins.write_config(addresses)
+        self._find(addresses)
         # A session of a newer epoch ends what older ones have left: the program need do nothing.
         hosts = self._of(effect.hosts)
         program = ["common/fast_start.py"]
         answers = remote.call(
-            hosts, program, seconds=LEFTOVERS_WITHIN, is_stopped=lambda: watched.is_closed
+            self._reach(),
+            hosts,
+            program,
+            seconds=LEFTOVERS_WITHIN,
+            is_stopped=lambda: watched.is_closed,
         )
         for host, (code, output) in answers.items():
             if code and not watched.is_closed:
                 log(f"cannot end what earlier attempts may have left on {host.name}: {output}")
 
     def _follow_progress(self, effect: m.FollowProgress) -> None:
-        self._progress = ProgressFollower(self._of(effect.hosts), self._tell, effect.attempt)
+        hosts = self._of(effect.hosts)
+        self._progress = ProgressFollower(self._reach, hosts, self._tell, effect.attempt)
 
     def _stop_progress(self, effect: m.StopProgress) -> m.Event:
         progress = self._progress

@@ -18,7 +18,6 @@ from typing import IO, Any, Callable, Mapping, NamedTuple, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.run import Host
-from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
 from hvd_pods.common.streams import write
 from hvd_pods.common.tracebacks import TracebackReader
 from hvd_pods.rules.host_names import find_host
@@ -142,8 +141,6 @@ class ErrorOutput:
         # Copies, because processes that outlive the launcher may still write.
         recent = [item for item in self._tracebacks.copy() if item.at > since]
         lines = [line for line in self._lines.copy() if line.at > since]
-        if any(tells_other_keys(line.text) for line in lines if line.rank is None):
-            return Cause("a worker: ", KEYS_DIFFER, is_sure_to_repeat=True, is_final=True)
         raised, failed = ([n for n in told if n["at"] > since] for told in (raised, failed))
         # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
         late = {n["rank"] for n in raised if is_consequence(n["text"])}

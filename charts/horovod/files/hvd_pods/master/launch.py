@@ -57,6 +57,16 @@ def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> s
     return " ".join([next(iter(addresses.values())), str(port), *hosts])
 
 
+def write_ssh(python: str) -> None:
+    """Write the command `ssh`, which launchers find first on PATH and at a path of the chart's."""
+    mpi.SSH.parent.mkdir(exist_ok=True)
+    mpi.SSH.write_text(
+        f"#!{python} -IS\nimport sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\n"
+        "from hvd_pods.master import ssh\nssh.main()\n"
+    )
+    mpi.SSH.chmod(0o755)
+
+
 def guard_horovodrun(run: Run) -> None:
     """Let the launcher find the image's horovodrun behind master/guard.py, in the same Python.
 
@@ -114,7 +124,7 @@ def _start(run: Run, implementation: MpiImplementation) -> list[str]:
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
         number = str(run.ranks_to_start)
-        port = str(run.ssh_port)
+        port = str(run.agent_port)
         start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
         return [*start, *run.options, *RANK, *_rank_arguments(run, binds_itself=True)]
     mpi.check_options(run, implementation.launcher)

@@ -1,4 +1,4 @@
-"""The memory and open files that the launcher's SSH clients need in the master's container."""
+"""The memory and open files that the launcher's clients need in the master's container."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def check_memory(clients: int, limit: int | None) -> None:
     needed = connection_memory(clients)
     if limit is not None and limit < needed:
         raise ConfigurationError(
-            f"the launcher keeps {clients} SSH clients open, which need about {needed} MiB, and "
+            f"the launcher keeps {clients} sessions open, which need about {needed} MiB, and "
             f"the master's container may use {limit} MiB: set master.resources.limits.memory to "
-            f"{needed}Mi or more, or use an MPI that starts its daemons in a tree (Open MPI, Intel "
-            "MPI)"
+            f"{needed}Mi or more"
         )
 
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Mapping
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_conflicts, given_options
@@ -20,9 +20,8 @@ from hvd_pods.common.run import Host, Run
 
 HOSTFILE = GENERATED / "hostfile"
 SSH = GENERATED / "bin" / "ssh"
-# The master starts the daemons of so many hosts, and these start the others.
+# A daemon passes messages on to so many others.
 BRANCHES: int = LAUNCHER_OPTIONS["connections"]["branches"]
-TREE: Sequence[str] = LAUNCHER_OPTIONS["connections"]["tree"]
 
 
 @dataclass(frozen=True)
@@ -107,40 +106,22 @@ def check_options(run: Run, launcher: str) -> None:
         raise ConfigurationError(f"launch.options has {run.options[index]}, but {problem}")
 
 
-def launches_in_tree(run: Run) -> bool:
-    """Whether hosts start the daemons of other hosts. horovodrun starts all ranks itself.
+def count_clients(run: Run) -> int:
+    """How many clients of the gateway the launcher keeps in the master's container.
 
-    Open MPI 5 lets no ssh end before all daemons are up, so that a lower limit on connections would
-    never be reached without a tree: the launch would hang.
+    A worker may not start daemons on other workers, so that there is one for each host. Mode
+    direct needs no process for a host.
     """
-    return run.mode in ("mpirun", "custom") and len(run.hosts) > BRANCHES
-
-
-def count_connections(run: Run, implementation: MpiImplementation) -> int:
-    """How many SSH clients the launcher keeps open in the master's container."""
     known = LAUNCHER_OPTIONS["connections"]
     if run.mode in known["perRank"]:
         return max(run.ranks, run.max_ranks)
-    hosts = len(run.hosts)
-    has_tree = run.mode != "direct" and implementation.launcher in TREE
-    return min(hosts, BRANCHES) if has_tree else hosts
+    return 0 if run.mode == "direct" else len(run.hosts)
 
 
-def format_hostfile(
-    run: Run, addresses: Mapping[Host, str], implementation: MpiImplementation
-) -> str:
-    """The host file as the MPI reads it; Open MPI's form is horovodrun's and older charts' too.
-
-    Workers that start daemons on others get IPv4 addresses, which need no DNS. MPIs do not read
-    IPv6 addresses in host files; the workers look these names up.
-    """
+def format_hostfile(addresses: Mapping[Host, str], implementation: MpiImplementation) -> str:
+    """The host file as the MPI reads it; Open MPI's form is horovodrun's and older charts' too."""
     separator = ":" if implementation.hydra else " slots="
-    by_address = launches_in_tree(run) and implementation.launcher in TREE
-    lines = []
-    for host, address in addresses.items():
-        name = address if by_address and ":" not in address else host.address
-        lines.append(f"{name}{separator}{host.slots}\n")
-    return "".join(lines)
+    return "".join(f"{host.address}{separator}{host.slots}\n" for host in addresses)
 
 
 def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
@@ -178,25 +159,29 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
     `interface` is that of the master's default route, by which workers reach it; empty when there
     is none.
     """
-    without_tree = "0" if launches_in_tree(run) else "1"
+    hosts = str(len(run.hosts))
     return {
         # Hosts are POD.SERVICE: cut at the dot, two names of one host would be two hosts.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
-        # Workers reach one another with the same wrapper, at the same path as the master's.
+        # The master starts all daemons: a worker may not ask another one. Open MPI 5 lets no client
+        # end before all daemons are up, so that a lower limit on clients would never be reached.
         "OMPI_MCA_plm_rsh_agent": str(SSH),
         "PRTE_MCA_plm_ssh_agent": str(SSH),
-        "OMPI_MCA_plm_rsh_no_tree_spawn": without_tree,
-        "PRTE_MCA_plm_ssh_no_tree_spawn": without_tree,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "OMPI_MCA_routed_radix": str(BRANCHES),
         "PRTE_MCA_rml_base_radix": str(BRANCHES),
-        "OMPI_MCA_plm_rsh_num_concurrent": str(BRANCHES),
-        "PRTE_MCA_plm_ssh_num_concurrent": str(BRANCHES),
+        "OMPI_MCA_plm_rsh_num_concurrent": hosts,
+        "PRTE_MCA_plm_ssh_num_concurrent": hosts,
+        # A daemon that detached itself would end with the session that has started it.
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
         # After a rank has failed, Open MPI sends the others SIGCONT, SIGTERM and SIGKILL, a second
         # apart. They wait in a collective of the lost rank, where no handler would run.
         "OMPI_MCA_odls_base_sigkill_timeout": "0",
         "PRTE_MCA_odls_base_sigkill_timeout": "0",
-        "I_MPI_HYDRA_BRANCH_COUNT": str(BRANCHES),
+        "I_MPI_HYDRA_BRANCH_COUNT": "-1",
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": str(SSH),
         "HYDRA_LAUNCHER": "ssh",

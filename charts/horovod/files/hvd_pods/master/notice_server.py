@@ -17,10 +17,10 @@ from typing import Any, Mapping, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices
 from hvd_pods.common.connections import ConnectionServer, Limits
-from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
+from hvd_pods.common.session_variables import EPOCH
 from hvd_pods.rules.messages import NoticeTaken, Tell
 
 LONGEST_NOTICE = 4096

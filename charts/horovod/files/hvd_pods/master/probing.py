@@ -8,10 +8,10 @@ once.
 
 The connection to a host that answered stays open, to see that it is still there. Nothing is sent on
 it. The kernels ask each other after some idle seconds (TCP keepalive), and a kernel answers however
-busy its host is. That costs no CPU time on the hosts, where a connection to sshd every few seconds
-would cost ten milliseconds each time. When it breaks, the host is asked again each second; and it
-is replaced by another one before sshd's time for a login is over. Of a host that has answered, only
-its kernel counts: a connection that is accepted shows that it is there, whatever sshd then says.
+busy its host is. That costs no CPU time on the hosts, where a TLS handshake every few seconds
+would. When it breaks, the host is asked again each second; and it is replaced by another one before
+the agent's time for a silent client is over. Of a host that has answered, only its kernel counts: a
+connection that is accepted shows that it is there, whatever its agent then says.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import time
 from collections import deque
 from typing import Mapping, Sequence
 
+from hvd_pods.agent.banner import find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.run import Host, Pod
-from hvd_pods.common.ssh import find_banner_problem
 from hvd_pods.rules import messages as m
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
@@ -47,10 +47,8 @@ MOST_OPEN = 400
 LONGEST_BANNER = 256
 # Seconds between two attempts on a host that answered and is silent, and between two connections.
 SUSPECT_EVERY = 1.0
-# Seconds until a kept connection is renewed: before worker/sshd.py's GRACE_TIME is over.
+# Seconds until a kept connection is renewed: before worker/agent.py's SILENT_WITHIN is over.
 RENEW_EVERY = 60.0
-# What an sshd says that has too many connections of others: it is there.
-BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
 # TCP keepalive: idle seconds before the first probe, and between probes; SHORT stands for both if
 # a host counts as lost sooner than after PATIENT seconds.
 IDLE = 3
@@ -216,7 +214,7 @@ class Prober:
             if target.due != due:
                 continue
             if target.connection and target.has_answered and _is_accepted(target.connection):
-                # sshd waits for CPU time, memory or a disk, as may its session of this connection.
+                # The agent waits for CPU time, memory or a disk.
                 self._keep(target)
             elif target.connection:
                 self._fail(target, self._no_answer(socket.timeout("timed out")))
@@ -265,7 +263,7 @@ class Prober:
             line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
             wrong = find_banner_problem(banner, self._port, target.host.revision)
-            if target.has_answered and (not banner or banner in BUSY):
+            if target.has_answered and not banner:
                 self._end_attempt(target)
                 target.silent_since = math.inf
                 self._set_timer(target, time.monotonic() + SUSPECT_EVERY)
@@ -284,7 +282,7 @@ class Prober:
         try:
             if target.held.recv(LONGEST_BANNER):
                 if not target.is_told and not target.connection:
-                    # A banner that comes late: sshd answers again.
+                    # A banner that comes late: the agent answers again.
                     self._set_timer(target, now)
                 return
         except BlockingIOError:

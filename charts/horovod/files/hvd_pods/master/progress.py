@@ -1,4 +1,4 @@
-"""Follows the progress that ranks report, over an SSH session with one worker at a time.
+"""Follows the progress that ranks report, over a session with one worker at a time.
 
 All ranks make the same steps, so the files of one worker are enough; the session runs
 worker/report_progress.py. Nothing here can fail the run: what is not understood is left out, and a
@@ -7,15 +7,19 @@ session that ends is started again on the next host.
 
 from __future__ import annotations
 
-import subprocess
+import os
 import threading
 import time
-from typing import Sequence
+from contextlib import suppress
+from typing import Callable, Sequence
 
+from hvd_pods.agent import frames
 from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common.errors import RunError
 from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote
+from hvd_pods.master.session import Session, SessionError
 from hvd_pods.rules.messages import ProgressReported, Tell
 
 # Seconds before the first look: ranks import for seconds.
@@ -31,59 +35,71 @@ LONGEST_LINE = 4096
 class ProgressFollower:
     """Tells what the ranks of an attempt report, until `close`. Made just before they start."""
 
-    def __init__(self, hosts: Sequence[Host], tell: Tell, attempt: int) -> None:
+    def __init__(
+        self,
+        reach: Callable[[], remote.Reach],
+        hosts: Sequence[Host],
+        tell: Tell,
+        attempt: int,
+    ) -> None:
+        self._reach = reach
         # Replaced when hosts join or leave an elastic run.
         self.hosts = hosts
         self._tell = tell
         self._attempt = attempt
         self._began = time.monotonic()
-        self._process: subprocess.Popen[str] | None = None
+        # Until when the last step is waited for; set by `close`, which then wakes the thread.
+        self._until = float("inf")
+        self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._closed = threading.Event()
-        self._guard = threading.Lock()
         self._thread = spawn("follow-progress", self._follow)
 
     def close(self, *, wait_for_last_step: bool) -> None:
         """End the session; with `wait_for_last_step`, wait a moment for the last step."""
+        self._until = time.monotonic() + (LAST_WITHIN if wait_for_last_step else 0.0)
         self._closed.set()
-        with self._guard:
-            process = self._process
-        if process is None:
-            return
-        assert process.stdin  # noqa: S101
+        os.write(self._waker, b"\0")
         if wait_for_last_step:
-            process.stdin.close()
             self._thread.join(LAST_WITHIN)
-        process.kill()
 
     def _follow(self) -> None:
         number = 0
         pause = FIRST_LOOK
         while not self._closed.wait(pause):
-            self._follow_host(self.hosts[number % len(self.hosts)])
+            host = self.hosts[number % len(self.hosts)]
+            # What cannot be followed is tried again on the next host.
+            with suppress(SessionError, RunError):
+                self._follow_host(host)
             number = number + 1
             pause = AGAIN_AFTER
 
     def _follow_host(self, host: Host) -> None:
-        with self._guard:
-            if self._closed.is_set():
-                return
-            # How long ago, because the clocks of two nodes differ.
-            began = f"{time.monotonic() - self._began:.3f}"
-            try:
-                self._process = subprocess.Popen(
-                    remote.command_line(host, "worker/report_progress.py", began),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                    errors="replace",
-                )
-            except OSError:
-                return
-        assert self._process.stdout  # noqa: S101
-        with self._process.stdout as output:
-            for line in iter(lambda: output.readline(LONGEST_LINE), ""):
-                reported = parse_progress(select_progress(line.replace("\t", "\n")))
-                if reported:
-                    self._tell(ProgressReported(self._attempt, reported))
-        self._process.wait()
+        # How long ago, because the clocks of two nodes differ.
+        began = f"{time.monotonic() - self._began:.3f}"
+        program = remote.command_line("worker/report_progress.py", began)
+        session = remote.begin(self._reach(), host, program)
+        try:
+            self._read(session)
+        finally:
+            session.close()
+
+    def _read(self, session: Session) -> None:
+        rest = b""
+        is_asked = False
+        while session.code is None and time.monotonic() < self._until:
+            if self._closed.is_set() and not is_asked:
+                # The end of its input asks the program for the last step.
+                is_asked = True
+                session.send(frames.INPUT)
+            remote.wait_for(session, self._until, None if is_asked else self._woken)
+            for kind, content in session.step():
+                rest += content if kind == frames.OUTPUT else b""
+            *lines, rest = rest.split(b"\n")
+            for line in lines:
+                self._report(line.decode(errors="replace"))
+            rest = rest[-LONGEST_LINE:]
+
+    def _report(self, line: str) -> None:
+        reported = parse_progress(select_progress(line[:LONGEST_LINE].replace("\t", "\n")))
+        if reported:
+            self._tell(ProgressReported(self._attempt, reported))

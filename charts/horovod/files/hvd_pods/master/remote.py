@@ -1,27 +1,27 @@
-"""Programs of the chart that the master runs in workers, over the SSH that launchers use."""
+"""Programs of the chart that the master runs in workers, by their agents."""
 
 from __future__ import annotations
 
 import os
 import select
-import shlex
-import subprocess
-import tempfile
+import selectors
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Mapping, NamedTuple, Sequence
 
-from hvd_pods.common.errors import BAD_CONFIGURATION
+from hvd_pods.agent import frames
+from hvd_pods.agent.keys import Keys
+from hvd_pods.common.errors import BAD_CONFIGURATION, RunError
+from hvd_pods.common.fast_start import PROGRAMS
 from hvd_pods.common.hostile import one_line, parse_count
-from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
-from hvd_pods.common.ssh import KEYS_DIFFER, tells_other_keys
+from hvd_pods.master.session import Session, SessionError, Where, make_request
 
-# The exit code of ssh itself.
-SSH_FAILED = 255
-# Clients at a time: each is a process of the master's container.
-CLIENTS = 32
+# The exit code for a program that could not be started, as ssh's.
+NOT_STARTED = 255
+# Sessions at a time: each has a thread.
+SESSIONS = 32
 # Ranks of one host.
 MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end or to tell which have ended, and in which it
@@ -35,13 +35,26 @@ LONGEST_OUTPUT = 1 << 20
 LOOK_EVERY = 0.5
 
 
-def command_line(host: Host, program: str, *arguments: str) -> list[str]:
-    """The command that runs a program of the package, such as worker/draining.py, on a host."""
-    line = shlex.join(["python3", "-I", "-S", str(PROGRAMS / program), *arguments])
-    return [str(GENERATED / "bin" / "ssh"), host.address, line]
+class Reach(NamedTuple):
+    """How the master reaches the workers: its keys, and where they are."""
+
+    keys: Keys
+    where: Where
+
+
+def command_line(program: str, *arguments: str) -> list[str]:
+    """Return the arguments that run a program of the package, such as worker/draining.py."""
+    return ["python3", "-I", "-S", f"{PROGRAMS}/{program}", *arguments]
+
+
+def begin(reach: Reach, host: Host, argv: Sequence[str]) -> Session:
+    """Begin a session with a host. Raises SessionError and RunError."""
+    address = reach.where.address(host.name)
+    return Session(address, reach.where.port, reach.keys, make_request(argv, os.environ))
 
 
 def call(
+    reach: Reach,
     hosts: Sequence[Host],
     program: Sequence[str],
     content: bytes = b"",
@@ -56,75 +69,89 @@ def call(
     """
 
     def run(host: Host) -> tuple[int, str]:
-        line = command_line(host, *program)
-        pipe = subprocess.PIPE
-        one = subprocess.STDOUT
         try:
-            with tempfile.TemporaryFile() as given:
-                given.write(content)
-                given.seek(0)
-                with subprocess.Popen(line, stdin=given, stdout=pipe, stderr=one) as process:
-                    return _follow(process, seconds, is_stopped)
-        except OSError as problem:
-            return 1, str(problem)
+            session = begin(reach, host, command_line(*program))
+        except SessionError as problem:
+            return _code_of(problem), str(problem)
+        except RunError as problem:
+            return problem.exit_code, str(problem)
+        try:
+            session.send(frames.INPUT, content)
+            if content:
+                session.send(frames.INPUT)
+            return _follow(session, seconds, is_stopped)
+        except SessionError as problem:
+            return _code_of(problem), str(problem)
+        finally:
+            session.close()
 
-    with ThreadPoolExecutor(CLIENTS) as pool:
+    with ThreadPoolExecutor(SESSIONS) as pool:
         return dict(zip(hosts, pool.map(run, hosts)))
 
 
-def _follow(
-    process: subprocess.Popen[bytes], seconds: float, is_stopped: Callable[[], bool]
-) -> tuple[int, str]:
-    """Wait for the end of a client; its exit code and its output."""
-    assert process.stdout  # noqa: S101
+def _code_of(problem: SessionError) -> int:
+    return BAD_CONFIGURATION if problem.is_sure else NOT_STARTED
+
+
+def wait_for(session: Session, until: float, also: int | None = None) -> None:
+    """Wait until a session can go on, at most until a moment of time.monotonic().
+
+    A descriptor that can be read, `also`, ends the wait, too.
+    """
+    poll = select.poll()
+    is_sending = session.events & selectors.EVENT_WRITE
+    poll.register(session.fileno(), select.POLLIN | (select.POLLOUT if is_sending else 0))
+    if also is not None:
+        poll.register(also, select.POLLIN)
+    at = min(until, session.due)
+    poll.poll(None if at == float("inf") else 1000 * max(0.0, at - time.monotonic()))
+
+
+def _follow(session: Session, seconds: float, is_stopped: Callable[[], bool]) -> tuple[int, str]:
+    """Wait for the end of a program; its exit code and its output. Raises SessionError."""
     until = time.monotonic() + seconds
     output = b""
-    stream = process.stdout.fileno()
-    poll = select.poll()
-    poll.register(stream, select.POLLIN)
-    while True:
-        is_ready = poll.poll(1000 * min(LOOK_EVERY, seconds))
-        part = os.read(stream, 1 << 16) if is_ready else b""
-        output += part
-        if is_ready and not part:
-            break
+    while session.code is None:
+        wait_for(session, min(until, time.monotonic() + LOOK_EVERY))
+        for kind, part in session.step():
+            output += b"" if kind == frames.EXIT else part
         why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
         why = "asked to end" if is_stopped() else why
-        if why or len(output) > LONGEST_OUTPUT:
-            process.kill()
+        if session.code is None and (why or len(output) > LONGEST_OUTPUT):
             return 1, why or "it prints too much"
-    code = process.wait()
     text = output.decode(errors="replace").strip()
-    if code == SSH_FAILED and tells_other_keys(text):
-        return BAD_CONFIGURATION, KEYS_DIFFER
-    return code, text or f"exit code {code}"
+    return session.code, text or f"exit code {session.code}"
 
 
 def _numbers(answers: Mapping[Host, tuple[int, str]]) -> dict[Host, list[str]]:
     """The numbers that worker/draining.py has printed on each host; none where it has failed."""
-    # ssh and the worker's Python may print warnings before them.
+    # The worker's Python may print warnings before them.
     lines = {host: [] if code else text.splitlines()[-1:] for host, (code, text) in answers.items()}
     return {host: line[0].split() if line else [] for host, line in lines.items()}
 
 
-def may_stay(hosts: Sequence[Host]) -> bool:
+def may_stay(reach: Reach, hosts: Sequence[Host]) -> bool:
     """Whether all ranks on these hosts run, and lose nothing when they are killed later."""
-    said = _numbers(call(hosts, LOOK, seconds=LOOK_WITHIN))
+    said = _numbers(call(reach, hosts, LOOK, seconds=LOOK_WITHIN))
     return all(said[host][:1] == [str(host.slots)] for host in hosts)
 
 
-def count_finished(hosts: Sequence[Host], epoch: int, is_stopped: Callable[[], bool]) -> int:
+def count_finished(
+    reach: Reach, hosts: Sequence[Host], epoch: int, is_stopped: Callable[[], bool]
+) -> int:
     """How many ranks of the launch of this epoch have ended with 0, on hosts where all have."""
-    said = _numbers(call(hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
+    said = _numbers(call(reach, hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
     own = (numbers for numbers in said if len(numbers) == 3 and numbers[1] == str(epoch))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
 
 
-def ask_ranks(hosts: Sequence[Host]) -> int:
+def ask_ranks(reach: Reach, hosts: Sequence[Host]) -> int:
     """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
     asked = 0
-    for host, (code, output) in call(hosts, ["worker/draining.py"], seconds=ASK_WITHIN).items():
-        # ssh and the worker's Python may print warnings before and after it.
+    for host, (code, output) in call(
+        reach, hosts, ["worker/draining.py"], seconds=ASK_WITHIN
+    ).items():
+        # The worker's Python may print warnings before and after it.
         counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))
         number = next((count for count in counts if count is not None), None)
         if code or number is None:

@@ -1,7 +1,7 @@
 """The user's code: the master hands it to the workers, so that changed code needs no new image.
 
-The chart mounts the code into the master only. A worker gets it over SSH before the ranks start, in
-a directory that is named after its content, so that workers need not be replaced for it.
+The chart mounts the code into the master only. A worker gets it before the ranks
+start, in a directory that is named after its content, so that workers need not be replaced for it.
 """
 
 from __future__ import annotations
@@ -83,23 +83,22 @@ class UserCode:
     def is_on(self, host: Host, pod: Pod) -> bool:
         return not self.name or self._delivered.get(host) == pod
 
-    def forget_addresses(self) -> None:
-        """Before another attempt: keep in mind those pods only that are known by their uid."""
-        # A new pod may have an old one's address, on the network of its node even as a rule.
-        self._delivered = {host: pod for host, pod in self._delivered.items() if pod.uid}
+    def forget(self) -> None:
+        """Before another attempt: each host gets the code anew, as training code may change it."""
+        self._delivered = {}
 
-    def deliver(self, pods: Mapping[Host, Pod]) -> None:
+    def deliver(self, reach: remote.Reach, pods: Mapping[Host, Pod]) -> None:
         """Hand the code to those pods that do not have it. Raises RunError when one fails."""
         hosts = [host for host, pod in pods.items() if not self.is_on(host, pod)]
         if not hosts:
             return
         kept = ["keep-packages"] if self.has_packages else []
         receive = ["common/code_archive.py", self.name, *kept]
-        answers = remote.call(hosts, receive, self._content, seconds=DELIVERY_TIMEOUT)
+        answers = remote.call(reach, hosts, receive, self._content, seconds=DELIVERY_TIMEOUT)
         reached = [host for host in hosts if not answers[host][0]]
         if reached:
             log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} hosts")
-        failed = self._install(reached) if self.has_packages and reached else {}
+        failed = self._install(reach, reached) if self.has_packages and reached else {}
         self._delivered.update({host: pods[host] for host in reached if host not in failed})
         if len(reached) < len(hosts):
             unreached = {host: answer for host, answer in answers.items() if answer[0]}
@@ -107,13 +106,13 @@ class UserCode:
         if failed:
             raise _describe(f"install {packages.REQUIREMENTS} on ", failed)
 
-    def _install(self, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
+    def _install(self, reach: remote.Reach, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
         """Let hosts install the packages; return exit code and message of each failed host."""
         limit = self._install_within
         log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} hosts, at most {limit:.0f} s")
         command = ["common/packages.py", self.name, str(limit)]
         within = limit + ANSWER_WITHIN
-        answers = remote.call(hosts, command, seconds=within, is_stopped=self._is_stopped)
+        answers = remote.call(reach, hosts, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():
             first, *warnings = output.splitlines()

@@ -4,7 +4,7 @@ master/direct.py runs it in one SSH session for each host. The first line of sta
 directory, the variables and the command of the ranks as JSON. When standard input ends, or a rank
 fails, the ranks that are left are ended. It exits as the rank that failed first. After a line
 `stay`, the ranks go on without a master for the seconds of the first line, unless the session of
-another one ends them before (common/fence.py); what they print is lost.
+another one ends them before (worker/fence.py); what they print is lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contextlib import suppress
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
 from hvd_pods.common.fast_start import FINISHED, STAY, die_with_parent
-from hvd_pods.common.fence import EPOCH
+from hvd_pods.common.session_variables import EPOCH
 from hvd_pods.rank import start
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
+# The name of the process that guards a warm rank.
+GUARD = "hvd-guard"
 # Written by the worker. Without this file, ranks start as they would without a warm process.
 DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
 SOCKET = f"{fast_start.GENERATED}/warm.sock"

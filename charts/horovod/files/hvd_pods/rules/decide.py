@@ -123,8 +123,6 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     step.set_attempt(problem=event.problem)
     step.set(phase=Phase.JUDGING)
     step.do(m.StopWatching())
-    if attempt.gathered.reasons and attempt.launched:
-        step.do(m.EndLogins(sorted(attempt.gathered.reasons)))
     # The next attempt is compared with the last step. A host that is lost cannot tell it.
     is_known = not isinstance(event.problem, LostHostError)
     step.do(m.StopProgress(attempt.number, wait_for_last_step=is_known))

@@ -15,12 +15,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
+from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.shapes import NO_SERVICE, Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, LostHostError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
-from hvd_pods.common.ssh import STALE
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe, describe_loss, describe_spares, format_hosts
 from hvd_pods.rules.state import Phase, State, Step
@@ -43,8 +43,6 @@ MASTER_OFFLINE_FACTOR = 5
 # Seconds to wait for a Service that was deleted, whose pods have no addresses then.
 SERVICE_WITHIN = 60.0
 NO_ANSWER = "it has not responded yet"
-# Reasons that begin with this word come from a probe of the host's address (master/probing.py).
-PROBED = "port "
 
 
 def begin(step: Step) -> None:
@@ -90,9 +88,6 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     if event.reason.startswith(STALE) and event.reason != gathered.reasons.get(event.host):
         list_pods(step)
     if event.host not in gathered.answering:
-        if step.state.was_training and event.reason.startswith(PROBED):
-            # Packets that wait for a network that was cut are sent again too late.
-            _end_login(step, event.host)
         return
     if event.silent >= limit and event.all_hosts_silent:
         limit *= MASTER_OFFLINE_FACTOR
@@ -102,7 +97,6 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
         step.set_gathered(all_hosts_silent=True)
     if event.silent >= limit:
         _drop(step, event.host)
-        _end_login(step, event.host)
 
 
 def on_gone(step: Step, event: m.HostGone) -> None:
@@ -110,16 +104,6 @@ def on_gone(step: Step, event: m.HostGone) -> None:
     _drop(step, event.host)
     reasons = step.state.gathered.reasons
     step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.host})
-    if step.state.phase != Phase.TRAINING:
-        step.do(m.EndLogins([event.host]))
-
-
-def _end_login(step: Step, host: str) -> None:
-    """End a host's login, unless its ranks save what they have: they would end with it."""
-    launched = step.state.attempt.launched
-    is_training = step.state.phase == Phase.TRAINING
-    if not (is_training and launched and launched.leaving.get(host, 0.0) > step.now):
-        step.do(m.EndLogins([host]))
 
 
 def _drop(step: Step, host: str) -> None:

@@ -4,7 +4,7 @@ The record is a ConfigMap of the release that outlives the run's Job. Two master
 exist at once: of two runs, where nothing prunes the earlier Job, or of one run, when a node does
 not answer and its pod was given up. The holder writes its name into the record and renews it.
 Another master waits, and takes the record over when the holder has given it back or has not renewed
-it. Each time, the epoch grows: workers refuse a master of an earlier one (common/fence.py). That
+it. Each time, the epoch grows: workers refuse a master of an earlier one (worker/fence.py). That
 protects them even from a master that cannot reach the API server and does not know yet that it was
 replaced. The record also keeps a run that has ended from being repeated, when manifests are applied
 again (an upgrade, a roll-back, a GitOps tool).
@@ -16,7 +16,6 @@ from typing import Mapping
 
 from hvd_pods.cluster.shapes import START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
-from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
 from hvd_pods.rules import ending, training
@@ -35,7 +34,7 @@ TAKE_RETRY_SECONDS = 10.0
 MOST_UNWRITTEN = 1000
 # Milliseconds by which an epoch of the record may be ahead of this clock. Workers accept more, so
 # that they accept the next epoch, too, when their clocks are behind.
-MOST_AHEAD = FAR_AHEAD // 2
+MOST_AHEAD = 43_200_000
 # No number in the record is greater: it may be edited by hand.
 LARGEST = 10**18
 # Characters of the names of a master and its Job.

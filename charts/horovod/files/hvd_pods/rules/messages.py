@@ -158,7 +158,7 @@ class Prepared(AttemptEvent):
 
 @dataclass(frozen=True)
 class HostAnswers(AttemptEvent):
-    """A host's SSH server answers as a worker of this run."""
+    """A host's agent answers as a worker of this run."""
 
     host: str
     pod: Pod
@@ -435,20 +435,13 @@ class ScaleUp(Effect):
 
 @dataclass(frozen=True)
 class Deliver(Effect):
-    """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows."""
+    """Take note of the hosts' addresses, and hand them the user's code: Delivered follows."""
 
     attempt: int
     pods: Mapping[str, Pod]
     # First look whether the ranks of this epoch have finished at one of these addresses.
     left: int = 0
     addresses: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EndLogins(Effect):
-    """End the logins of these hosts that are kept open: their connections may be broken."""
-
-    hosts: Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from hvd_pods.common.fast_start import (
     processes,
     set_process_option,
 )
-from hvd_pods.common.fence import GUARD
 from hvd_pods.rank import exception_notice, ranks, warm_client
 from hvd_pods.warm import script
 from hvd_pods.warm.state import WarmState
@@ -176,9 +175,9 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         # The client was killed before it could pass on signals.
         os._exit(1)
     os.setsid()
-    # common/fence.py finds guards by this name, and waits until they have ended their ranks.
+    # worker/fence.py finds guards by this name, and waits until they have ended their ranks.
     name = COMM.read_bytes()
-    COMM.write_text(GUARD)
+    COMM.write_text(warm_client.GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer)

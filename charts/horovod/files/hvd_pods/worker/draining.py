@@ -17,31 +17,27 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, fence, hostile, notices
+from hvd_pods.common import fast_start, hostile, notices
 from hvd_pods.rank import ranks
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
-# after its own end, in which sshd sends what it has said.
+# after its own end, in which the agent sends what it has said.
 REPORT_WITHIN = 10.0
 SEND_WITHIN = 1.0
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
-# Greater than any epoch.
-ALL = sys.maxsize
 # Where library/keep.py keeps the states of this pod's ranks.
 KEPT = Path(os.environ.get("HVD_KEEP", "/dev/shm/hvd-keep"))  # noqa: S108 - for the user alone
 
 
-def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
+def leave(agent: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
     """Return when no rank is left in this worker, and no session of a launcher.
 
     `wait` waits for a moment, and reaps the processes that have ended.
     The kubelet kills a worker that does not end in `grace` seconds.
     """
-    # No other attempt may begin here. Open sessions go on without the listening sshd.
-    sshd.kill()
-    while sshd.returncode is None:
-        wait()
+    # No other attempt may begin here: the agent listens no longer, and ends with its last session.
+    agent.terminate()
     told: set[ranks.Script] = set()
     # A master that does not answer would cost each rank seconds of the grace period.
     is_heard = True
@@ -59,20 +55,19 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
                 is_heard = ranks.notify(script, kind=notices.LEAVING, seconds=grace)
         for script in scripts:
             ranks.ask_to_end(script)
-        left = list(fence.older_processes(ALL))
+        left = list(fast_start.descendants(agent.pid))
         if not scripts and all(map(_is_own, left)):
-            # The master keeps a login, and follows the progress until the launch ends.
+            # The master follows the progress until the launch ends.
             give_up_at = min(give_up_at, time.monotonic() + SEND_WITHIN)
-        if time.monotonic() > give_up_at or not (scripts or left):
+        if time.monotonic() > give_up_at or not (scripts or agent.returncode is None):
             return
         wait()
 
 
 def _is_own(pid: int) -> bool:
-    """Whether a process is sshd, a worker's own program or its shell, or has just ended."""
+    """Whether a process is a fork of the agent or a worker's own program, or has just ended."""
     with suppress(OSError):
-        name, line = (fast_start.read(f"/proc/{pid}/{file}") for file in ("comm", "cmdline"))
-        return name.startswith(b"sshd") or b"/hvd_pods/worker/" in line
+        return b"/hvd_pods/worker/" in fast_start.read(f"/proc/{pid}/cmdline")
     return True
 
 

@@ -1,7 +1,7 @@
-"""A worker's main program: runs the sshd through which ranks are started, and looks after them.
+"""A worker's main program: runs the agent that starts ranks, and looks after them.
 
-It stays the container's first process, because sshd as such would end at once when the pod is asked
-to end, and the ranks with it.
+It is the container's first process, and the agent a process of its own: this one has threads, and
+waits for others, where the agent forks and must answer at once. The container ends with the agent.
 """
 
 from __future__ import annotations
@@ -15,36 +15,27 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Mapping
+from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, fence, metrics, notices, packages, ssh, threads
-from hvd_pods.common.errors import RunError
+from hvd_pods.common import fast_start, metrics, notices, packages, threads
 from hvd_pods.common.metrics import Sample, format_page, script_samples
 from hvd_pods.common.paths import CODE, PROGRAMS
-from hvd_pods.common.reporting import log, report_failure
+from hvd_pods.common.private_files import write_private_file
+from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.worker import draining, rank_watch, sshd
+from hvd_pods.worker import draining, rank_watch
 
-# What sshd prints when a client connects and leaves, as the kubelet's startup probe and the master
-# do at the start and the end of each run. No LogLevel hides this message alone.
-LEFT = re.compile(
-    rb"kex_exchange_identification: "
-    rb"(Connection closed by remote host|read: Connection reset by peer)"
-)
-# Seconds to wait for the last messages of an sshd that has ended; its sessions may go on.
-DRAIN_WITHIN = 2.0
 # Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
 MOST_FILES = 256
 
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
-    """Start a process that imports the modules while sshd starts; ranks connect to its socket."""
+    """Start a process that imports the modules; ranks connect to its socket."""
     for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).unlink(missing_ok=True)
     # launch.preload, or what the image names.
@@ -75,7 +66,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     os.close(number)
     described = {"python": python, "modules": modules, "environment": environment}
     # Values may be secrets.
-    ssh.write_private_file(Path(warm_client.DESCRIPTION), json.dumps(described).encode())
+    write_private_file(Path(warm_client.DESCRIPTION), json.dumps(described).encode())
 
 
 def start_metrics(environment: Mapping[str, str]) -> None:
@@ -117,68 +108,48 @@ class Signals:
             os.read(self._reader, 4096)
 
 
-def pass_on(errors: IO[bytes]) -> None:
-    """Write sshd's messages to this pod's log, except messages about clients that have left."""
-    for line in errors:
-        if not LEFT.fullmatch(line.rstrip()):
-            os.write(2, line)
+def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
+    """Look after the ranks until this pod is asked to end.
 
-
-def serve(command: list[str], signals: Signals) -> int:
-    """Run sshd until this pod is asked to end; its exit code when it ends before."""
-    server = subprocess.Popen(command, stderr=subprocess.PIPE)
-    assert server.stderr  # noqa: S101
-    messages = threading.Thread(target=pass_on, args=[server.stderr], daemon=True)
-    messages.start()
+    Returns 0 then, and the agent's exit code when that has ended before.
+    """
     watch = rank_watch.RankWatch(os.environ)
 
     def wait(seconds: float) -> None:
         signals.wait(seconds)
         # Also orphans, which the container's first process inherits.
         for pid, status in fast_start.ended_children():
-            if pid == server.pid:
+            if pid == agent.pid:
                 is_exit = os.WIFEXITED(status)
-                server.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
+                agent.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
 
-    while server.returncode is None:
+    while agent.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get("HVD_GRACE", "0"))
-            draining.leave(server, grace, lambda: wait(draining.LOOK_EVERY))
+            draining.leave(agent, grace, lambda: wait(draining.LOOK_EVERY))
             return 0
         wait(notices.LOOK_EVERY)
         watch.look()
-    messages.join(DRAIN_WITHIN)
-    log(f"sshd has ended with exit code {server.returncode}")
-    return int(server.returncode)
+    log(f"the agent has ended with exit code {agent.returncode}")
+    return int(agent.returncode)
 
 
 def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
     with suppress(ImportError, OSError):
-        # Orphans come to this process where it is not the first one either (common/fence.py).
+        # Orphans come to this process where it is not the container's first one either.
         fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
-    # In place of what the container has noted before it was started again.
-    fence.note_worker(os.getpid())
     signals = Signals()
-    slots, hosts = (int(os.environ.get(name, "1")) for name in ("HVD_SLOTS", "HVD_HOSTS"))
     if CODE.is_dir():
         # The packages are installed later: sessions and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
-    try:
-        start_warm_process(sys.executable, os.environ)
-        command = sshd.prepare(
-            int(os.environ["HVD_SSH_PORT"]),
-            os.environ["HVD_REVISION"],
-            sys.executable,
-            slots,
-            hosts,
-        )
-        sshd.write_environment(os.environ)
-        start_metrics(os.environ)
-    except RunError as error:
-        return report_failure(error)
-    log(f"ready for ranks: sshd on port {os.environ['HVD_SSH_PORT']}")
-    return serve(command, signals)
+    start_warm_process(sys.executable, os.environ)
+    agent = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(PROGRAMS / "worker" / "agent.py")],
+        stdin=subprocess.DEVNULL,
+    )
+    start_metrics(os.environ)
+    return serve(agent, signals)
 
 
 if __name__ == "__main__":

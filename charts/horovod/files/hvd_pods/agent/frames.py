@@ -1,0 +1,180 @@
+"""Frames over TLS on a socket that never blocks; both ends of an agent's connection use it.
+
+A frame is a letter, the length of its content as four bytes (most significant first), and the
+content. The worker sends HELLO, then OUTPUT and ERRORS in any number, then EXIT. The master sends
+REQUEST in answer to HELLO, then INPUT, SIGNAL and STAY in any number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import ssl
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
+HEADER = struct.Struct("!cI")
+# Bytes of one frame's content; longer content is sent as several.
+LONGEST = 1 << 16
+# The nonce of this connection.
+HELLO = b"h"
+# What to start, as JSON (worker/requests.py), with the nonce.
+REQUEST = b"r"
+# Standard input; without content, its end.
+INPUT = b"i"
+# The number of a signal, as four bytes, for the program.
+SIGNAL = b"s"
+# The program goes on without this connection.
+STAY = b"y"
+OUTPUT = b"o"
+ERRORS = b"e"
+# The exit code as four bytes; that of a signal is negative.
+EXIT = b"x"
+# Why no program is started, as text.
+REFUSED = b"n"
+NUMBER = struct.Struct("!i")
+# Bytes that the kernel is given or asked for at once.
+CHUNK = 1 << 16
+# Seconds: an end that has not answered for about a minute is gone. Of a network that was cut, TCP
+# alone would tell after hours, and the ranks would run on.
+IDLE = 15
+INTERVAL = 15
+PROBES = 3
+UNSENT_WITHIN = 60
+
+
+class ProtocolError(OSError):
+    """The other end does not keep to the protocol."""
+
+
+class Channel:
+    """One end of a connection. The handshake has not begun when it is made.
+
+    `name` is the one that the worker's certificate must have, of a master's end. Methods raise
+    OSError (also ssl.SSLError and ProtocolError) when the connection is of no use any more.
+    """
+
+    def __init__(
+        self, connection: socket.socket, context: ssl.SSLContext, name: str | None = None
+    ) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.is_open = False
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=name is None, server_hostname=name
+        )
+        self._received = bytearray()
+        # What is not encrypted yet, and what is encrypted and not sent yet.
+        self._queued = bytearray()
+        self._unsent = bytearray()
+        self._has_ended = False
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that have not left this end: a sender pauses while they are many."""
+        return len(self._queued) + len(self._unsent)
+
+    @property
+    def events(self) -> int:
+        """What to wait for with a selector, if the content of frames is taken as it comes."""
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self.waiting else 0)
+
+    def certificate(self) -> object:
+        """Return the other end's certificate after the handshake."""
+        return self._tls.getpeercert()
+
+    def send(self, kind: bytes, content: bytes = b"") -> None:
+        """Send content, which may be long, as soon as the connection takes it."""
+        view = memoryview(content)
+        while True:
+            self._queued += HEADER.pack(kind, min(len(view), LONGEST)) + view[:LONGEST]
+            view = view[LONGEST:]
+            if not view:
+                break
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the connection takes now."""
+        while self.is_open and self._queued:
+            del self._queued[: self._tls.write(self._queued)]
+        self._unsent += self._outgoing.read()
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            while self._unsent:
+                del self._unsent[: self.connection.send(self._unsent)]
+
+    def begin(self) -> None:
+        """Begin the handshake at the master's end; the worker's end waits for it."""
+        self._shake_hands()
+        self.flush()
+
+    def receive(self) -> Iterator[tuple[bytes, bytes]]:
+        """Read what has come, without waiting; yield kind and content of each complete frame.
+
+        Raises ConnectionResetError at the end of the connection.
+        """
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            data = self.connection.recv(CHUNK)
+            if data:
+                self._incoming.write(data)
+            else:
+                self._has_ended = True
+        if not self.is_open:
+            self._shake_hands()
+        if self.is_open:
+            self._decrypt()
+        self.flush()
+        yield from self._frames()
+        if self._has_ended:
+            raise ConnectionResetError("the connection has ended")
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+            self.is_open = True
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError:
+            # The other end learns why from the alert.
+            with contextlib.suppress(OSError):
+                self.flush()
+            raise
+
+    def _decrypt(self) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            while True:
+                data = self._tls.read(CHUNK)
+                if not data:
+                    self._has_ended = True
+                    return
+                self._received += data
+
+    def _frames(self) -> Iterator[tuple[bytes, bytes]]:
+        while len(self._received) >= HEADER.size:
+            kind, length = HEADER.unpack_from(self._received)
+            if length > LONGEST:
+                raise ProtocolError(f"a frame of {length} bytes; at most {LONGEST} are allowed")
+            if len(self._received) < HEADER.size + length:
+                return
+            content = bytes(self._received[HEADER.size : HEADER.size + length])
+            del self._received[: HEADER.size + length]
+            yield kind, content
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.connection.close()
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Let the kernel end a connection whose other end has not answered for about a minute."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, INTERVAL)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNSENT_WITHIN)

@@ -1,0 +1,129 @@
+"""The certificates that master and workers show each other.
+
+The release has two authorities. One has signed the master's certificate, the other those of the
+workers. Each end accepts certificates of the other's authority alone, so that a worker's key is
+useless for asking another worker. A certificate's name has the role, `agent.generation`, the
+release and the namespace; it is checked, too.
+
+The files are read again when they have changed, so that keys can be replaced while a pod runs.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+from hvd_pods.common.errors import ConfigurationError
+
+CERTIFICATE = "tls.crt"
+KEY = "tls.key"
+PEER_AUTHORITY = "peer-ca.crt"
+# What a worker or a master may do about keys that do not belong together.
+REMEDY = (
+    "give all pods of the release the same pair of Secrets, with helm upgrade --reuse-values --set "
+    "agent.generation=N, where N is another number than before, or agent.masterSecret and "
+    "agent.workerSecret"
+)
+KEYS_DIFFER = f"its certificate is not of this release's authority: {REMEDY}"
+# X509_V_ERR_* of openssl/x509_vfy.h.
+NOT_YET_VALID = 9
+EXPIRED = 10
+WRONG_NAME = 62
+
+
+class Keys:
+    """The key of this pod, the authority of its peers, and the name that a peer must have.
+
+    Raises ConfigurationError where a file is missing or is not what it should be.
+    """
+
+    def __init__(self, folder: str, peer_name: str) -> None:
+        self.peer_name = peer_name
+        self._folder = folder
+        self._known: tuple[object, ssl.SSLContext] | None = None
+        self._is_server = False
+        self._state()
+
+    def server(self) -> ssl.SSLContext:
+        """Return the context of a worker's agent, which accepts the master alone."""
+        return self._context(ssl.PROTOCOL_TLS_SERVER)
+
+    def client(self) -> ssl.SSLContext:
+        """Return the context of a master, which accepts this release's workers alone."""
+        return self._context(ssl.PROTOCOL_TLS_CLIENT)
+
+    def _context(self, protocol: int) -> ssl.SSLContext:
+        state = (protocol, self._state())
+        if self._known is None or self._known[0] != state:
+            self._known = (state, self._load(protocol))
+        return self._known[1]
+
+    def _load(self, protocol: int) -> ssl.SSLContext:
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        if protocol == ssl.PROTOCOL_TLS_SERVER:
+            # Without tickets, each connection shows its certificate.
+            context.num_tickets = 0
+        try:
+            context.load_cert_chain(self._path(CERTIFICATE), self._path(KEY), _no_passphrase)
+            context.load_verify_locations(self._path(PEER_AUTHORITY))
+        except (OSError, ValueError) as problem:
+            raise ConfigurationError(
+                f"cannot use the agent's keys in {self._folder} ({problem}): the Secrets need "
+                f"tls.crt, tls.key (without a passphrase) and ca.crt in PEM form: {REMEDY}"
+            ) from problem
+        return context
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _state(self) -> object:
+        """Return what changes when a file does. Raises ConfigurationError without a file."""
+        try:
+            stats = [os.stat(self._path(name)) for name in (CERTIFICATE, KEY, PEER_AUTHORITY)]
+        except OSError as problem:
+            raise ConfigurationError(
+                f"the agent's keys are not there: {problem}: {REMEDY}"
+            ) from problem
+        return [(one.st_ino, one.st_mtime_ns, one.st_size) for one in stats]
+
+
+def _no_passphrase() -> str:
+    raise ValueError("the key has a passphrase")
+
+
+def has_name(certificate: object, name: str) -> bool:
+    """Whether a certificate, as SSLObject.getpeercert() returns it, has exactly this DNS name."""
+    names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
+    return ("DNS", name) in names
+
+
+def explain(problem: OSError, name: str) -> str:
+    """Say why a handshake with the worker's end failed, seen from the master; `name` is expected.
+
+    The result begins with what is wrong and ends with what to do.
+    """
+    code = getattr(problem, "verify_code", None)
+    reason = getattr(problem, "reason", None) or ""
+    if code == EXPIRED:
+        return f"its certificate has expired, or this node's clock is wrong: {REMEDY}"
+    if code == NOT_YET_VALID:
+        return "its certificate is not valid yet: compare the clocks of the two nodes"
+    if code == WRONG_NAME:
+        return f"its certificate is of another release or generation than {name}: {REMEDY}"
+    if code is not None:
+        return KEYS_DIFFER
+    if "EXPIRED" in reason:
+        return f"it says that the master's certificate has expired: {REMEDY}"
+    if "ALERT" in reason:
+        return f"it refuses the master's certificate ({reason}): {REMEDY}"
+    return f"the TLS handshake failed: {problem}"
+
+
+def is_about_keys(problem: OSError) -> bool:
+    """Whether a handshake failed for the certificates, which another attempt cannot help."""
+    reason = getattr(problem, "reason", None) or ""
+    return isinstance(problem, ssl.SSLError) and (
+        getattr(problem, "verify_code", None) is not None or "ALERT" in reason
+    )

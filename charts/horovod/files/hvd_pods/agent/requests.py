@@ -1,0 +1,81 @@
+"""What a master asks the agent of a worker to start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import namedtuple
+from collections.abc import Mapping
+
+from hvd_pods.common.session_variables import ATTEMPT, EPOCH, MEETING, NOTICES, RUN_ID
+
+# The variables of a request that have no field of their own. No other variable is taken.
+ALLOWED = (NOTICES, MEETING)
+# Bytes of a request. An argument list and a meeting place of thousands of hosts are shorter.
+LONGEST = 1 << 16
+MOST_ARGUMENTS = 4096
+# Epochs are times in milliseconds; an attempt is a small number.
+HIGHEST = 1 << 62
+
+
+class RequestError(Exception):
+    """The request is not one that a master of this chart sends."""
+
+
+class Request(namedtuple("Request", ["run", "epoch", "attempt", "argv", "variables", "stay"])):
+    """A program to start: `argv`, for a run, an epoch and an attempt.
+
+    epoch: 0 stands for the worker's present one.
+    variables: values of ALLOWED.
+    stay: seconds that the program may go on when its master leaves it with the frame STAY.
+    """
+
+    def environment(self, own: Mapping[str, str], epoch: int) -> dict[str, str]:
+        """Return the program's environment: the container's, and what the master has given."""
+        given = {RUN_ID: self.run, ATTEMPT: str(self.attempt), EPOCH: str(epoch), **self.variables}
+        return {**own, **{name: value for name, value in given.items() if value not in ("", "0")}}
+
+    def digest(self) -> str:
+        """Return a short hash of the arguments, by which logs tell programs apart."""
+        return hashlib.sha256("\0".join(self.argv).encode(errors="replace")).hexdigest()[:12]
+
+    def encode(self, nonce: str) -> bytes:
+        """Return the content of the frame REQUEST. Raises RequestError for one that is too long."""
+        content = json.dumps({"nonce": nonce, **self._asdict()}).encode()
+        if len(content) > LONGEST:
+            raise RequestError(f"the request has {len(content)} bytes; at most {LONGEST} are sent")
+        return content
+
+
+def parse(content: bytes, nonce: str) -> Request:
+    """Parse the content of a frame REQUEST. Raises RequestError for anything unexpected."""
+    if len(content) > LONGEST:
+        raise RequestError(f"the request has more than {LONGEST} bytes")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as problem:
+        raise RequestError(f"the request is not JSON: {problem!s:.100}") from problem
+    fields = {"nonce", *Request._fields}
+    if not isinstance(document, dict) or document.keys() != fields:
+        raise RequestError(f"the request must have exactly the fields {', '.join(sorted(fields))}")
+    if document.pop("nonce") != nonce:
+        raise RequestError("the request is not for this connection")
+    request = Request(**document)
+    for name in ("epoch", "attempt"):
+        value = getattr(request, name)
+        if type(value) is not int or not 0 <= value <= HIGHEST:
+            raise RequestError(f"{name} is no number of a run")
+    if type(request.stay) not in (int, float) or not 0 <= request.stay <= HIGHEST:
+        raise RequestError("stay is no number of seconds")
+    if not isinstance(request.argv, list) or not 0 < len(request.argv) <= MOST_ARGUMENTS:
+        raise RequestError("argv is no list of arguments")
+    if not isinstance(request.variables, dict) or not request.variables.keys() <= set(ALLOWED):
+        raise RequestError(f"variables may be {', '.join(ALLOWED)} only")
+    for text in (request.run, *request.argv, *request.variables.values()):
+        if not isinstance(text, str) or "\0" in text:
+            raise RequestError("arguments and variables are texts without a NUL")
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as problem:
+            raise RequestError("arguments and variables are texts of bytes") from problem
+    return request

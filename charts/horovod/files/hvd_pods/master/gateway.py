@@ -1,0 +1,201 @@
+"""Lets the programs of this pod start programs in workers: mpirun's daemons, ranks, a script's.
+
+A client connects to a socket of this pod, and hands over its standard input, output and errors with
+a request: one line of JSON with host, argv and the variables of the attempt. The gateway has a
+session with the host's agent for it, and writes the exit code when the program has ended. The
+client may send the line `stay` before it goes. So one process has the keys, and a client may be as
+small as a shell that waits (master/ssh.py): a launcher keeps one for each host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import selectors
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Callable
+
+from hvd_pods.agent import frames
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.fast_start import STAY
+from hvd_pods.common.reporting import log
+from hvd_pods.master import gateway_client
+from hvd_pods.master.remote import NOT_STARTED, Reach
+from hvd_pods.master.session import Session, SessionError, make_request
+
+LONGEST_REQUEST = 1 << 17
+# Bytes that wait for the worker before the client's standard input is read on.
+MOST_WAITING = 1 << 18
+CHUNK = 1 << 16
+# Seconds in which a client has to send its request.
+ASK_WITHIN = 10.0
+BACKLOG = 1024
+
+
+class Gateway:
+    """Serves clients in threads from `start` on. `reach` tells how workers are reached now."""
+
+    def __init__(self, reach: Callable[[], Reach]) -> None:
+        self._reach = reach
+        self._listener: socket.socket | None = None
+        # Why workers refuse this master, or this master them, since the last call of `forget`.
+        self.key_problem = ""
+
+    def start(self) -> None:
+        """Listen. Raises OSError."""
+        Path(gateway_client.SOCKET).unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        before = os.umask(0o177)
+        try:
+            self._listener.bind(gateway_client.SOCKET)
+        finally:
+            os.umask(before)
+        self._listener.listen(BACKLOG)
+        spawn("gateway", self._accept)
+
+    def forget(self) -> None:
+        """Forget what the sessions of an attempt that is over have told."""
+        self.key_problem = ""
+
+    def _accept(self) -> None:
+        assert self._listener  # noqa: S101
+        while True:
+            client, _ = self._listener.accept()
+            threading.Thread(target=self._serve, args=[client], daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            client.settimeout(ASK_WITHIN)
+            streams: list[int] = []
+            try:
+                request = receive(client, streams)
+                code = self._run(client, request, streams)
+            except (OSError, ValueError, KeyError, TypeError) as problem:
+                log(f"a program of this pod asked for no session: {problem!r:.200}")
+                code = NOT_STARTED
+            finally:
+                for stream in streams:
+                    os.close(stream)
+            # The client may have gone.
+            with suppress(OSError):
+                client.sendall(b"%d\n" % code)
+
+    def _run(self, client: socket.socket, request: dict[str, Any], streams: list[int]) -> int:
+        host = str(request["host"])
+        try:
+            reach = self._reach()
+            address = reach.where.address(host)
+            asked = make_request(
+                list(request["argv"]), dict(request["variables"]), float(request.get("stay", 0.0))
+            )
+            session = Session(address, reach.where.port, reach.keys, asked)
+        except (SessionError, RunError) as problem:
+            return self._refuse(host, problem, streams[2])
+        try:
+            return Relay(session, client, streams).follow()
+        except SessionError as problem:
+            return self._refuse(host, problem, streams[2])
+        finally:
+            session.close()
+
+    def _refuse(self, host: str, problem: Exception, errors: int) -> int:
+        if isinstance(problem, SessionError) and problem.is_sure:
+            self.key_problem = self.key_problem or f"{host}: {problem}"
+        with suppress(OSError):
+            write(errors, f"[hvd] error: {host}: {problem}\n".encode())
+        return NOT_STARTED
+
+
+class Relay:
+    """Passes on what a client and the program in the worker write, until one of them ends."""
+
+    def __init__(self, session: Session, client: socket.socket, streams: list[int]) -> None:
+        self._session = session
+        self._client = client
+        self._stdin, self._stdout, self._stderr = streams
+        self._reads_stdin = True
+        self._is_open = True
+
+    def follow(self) -> int:
+        """Return the program's exit code. Raises SessionError."""
+        while self._session.code is None and self._is_open:
+            for descriptor in self._wait():
+                if descriptor == self._client.fileno():
+                    self._take_word()
+                elif descriptor == self._stdin:
+                    self._read()
+            for kind, content in self._session.step():
+                if kind != frames.EXIT:
+                    self._write(self._stdout if kind == frames.OUTPUT else self._stderr, content)
+        return self._session.code if self._session.code is not None else NOT_STARTED
+
+    def _wait(self) -> list[int]:
+        poll = select.poll()
+        poll.register(self._client, select.POLLIN)
+        sends = self._session.events & selectors.EVENT_WRITE
+        poll.register(self._session.fileno(), select.POLLIN | (select.POLLOUT if sends else 0))
+        if self._reads_stdin and self._session.waiting < MOST_WAITING:
+            poll.register(self._stdin, select.POLLIN)
+        left = self._session.left()
+        return [one for one, _ in poll.poll(None if left is None else 1000 * left)]
+
+    def _take_word(self) -> None:
+        """Take the client's last word; with its end, the session ends."""
+        word = self._client.recv(len(STAY))
+        if word == STAY:
+            self._session.send(frames.STAY)
+        elif not word:
+            self._is_open = False
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._stdin, CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._reads_stdin = bool(data)
+        self._session.send(frames.INPUT, data)
+
+    def _write(self, stream: int, content: bytes) -> None:
+        try:
+            write(stream, content)
+        except OSError:
+            # Nobody reads it any more, so the program's session ends.
+            self._is_open = False
+
+
+def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
+    """Take a client's request, and its three streams into `streams`. Raises OSError, ValueError."""
+    content, ancillary, _, _ = client.recvmsg(LONGEST_REQUEST, socket.CMSG_SPACE(3 * 4))
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            count = len(data) // 4
+            streams += [int.from_bytes(data[4 * n : 4 * n + 4], "little") for n in range(count)]
+    for stream in streams:
+        os.set_inheritable(stream, False)
+    while not content.endswith(b"\n"):
+        part = client.recv(LONGEST_REQUEST)
+        content += part
+        if not part or len(content) > LONGEST_REQUEST:
+            raise ValueError("no complete line")
+    if len(streams) != 3:
+        raise ValueError(f"{len(streams)} streams instead of 3")
+    request = json.loads(content)
+    if not isinstance(request, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004 - the content is wrong
+    return request
+
+
+def write(stream: int, content: bytes) -> None:
+    """Write all of it, also to a pipe that another process has made non-blocking."""
+    while content:
+        try:
+            content = content[os.write(stream, content) :]
+        except BlockingIOError:
+            select.select([], [stream], [])

@@ -1,0 +1,42 @@
+"""Asks the master's gateway for a program in a worker. It starts fast: launchers start many."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+
+from hvd_pods.common.fast_start import GENERATED
+from hvd_pods.common.session_variables import ATTEMPT, EPOCH, MEETING, NOTICES, RUN_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Sequence
+
+SOCKET = f"{GENERATED}/gateway.sock"
+NAMES = (RUN_ID, EPOCH, ATTEMPT, NOTICES, MEETING)
+
+
+def ask(
+    host: str, argv: Sequence[str], streams: Sequence[int] = (0, 1, 2), stay: float = 0.0
+) -> socket.socket:
+    """Let a host start a program with these descriptors as its standard input, output and errors.
+
+    The connection that is returned gets the exit code as a line of text. The program ends with the
+    connection, unless the line `stay` was sent before: then it goes on for `stay` seconds.
+    Raises OSError.
+    """
+    variables = {name: os.environ[name] for name in NAMES if name in os.environ}
+    request = {"host": host, "argv": list(argv), "variables": variables, "stay": stay}
+    content = json.dumps(request).encode() + b"\n"
+    client = socket.socket(socket.AF_UNIX)
+    try:
+        client.connect(SOCKET)
+        rights = array.array("i", streams)
+        sent = client.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        client.sendall(content[sent:])
+    except OSError:
+        client.close()
+        raise
+    return client

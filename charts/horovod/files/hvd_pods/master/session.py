@@ -1,0 +1,205 @@
+"""A program that the master has a worker's agent start, seen from the master."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import selectors
+import socket
+import time
+from typing import Iterator, Mapping, NamedTuple, Sequence
+
+from hvd_pods.agent import frames, keys
+from hvd_pods.agent.banner import MARK, OLDER
+from hvd_pods.agent.requests import ALLOWED, Request, RequestError
+from hvd_pods.common.paths import GENERATED
+from hvd_pods.common.session_variables import ATTEMPT, EPOCH, RUN_ID
+
+# Seconds from the begin of a connection until the worker has taken the request. It may have to end
+# processes of an older epoch first, for which worker/fence.py has 30 s.
+CONNECT_WITHIN = 10.0
+LONGEST_BANNER = 256
+# Where this pod's programs find the workers: how to reach them, and each host's address.
+WORKERS = GENERATED / "workers.json"
+
+
+class SessionError(Exception):
+    """The session cannot begin, or its connection has ended; `is_sure`: it is about the keys."""
+
+    def __init__(self, message: str, *, is_sure: bool = False) -> None:
+        super().__init__(message)
+        self.is_sure = is_sure
+
+
+class Where(NamedTuple):
+    """How this pod's programs reach workers: port, the name of their certificate, addresses."""
+
+    port: int
+    name: str
+    addresses: Mapping[str, str]
+
+    def write(self) -> None:
+        """Replace the file in one step: programs may read it at any moment."""
+        beside = WORKERS.with_suffix(".new")
+        beside.write_text(json.dumps(self._asdict()))
+        beside.replace(WORKERS)
+
+    @classmethod
+    def read(cls) -> Where:
+        """Read what the master has written. Raises SessionError before it has."""
+        try:
+            return cls(**json.loads(WORKERS.read_text()))
+        except OSError as problem:
+            raise SessionError(f"the master has found no worker yet: {problem}") from problem
+
+    def address(self, host: str) -> str:
+        """Return the address of a host by one of its names. Raises SessionError for others."""
+        if host in self.addresses:
+            return self.addresses[host]
+        if host in self.addresses.values():
+            return host
+        raise SessionError(f"{host} is no host of this run")
+
+
+def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float = 0.0) -> Request:
+    """Return a request for a program, for the run and attempt that these variables name."""
+    return Request(
+        run=variables.get(RUN_ID, ""),
+        epoch=int(variables.get(EPOCH) or 0),
+        attempt=int(variables.get(ATTEMPT) or 0),
+        argv=list(argv),
+        variables={name: variables[name] for name in ALLOWED if variables.get(name)},
+        stay=stay,
+    )
+
+
+class Session:
+    """A connection to an agent, and the program that it starts.
+
+    Wait for `events` on `fileno()`, at most until `due`, and then take what `step` yields. Nothing
+    here waits. `step` raises SessionError when the session is of no use any more.
+    """
+
+    def __init__(self, address: str, port: int, own_keys: keys.Keys, request: Request) -> None:
+        self.address = address
+        self._port = port
+        self._keys = own_keys
+        self._request = request
+        self._channel: frames.Channel | None = None
+        self._banner = b""
+        self._is_asked = False
+        # What is to be sent when the request has been.
+        self._early: list[tuple[bytes, bytes]] = []
+        self.due = time.monotonic() + CONNECT_WITHIN
+        self.code: int | None = None
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            self._socket = socket.socket(family, socket.SOCK_STREAM)
+            self._socket.setblocking(False)
+            frames.keep_alive(self._socket)
+            code = self._socket.connect_ex((address, port))
+        except OSError as problem:
+            raise SessionError(self._no_answer(problem)) from problem
+        if code not in (0, errno.EINPROGRESS):
+            self._socket.close()
+            raise SessionError(self._no_answer(OSError(code, os.strerror(code))))
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def events(self) -> int:
+        """What to wait for with a selector."""
+        return self._channel.events if self._channel else selectors.EVENT_READ
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that were sent and have not left this pod."""
+        early = sum(len(content) for _, content in self._early)
+        return early + (self._channel.waiting if self._channel else 0)
+
+    def left(self) -> float | None:
+        """Return the seconds until `due`; None when there is no limit."""
+        return None if self.due == float("inf") else max(0.0, self.due - time.monotonic())
+
+    def step(self) -> Iterator[tuple[bytes, bytes]]:
+        """Go on; yield kind and content of each frame that has come, EXIT as the last one."""
+        try:
+            if time.monotonic() > self.due:
+                raise SessionError(self._no_answer(socket.timeout("timed out")))
+            if self._channel is None and not self._read_banner():
+                return
+            assert self._channel  # noqa: S101
+            for kind, content in self._channel.receive():
+                yield from self._take(kind, content)
+        except OSError as problem:
+            raise self._explain(problem) from problem
+        except RequestError as problem:
+            raise SessionError(str(problem), is_sure=True) from problem
+
+    def _take(self, kind: bytes, content: bytes) -> Iterator[tuple[bytes, bytes]]:
+        assert self._channel  # noqa: S101
+        if kind == frames.HELLO and not self._is_asked:
+            self._is_asked = True
+            # The worker ends what older epochs have left before it starts the program.
+            self.due = float("inf")
+            nonce = content.decode("ascii", "replace")
+            self._channel.send(frames.REQUEST, self._request.encode(nonce))
+            for early in self._early:
+                self._channel.send(*early)
+            self._early = []
+        elif kind == frames.REFUSED:
+            raise SessionError(content.decode(errors="replace"))
+        elif kind == frames.EXIT and len(content) == frames.NUMBER.size:
+            number = frames.NUMBER.unpack(content)[0]
+            self.code = 128 - number if number < 0 else number
+            yield kind, content
+        elif kind in (frames.OUTPUT, frames.ERRORS):
+            yield kind, content
+        else:
+            raise frames.ProtocolError(f"unexpected frame {kind!r}")
+
+    def _read_banner(self) -> bool:
+        """Read the agent's first line, and no byte more; begin the handshake after it."""
+        while not self._banner.endswith(b"\n"):
+            try:
+                byte = self._socket.recv(1)
+            except BlockingIOError:
+                return False
+            self._banner += byte
+            if not byte or len(self._banner) > LONGEST_BANNER:
+                break
+        banner = self._banner.decode("ascii", "replace").strip()
+        if not banner.startswith(MARK):
+            older = ": it is a worker of chart 0.2.0 or older" if banner.startswith(OLDER) else ""
+            raise SessionError(f"port {self._port} is not an agent, it sent {banner!r}{older}")
+        self._channel = frames.Channel(self._socket, self._keys.client(), self._keys.peer_name)
+        self._channel.begin()
+        return True
+
+    def send(self, kind: bytes, content: bytes = b"") -> None:
+        """Send a frame as soon as the worker has taken the request.
+
+        Raises SessionError when the connection has ended.
+        """
+        if not self._is_asked or self._channel is None:
+            self._early.append((kind, content))
+            return
+        try:
+            self._channel.send(kind, content)
+        except OSError as problem:
+            raise self._explain(problem) from problem
+
+    def _explain(self, problem: OSError) -> SessionError:
+        if self._channel and not self._is_asked and not isinstance(problem, ConnectionResetError):
+            text = keys.explain(problem, self._keys.peer_name)
+            return SessionError(text, is_sure=keys.is_about_keys(problem))
+        return SessionError(self._no_answer(problem))
+
+    def _no_answer(self, problem: OSError) -> str:
+        return f"port {self._port} of {self.address}: {problem.strerror or problem}"
+
+    def close(self) -> None:
+        """End the connection, and with it the program."""
+        self._socket.close()

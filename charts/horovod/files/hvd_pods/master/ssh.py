@@ -1,0 +1,114 @@
+"""The command `ssh` of this pod: starts a program in a worker, by the worker's agent.
+
+Launchers start their daemons with it, and scripts may use it. It takes the options that such
+programs pass and refuses all others by name. As with OpenSSH, the words after the host are one
+line for a shell: they are joined by spaces, and this command asks the worker for
+`/bin/sh -c LINE`. That needs no right beyond the master's, which may start any program.
+
+Python hands the streams over, and then becomes a shell that waits for the exit code: a launcher
+keeps one such process for each host.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn, Sequence
+
+FAILED = 255
+# Options without a value. They are about terminals, addresses and forwarding, of which the agent
+# has none; -n is obeyed.
+FLAGS = "46ACNTXYafknqtvx"
+# Options with a value that means nothing here: the agent has one port, one user and its own keys.
+WITH_VALUE = "bceilp"
+# Settings that launchers, the MPI operator, rsync and scripts pass with -o.
+SETTINGS = {
+    "batchmode",
+    "bindaddress",
+    "checkhostip",
+    "compression",
+    "connecttimeout",
+    "connectionattempts",
+    "globalknownhostsfile",
+    "identitiesonly",
+    "identityfile",
+    "loglevel",
+    "passwordauthentication",
+    "port",
+    "serveralivecountmax",
+    "serveraliveinterval",
+    "stricthostkeychecking",
+    "tcpkeepalive",
+    "user",
+    "userknownhostsfile",
+}
+# Waits for the exit code on descriptor 3. The end of the gateway ends it, too.
+WAIT = 'read -r code <&3 && exit "$code"; exit 255'
+
+
+class UsageError(Exception):
+    """The command was not called as this program allows."""
+
+
+def parse(arguments: Sequence[str]) -> tuple[str, str, bool]:
+    """Return host, line for a shell, and whether standard input is to be empty.
+
+    Raises UsageError for an option that is not known, and without a host or a line.
+    """
+    rest = list(arguments)
+    is_empty = False
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option == "--":
+            break
+        letter = option[1:2]
+        if letter == "o" or (letter and letter in WITH_VALUE):
+            if len(option) == 2 and not rest:
+                raise UsageError(f"{option} has no value")
+            value = option[2:] or rest.pop(0)
+            name = value.replace("=", " ").split()[:1]
+            if letter == "o" and (not name or name[0].lower() not in SETTINGS):
+                raise UsageError(f"-o {value} is not supported")
+        elif letter and all(one in FLAGS for one in option[1:]):
+            is_empty = is_empty or "n" in option
+        else:
+            raise UsageError(f"{option} is not supported")
+    if not rest:
+        raise UsageError("no host is named")
+    host = rest.pop(0).rpartition("@")[2]
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    if not rest:
+        raise UsageError("no command is named: a worker has no interactive login; use kubectl exec")
+    return host, " ".join(rest), is_empty
+
+
+def refuse(problem: object) -> NoReturn:
+    print(f"[hvd] error: ssh: {problem}", file=sys.stderr, flush=True)
+    sys.exit(FAILED)
+
+
+def main() -> NoReturn:
+    """Start the program, and become what waits for its end."""
+    try:
+        host, line, is_empty = parse(sys.argv[1:])
+    except UsageError as problem:
+        refuse(problem)
+    if is_empty:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    # Imported late: a wrong use is told at once.
+    from hvd_pods.master import gateway_client
+
+    try:
+        client = gateway_client.ask(host, ["/bin/sh", "-c", line])
+    except OSError as problem:
+        refuse(f"the master does not take programs for workers: {problem}")
+    os.dup2(client.fileno(), 3, inheritable=True)
+    os.execv("/bin/sh", ["/bin/sh", "-c", WAIT])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""A worker serves one master at a time: the one whose requests have the highest epoch.
+
+The epoch is in the agent's memory, and only a master with its certificate changes it. The first
+request of a newer epoch ends everything that older ones have left in this worker before its own
+program starts. A request of an older epoch is refused. So nothing of an earlier attempt, or of a
+master that was replaced, writes to the run's output beside the present attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Iterator
+
+from hvd_pods.common import fast_start
+from hvd_pods.rank import warm_client
+
+# Seconds in which killed processes must be gone: a process may wait for a file server. And those
+# in which the guard of a warm rank ends the rank, and then itself, as the rank's client is gone.
+GONE_WITHIN = 30.0
+GUARDS_WITHIN = 5.0
+
+
+class FenceError(Exception):
+    """This worker does not serve the request, for the reason in the message."""
+
+
+class Fence:
+    """Admits the requests of one epoch. `main` is the worker's main program."""
+
+    def __init__(self, main: int, metrics_folder: str) -> None:
+        self.epoch = 0
+        self._main = main
+        self._metrics = metrics_folder
+        # When the processes of an older epoch must be gone; None while none are awaited.
+        self._until: float | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests must wait until the processes of an older epoch are gone."""
+        return self._until is not None
+
+    def admit(self, epoch: int) -> bool:
+        """Check the epoch of a request; 0 is the present one. Returns whether it is a new one.
+
+        Raises FenceError for an older epoch.
+        """
+        if epoch and epoch < self.epoch:
+            raise FenceError(
+                f"refused: this master's epoch is {epoch}, but a newer master or attempt "
+                f"uses this worker with epoch {self.epoch}"
+            )
+        if epoch <= self.epoch:
+            return False
+        self.epoch = epoch
+        self._until = time.monotonic() + GONE_WITHIN
+        return True
+
+    def end_older(self) -> bool:
+        """Kill what older epochs have left. Returns whether it is gone; call again until it is.
+
+        Raises FenceError when it does not end in time.
+        """
+        left = self._kill()
+        if not left:
+            self._until = None
+            self._forget_progress()
+            return True
+        if self._until is not None and time.monotonic() > self._until:
+            self._until = None
+            raise FenceError(f"cannot end processes of an earlier epoch: {sorted(left)}")
+        return False
+
+    def _kill(self) -> set[int]:
+        started = set(fast_start.descendants(os.getpid()))
+        guards = set(self._guards())
+        killed = set(started)
+        waited = GONE_WITHIN - ((self._until or 0.0) - time.monotonic())
+        if waited > GUARDS_WITHIN:
+            for guard in guards:
+                killed |= {guard, *fast_start.descendants(guard)}
+        for pid in killed:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        return started | guards
+
+    def _guards(self) -> Iterator[int]:
+        """Yield the guards of warm ranks, which are below the process that has imported."""
+        for pid in fast_start.descendants(self._main):
+            with suppress(OSError):
+                if fast_start.read(f"/proc/{pid}/comm").strip() == warm_client.GUARD.encode():
+                    yield pid
+
+    def _forget_progress(self) -> None:
+        """Remove what ranks of older epochs have reported: they may be on other workers now."""
+        for name in fast_start.list_names(self._metrics) if self._metrics else ():
+            # Training code may have made a folder there, or removes files itself.
+            with suppress(OSError):
+                Path(self._metrics, name).unlink()

@@ -1,0 +1,167 @@
+"""The process between the agent and a program that it has started, one for each session.
+
+It is the subreaper of the program and of all that the program starts, so that nothing outlives the
+session: when the program has ended, it kills what the program has left, and then says how the
+program ended. It dies with the agent; what it watches then comes to the worker's main program,
+which ends with the agent, and the container with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+
+from hvd_pods.common import fast_start
+from hvd_pods.common.fast_start import PROGRAMS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterable, Mapping, NoReturn, Sequence
+
+# What the agent passes on to the program.
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# Seconds between two looks at processes that were killed and are still there.
+LOOK_EVERY = 0.01
+# Exit codes of shells for what cannot be run, and what is not there.
+CANNOT_RUN = 126
+NOT_FOUND = 127
+# How the master asks for a program of the chart.
+OWN_PROGRAM = ("python3", "-I", "-S")
+# The descriptor on which the agent learns how the program ended.
+STATUS = 3
+
+
+def start(argv: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
+    """Fork a supervisor; return its number.
+
+    `streams` are the descriptors of the program's standard input, output and errors, and the one
+    that gets the program's wait status as text. The caller closes its own copies.
+    """
+    agent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (*PASSED_ON, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        _arrange(streams)
+        with contextlib.suppress(ImportError, OSError):
+            fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
+            fast_start.die_with_parent(agent)
+        code = _supervise(argv, environment)
+    except BaseException:  # noqa: BLE001 - a fork of the agent must not go on as the agent
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _arrange(streams: Sequence[int]) -> None:
+    """Make the descriptors 0 to 3, and close all others: they belong to other sessions."""
+    # Above the numbers that they are to have, so that none overwrites another one.
+    high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, STATUS + 1) for one in streams]
+    for number, one in enumerate(high):
+        os.dup2(one, number, inheritable=number != STATUS)
+    open_ones = [int(name) for name in fast_start.list_names("/proc/self/fd")]
+    os.closerange(STATUS + 1, max(open_ones, default=STATUS) + 1)
+
+
+def _supervise(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    os.setsid()
+    program = os.fork()
+    if program == 0:
+        _become(argv, environment)
+    for number in PASSED_ON:
+        signal.signal(number, lambda received, _: _pass_on(program, received))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(STATUS):
+        os.dup2(nothing, standard)
+    status = _wait(program)
+    end_all(lambda: fast_start.descendants(os.getpid()))
+    with contextlib.suppress(OSError):
+        os.write(STATUS, str(status).encode())
+    return 0
+
+
+def _pass_on(program: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program, number)
+
+
+def _wait(program: int) -> int:
+    """Wait for the program, and reap what it has left meanwhile. Return its wait status."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == program:
+            return status
+
+
+def end_all(find: Callable[[], Iterable[int]]) -> None:
+    """Kill the processes that `find()` yields, until there are none."""
+    while True:
+        left = list(find())
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for _ in fast_start.ended_children():
+            continue
+        if not left:
+            return
+        time.sleep(LOOK_EVERY)
+
+
+def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Become the program, in a session and a process group of its own."""
+    code = CANNOT_RUN
+    try:
+        os.close(STATUS)
+        os.setsid()
+        os.environ.clear()
+        os.environ.update(environment)
+        module = own_module(argv)
+        if module:
+            code = _run(module, argv[len(OWN_PROGRAM) :])
+        else:
+            os.execvp(argv[0], list(argv))
+    except FileNotFoundError:
+        code = NOT_FOUND
+        print(f"[hvd] error: {os.uname().nodename} has no {argv[0]}", file=sys.stderr)
+    except OSError as problem:
+        print(f"[hvd] error: cannot run {argv[0]}: {problem}", file=sys.stderr)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else bool(end.code)
+    except BaseException:  # noqa: BLE001 - shown as Python shows it
+        code = 1
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def own_module(argv: Sequence[str]) -> str:
+    """Return the name of the chart's module that these arguments run; empty for other programs.
+
+    A fork of the agent runs it at once, where a new Python would take 15 ms to start.
+    """
+    if tuple(argv[: len(OWN_PROGRAM)]) != OWN_PROGRAM or len(argv) <= len(OWN_PROGRAM):
+        return ""
+    path = argv[len(OWN_PROGRAM)]
+    if not path.startswith(f"{PROGRAMS}/") or not path.endswith(".py"):
+        return ""
+    name = path[len(PROGRAMS) + 1 : -len(".py")].replace("/", ".")
+    return f"hvd_pods.{name}" if name.replace(".", "").replace("_", "").isalnum() else ""
+
+
+def _run(module: str, arguments: Sequence[str]) -> int:
+    sys.argv = list(arguments)
+    main = getattr(importlib.import_module(module), "main", None)
+    return int(main() or 0) if main else 0
