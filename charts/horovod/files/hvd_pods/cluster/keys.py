@@ -1,88 +1,188 @@
-"""Makes the SSH keys of a release whose chart was rendered without access to the cluster.
+"""Finds the master's keys, and makes those of a release that was rendered without the cluster.
 
 Helm makes the keys where it can read the cluster and keeps them on upgrade. A tool that renders
 without the cluster (Argo CD, `helm template`) would make other keys each time, so that the chart
-leaves the Secret empty there. The first master fills it. The workers' pods wait for its keys.
+leaves both Secrets empty there. The first master fills them. The workers' pods wait for the keys.
+
+Two Secrets cannot be changed in one step, and need not be. Each holds a certificate and that of the
+authority that signed it, and nothing that depends on the other Secret: whoever has the one takes
+the authority from the other. So each Secret is filled on its own, by whichever master finds it
+empty first. A master that ends between the two leaves the second one to the next master.
 """
 
 from __future__ import annotations
 
 import base64
 import os
-import subprocess
+import ssl
 import tempfile
 from pathlib import Path
 from typing import Mapping
 
+from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.common import ssh
+from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.passwd import require_user_name
 from hvd_pods.common.paths import GENERATED, SECRETS
+from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Run
 
-NAMES = ("user-key", "host-key")
-CONFLICT = 409
+# What a Secret has, and what the master's folder has: the last one is the workers' ca.crt.
+IN_SECRET = ("tls.crt", "tls.key", "ca.crt")
+IN_FOLDER = ("tls.crt", "tls.key", "peer-ca.crt")
 FORBIDDEN = 403
 NOT_FOUND = 404
+CONFLICT = 409
+# How often the Secrets are read and filled: each time, another program may have changed one.
+TRIES = 10
 
 
-def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder with the release's private keys, made if there are none. Raises RunError."""
-    secret = environment.get("HVD_SSH_SECRET")
-    mounted = [(SECRETS / name).exists() for name in NAMES]
-    if api is None or not secret or all(mounted):
+def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder with tls.crt, tls.key and peer-ca.crt of the master.
+
+    It is the mounted one, unless its files are missing and this master may fill the Secrets. Raises
+    ConfigurationError when it may not, or where another attempt would find the same, and RunError
+    for other problems with the API server.
+    """
+    missing = [name for name in IN_FOLDER if not _has_content(SECRETS / name)]
+    if not missing:
         return SECRETS
-    require_user_name()
-    try:
-        keys = _fill(api, secret)
-    except ApiError as problem:
-        remedy = (
-            f"the master needs the rights get and patch on Secret {secret}, or "
-            "set ssh.existingSecret"
+    own = environment.get("HVD_KEYS_SECRETS")
+    if api is None or not own:
+        raise ConfigurationError(
+            f"{SECRETS} does not have {', '.join(missing)}: the Secrets of agent.masterSecret and "
+            f"agent.workerSecret must each have {', '.join(IN_SECRET)}"
         )
+    master_secret, worker_secret = own.split()
+    try:
+        master, worker = _fill(api, master_secret, worker_secret, run)
+    except ApiError as problem:
         kind = ConfigurationError if problem.status in (FORBIDDEN, NOT_FOUND) else RunError
         raise kind(
-            f"cannot create the SSH keys in Secret {secret}: {problem}; {remedy}"
+            f"cannot create the keys in Secrets {master_secret} and {worker_secret}: {problem}; "
+            "the master needs the rights get and patch on both, or set agent.masterSecret and "
+            "agent.workerSecret"
         ) from problem
     folder = GENERATED / "keys"
-    folder.mkdir(exist_ok=True)
-    for name in NAMES:
-        try:
-            key = base64.b64decode(keys[name])
-        except ValueError as problem:
-            raise ConfigurationError(f"Secret {secret} has no key {name}: {problem}") from problem
-        ssh.write_private_file(folder / name, key)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name, content in zip(IN_FOLDER, (master["tls.crt"], master["tls.key"], worker["ca.crt"])):
+        write_private_file(folder / name, content)
     return folder
 
 
-def _fill(api: Api, secret: str) -> dict[str, str]:
-    """Return the Secret's keys, adding new ones unless it has them. Raises ApiError."""
-    present = api.get(f"core/secrets/{secret}")
-    while not all(present.get("data", {}).get(name) for name in NAMES):
-        # The version makes the API server refuse this if another master has filled the Secret, or
-        # if the answer to the same call was lost before.
-        version = present["metadata"].get("resourceVersion")
-        made = {name: base64.b64encode(make_key()).decode() for name in NAMES}
-        body = {"metadata": {"resourceVersion": version}, "data": made}
+def _has_content(path: Path) -> bool:
+    # An empty entry of a Secret is mounted as an empty file.
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _fill(api: Api, master_secret: str, worker_secret: str, run: Run) -> tuple[Files, Files]:
+    """Return the content of both Secrets, after giving keys to the one that has none.
+
+    Raises ApiError, and ConfigurationError for a Secret that has some of its keys.
+    """
+    made: dict[str, Files] = {}
+    for _ in range(TRIES):
+        found = {name: api.get(f"core/secrets/{name}") for name in (master_secret, worker_secret)}
+        stored = {name: _read(name, secret) for name, secret in found.items()}
+        if all(stored.values()):
+            return stored[master_secret], stored[worker_secret]
+        if not made:
+            made[master_secret] = make_files(MASTER, run.master_name)
+            made[worker_secret] = make_files(WORKER, run.worker_name)
+            _require_handshake(made[master_secret], made[worker_secret], run)
+        for name, secret in found.items():
+            if not stored[name]:
+                _add(api, name, secret, made[name])
+    raise RunError(
+        f"cannot create the keys in Secrets {master_secret} and {worker_secret}: another program "
+        f"has changed them {TRIES} times in the meantime"
+    )
+
+
+def _read(name: str, secret: Object) -> Files:
+    """Return the keys of a Secret; empty when it has none. Raises ConfigurationError."""
+    data = secret.get("data", {})
+    there = [key for key in IN_SECRET if data.get(key)]
+    missing = [key for key in IN_SECRET if key not in there]
+    if there and missing:
+        # Workers may use what is there: to replace it would lock them out.
+        raise ConfigurationError(
+            f"Secret {name} has {', '.join(there)} but not {', '.join(missing)}: set "
+            "agent.generation to a number that the release has not had yet, for new keys"
+        )
+    try:
+        return {key: base64.b64decode(data[key], validate=True) for key in there}
+    except ValueError as problem:
+        raise ConfigurationError(f"Secret {name} is not in base64: {problem}") from problem
+
+
+def _add(api: Api, name: str, secret: Object, made: Files) -> None:
+    """Give keys to a Secret that had none when it was read, unless it was changed since."""
+    # The version makes the API server refuse this if another master has filled the Secret, or if
+    # the answer to the same call was lost before.
+    version = secret["metadata"].get("resourceVersion")
+    data = {key: base64.b64encode(content).decode() for key, content in made.items()}
+    body = {"metadata": {"resourceVersion": version}, "data": data}
+    try:
+        api.merge_patch(f"core/secrets/{name}", body)
+    except ApiError as problem:
+        if problem.status != CONFLICT:
+            raise
+    else:
+        log(f"created keys of the release in Secret {name}")
+
+
+def _require_handshake(master: Files, worker: Files, run: Run) -> None:
+    """Raise ConfigurationError unless this Python accepts the keys that were made."""
+    try:
+        check_handshake(master, worker, run.master_name, run.worker_name)
+    except ssl.SSLError as problem:
+        raise ConfigurationError(
+            f"{ssl.OPENSSL_VERSION} of this image does not accept the keys that the master made: "
+            f"{problem}; set agent.masterSecret and agent.workerSecret"
+        ) from problem
+
+
+def check_handshake(master: Files, worker: Files, master_name: str, worker_name: str) -> None:
+    """Connect a master and a worker with these keys, in memory.
+
+    Each verifies the other as in a run, and as strictly as `ssl` can. Raises ssl.SSLError when one
+    of them refuses the other.
+    """
+    client_side = _make_context(ssl.PROTOCOL_TLS_CLIENT, master, worker["ca.crt"])
+    server_side = _make_context(ssl.PROTOCOL_TLS_SERVER, worker, master["ca.crt"])
+    to_client = ssl.MemoryBIO()
+    to_server = ssl.MemoryBIO()
+    client = client_side.wrap_bio(to_client, to_server, server_hostname=worker_name)
+    server = server_side.wrap_bio(to_server, to_client, server_side=True)
+    # A hello, the server's certificate, the client's certificate, and its verification.
+    for side in (client, server, client, server):
         try:
-            present = api.merge_patch(f"core/secrets/{secret}", body)
-            log(f"created the SSH keys of the release in Secret {secret}")
-        except ApiError as problem:
-            if problem.status != CONFLICT:
-                raise
-            present = api.get(f"core/secrets/{secret}")
-    keys: dict[str, str] = present["data"]
-    return keys
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    # Python verifies the name of a server alone.
+    certificate = server.getpeercert() or {}
+    names = certificate.get("subjectAltName")
+    if names != (("DNS", master_name),):
+        raise ssl.SSLCertVerificationError(f"the master has the names {names}, not {master_name}")
 
 
-def make_key() -> bytes:
-    """Make a private key like Helm's: ECDSA in PEM format, without a passphrase."""
+def _make_context(protocol: int, own: Files, peer_authority: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(cadata=peer_authority.decode())
+    # `ssl` reads a key from files alone.
     with tempfile.TemporaryDirectory(dir=GENERATED) as folder:
-        file = Path(folder) / "key"
-        command = [ssh.find_program("ssh-keygen"), "-q", "-t", "ecdsa"]
-        options = ["-m", "PEM", "-N", "", "-C", "", "-f", str(file)]
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ConfigurationError(f"ssh-keygen cannot make a key: {done.stderr.strip()}")
-        return file.read_bytes()
+        certificate = Path(folder) / "tls.crt"
+        key = Path(folder) / "tls.key"
+        write_private_file(certificate, own["tls.crt"])
+        write_private_file(key, own["tls.key"])
+        context.load_cert_chain(certificate, key)
+    return context

@@ -1,12 +1,18 @@
-"""Files that only the pod's user may read."""
+"""Files that no other user may read: private keys, and what may hold a password."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600. An existing file is replaced, with its mode."""
-    path.unlink(missing_ok=True)
-    path.touch(0o600)
-    path.write_bytes(content)
+    """Write a file of mode 0600 in one step: a reader sees the old content or the new one.
+
+    An existing file is replaced, with its mode. Raises OSError.
+    """
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
+    new.replace(path)

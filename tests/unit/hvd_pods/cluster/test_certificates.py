@@ -1,0 +1,293 @@
+"""Keys and certificates in pure Python: what other programs say about them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from hvd_pods.cluster import certificates, keys
+from hvd_pods.cluster.certificates import MASTER, ORDER, WORKER, Files
+
+MASTER_NAME = "master-1.hvd.team.horovod.internal"
+WORKER_NAME = "worker-1.hvd.team.horovod.internal"
+
+
+# What versions of OpenSSL say.
+WRONG_USE = r"unsuitable certificate purpose|unsupported certificate purpose"
+One = TypeVar("One", bound=x509.ExtensionType)
+
+
+class Release(NamedTuple):
+    """What the two Secrets of a release have."""
+
+    master: Files
+    worker: Files
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    return Release(
+        certificates.make_files(MASTER, MASTER_NAME), certificates.make_files(WORKER, WORKER_NAME)
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the handshake puts keys for the moment at which they are read."""
+    monkeypatch.setattr(keys, "GENERATED", tmp_path)
+    return tmp_path
+
+
+# The multiples are from the test vectors of the NIST routines, the last one from RFC 6979, A.2.5.
+@pytest.mark.parametrize(
+    ("number", "x", "y"),
+    [
+        (1, certificates.BASE_X, certificates.BASE_Y),
+        (
+            2,
+            0x7CF27B188D034F7E8A52380304B51AC3C08969E277F21B35A60B48FC47669978,
+            0x07775510DB8ED040293D9AC69F7430DBBA7DADE63CE982299E04B79D227873D1,
+        ),
+        (
+            112233445566778899,
+            0x339150844EC15234807FE862A86BE77977DBFB3AE3D96F4C22795513AEAAB82F,
+            0xB1C14DDFDC8EC1B2583F51E85A5EB3A155840F2034730E9B5ADA38B674336A21,
+        ),
+        (ORDER - 1, certificates.BASE_X, certificates.P - certificates.BASE_Y),
+        (
+            0xC9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721,
+            0x60FED4BA255A9D31C961EB74C6356D68C049B8923B61FA6CE669622E60F29FB6,
+            0x7903FE1008B8BC99A41AE9E95628BC64F2F1B20C2D7E9F5177A3C294D4462299,
+        ),
+    ],
+)
+def test_multiples_of_the_base_point_are_the_published_ones(number: int, x: int, y: int) -> None:
+    assert certificates._multiply(number) == (x, y)
+
+
+@pytest.mark.parametrize("number", [3, 5, 2**128, 2**255, 2**255 + 1, ORDER - 2, ORDER // 2])
+def test_multiples_of_the_base_point_are_those_of_another_library(number: int) -> None:
+    public = ec.derive_private_key(number, ec.SECP256R1()).public_key().public_numbers()
+    assert certificates._multiply(number) == (public.x, public.y)
+
+
+def test_a_signature_is_the_published_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # RFC 6979, A.2.5: SHA-256 and the message "sample".
+    number = 0xC9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721
+    nonce = 0xA6E3C57DD01ABE90086538398355DD4C3B17AA873382B0F24D6129493D8AAD60
+    monkeypatch.setattr(certificates, "_draw", lambda: nonce)
+    signature = certificates._sign(certificates._Key(number, b""), b"sample")
+    assert signature.hex() == (
+        "3046"
+        "022100efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716"
+        "022100f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("moment", "encoded"),
+    [
+        (dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC), b"\x17\x0d260102030405Z"),
+        (dt.datetime(2049, 12, 31, 23, 59, 59, tzinfo=dt.UTC), b"\x17\x0d491231235959Z"),
+        (dt.datetime(2050, 1, 1, tzinfo=dt.UTC), b"\x18\x0f20500101000000Z"),
+    ],
+)
+def test_a_year_has_four_digits_from_2050_on(moment: dt.datetime, encoded: bytes) -> None:
+    assert certificates._time(moment.timestamp()) == encoded
+
+
+def parse(certificate: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(certificate)
+
+
+def extension(certificate: x509.Certificate, kind: type[One]) -> One:
+    return certificate.extensions.get_extension_for_class(kind).value
+
+
+def is_critical(certificate: x509.Certificate, kind: type[One]) -> bool:
+    return certificate.extensions.get_extension_for_class(kind).critical
+
+
+def common_name(name: x509.Name) -> str | bytes:
+    (attribute,) = name
+    assert attribute.oid == NameOID.COMMON_NAME
+    return attribute.value
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "usage"),
+    [
+        (MASTER, MASTER_NAME, ExtendedKeyUsageOID.CLIENT_AUTH),
+        (WORKER, WORKER_NAME, ExtendedKeyUsageOID.SERVER_AUTH),
+    ],
+)
+def test_a_certificate_is_for_one_name_and_one_use(
+    release: Release, role: certificates.Role, name: str, usage: x509.ObjectIdentifier
+) -> None:
+    files = release.master if role == MASTER else release.worker
+    certificate = parse(files["tls.crt"])
+    assert certificate.version == x509.Version.v3
+    assert common_name(certificate.subject) == role.common_name
+    assert [*extension(certificate, x509.SubjectAlternativeName)] == [x509.DNSName(name)]
+    assert [*extension(certificate, x509.ExtendedKeyUsage)] == [usage]
+    assert extension(certificate, x509.BasicConstraints).ca is False
+    assert is_critical(certificate, x509.BasicConstraints)
+    assert allowed_uses(certificate) == {"digital_signature"}
+    assert is_critical(certificate, x509.KeyUsage)
+    key = serialization.load_pem_private_key(files["tls.key"], password=None)
+    assert key.public_key() == certificate.public_key()
+
+
+def test_an_authority_signs_and_has_none_below_it(release: Release) -> None:
+    for files in release:
+        authority = parse(files["ca.crt"])
+        authority.verify_directly_issued_by(authority)
+        parse(files["tls.crt"]).verify_directly_issued_by(authority)
+        assert extension(authority, x509.BasicConstraints) == x509.BasicConstraints(True, 0)
+        assert is_critical(authority, x509.BasicConstraints)
+        assert allowed_uses(authority) == {"key_cert_sign"}
+        assert is_critical(authority, x509.KeyUsage)
+    owners = [common_name(parse(text).subject) for text in texts(release)]
+    assert len(set(owners)) == 4, "OpenSSL finds an authority by its name first"
+
+
+def allowed_uses(certificate: x509.Certificate) -> set[str]:
+    usage = extension(certificate, x509.KeyUsage)
+    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
+    more = ("key_agreement", "key_cert_sign", "crl_sign")
+    return {name for name in (*names, *more) if getattr(usage, name)}
+
+
+def texts(release: Release) -> list[bytes]:
+    """All certificates of a release."""
+    return [files[name] for files in release for name in ("tls.crt", "ca.crt")]
+
+
+def test_certificates_name_keys_as_rfc_7093_says(release: Release) -> None:
+    for files in release:
+        authority = parse(files["ca.crt"])
+        for certificate in (authority, parse(files["tls.crt"])):
+            own = extension(certificate, x509.SubjectKeyIdentifier).digest
+            assert own == identify(certificate)
+            signer = extension(certificate, x509.AuthorityKeyIdentifier).key_identifier
+            assert signer == identify(authority)
+
+
+def identify(certificate: x509.Certificate) -> bytes:
+    point = certificate.public_key().public_bytes(
+        serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
+    )
+    return hashlib.sha256(point).digest()[:20]
+
+
+def test_certificates_are_valid_for_ten_years_and_on_clocks_that_are_behind(
+    release: Release,
+) -> None:
+    now = dt.datetime.now(dt.UTC)
+    for text in texts(release):
+        certificate = parse(text)
+        assert now - dt.timedelta(days=2) < certificate.not_valid_before_utc
+        assert certificate.not_valid_before_utc < now - dt.timedelta(hours=23)
+        left = certificate.not_valid_after_utc - now
+        assert dt.timedelta(days=3649) < left <= dt.timedelta(days=3650)
+
+
+def test_no_two_keys_and_serial_numbers_are_the_same(release: Release) -> None:
+    found = [parse(text) for text in texts(release)]
+    assert len({identify(certificate) for certificate in found}) == 4
+    assert len({certificate.serial_number for certificate in found}) == 4
+    assert all(certificate.serial_number > 0 for certificate in found)
+
+
+def test_a_name_that_is_no_dns_name_is_refused() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        certificates.make_files(MASTER, "m\u00fcnchen")
+
+
+def test_master_and_worker_accept_each_other_strictly(release: Release, folder: Path) -> None:
+    keys.check_handshake(release.master, release.worker, MASTER_NAME, WORKER_NAME)
+    assert not [*folder.iterdir()], "no key is left behind"
+
+
+def with_authority(files: Files, authority: Files) -> Files:
+    """These keys, where the other side trusts another authority."""
+    return {**files, "ca.crt": authority["ca.crt"]}
+
+
+def test_a_worker_s_key_is_refused_where_the_master_s_is_asked(
+    release: Release, folder: Path
+) -> None:
+    # Another authority has signed it.
+    asking = with_authority(release.worker, release.master)
+    with pytest.raises(ssl.SSLError, match="certificate verify failed"):
+        keys.check_handshake(asking, release.worker, MASTER_NAME, WORKER_NAME)
+    # Even if that were trusted, the use is another one, and so is the name.
+    with pytest.raises(ssl.SSLError, match=WRONG_USE):
+        keys.check_handshake(release.worker, release.worker, WORKER_NAME, WORKER_NAME)
+
+
+def test_the_master_s_key_does_not_make_a_worker(release: Release, folder: Path) -> None:
+    listening = with_authority(release.master, release.worker)
+    with pytest.raises(ssl.SSLError, match="certificate verify failed"):
+        keys.check_handshake(release.master, listening, MASTER_NAME, MASTER_NAME)
+    with pytest.raises(ssl.SSLError, match=WRONG_USE):
+        keys.check_handshake(release.master, release.master, MASTER_NAME, MASTER_NAME)
+
+
+def test_the_names_of_another_release_are_refused(release: Release, folder: Path) -> None:
+    with pytest.raises(ssl.SSLError, match=r"worker-1\.hvd\.other"):
+        keys.check_handshake(
+            release.master, release.worker, MASTER_NAME, WORKER_NAME.replace("team", "other")
+        )
+    with pytest.raises(ssl.SSLError, match="the master has the names"):
+        keys.check_handshake(
+            release.master, release.worker, MASTER_NAME.replace("team", "other"), WORKER_NAME
+        )
+
+
+def test_keys_of_the_same_names_from_another_time_are_refused(
+    release: Release, folder: Path
+) -> None:
+    older = certificates.make_files(WORKER, WORKER_NAME)
+    with pytest.raises(ssl.SSLError, match="certificate verify failed"):
+        keys.check_handshake(
+            release.master, with_authority(older, release.worker), MASTER_NAME, WORKER_NAME
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no program openssl")
+def test_the_program_openssl_agrees(release: Release, tmp_path: Path) -> None:
+    for files, purpose, name in [
+        (release.master, "sslclient", MASTER_NAME),
+        (release.worker, "sslserver", WORKER_NAME),
+    ]:
+        for file, content in files.items():
+            (tmp_path / file).write_bytes(content)
+        trusted = ["-CAfile", "ca.crt", "-verify_hostname", name]
+        strictly = ["-x509_strict", "-check_ss_sig", "-purpose", purpose]
+        assert openssl(tmp_path, "verify", *trusted, *strictly, "tls.crt") == "tls.crt: OK\n"
+        text = openssl(tmp_path, "x509", "-noout", "-text", "-in", "tls.crt")
+        assert f"DNS:{name}\n" in text
+        assert "NIST CURVE: P-256" in text
+        assert "EC Key valid" in openssl(tmp_path, "ec", "-check", "-noout", "-in", "tls.key")
+
+
+def openssl(folder: Path, *arguments: str) -> str:
+    """What the program prints; it must succeed."""
+    done = subprocess.run(
+        ["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
