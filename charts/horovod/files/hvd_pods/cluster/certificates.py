@@ -194,7 +194,7 @@ def _bits(content: bytes, unused: int = 0) -> bytes:
 def _identifier(dotted: str) -> bytes:
     """Encode an object identifier: the first two numbers are one byte, the others base 128."""
     first, second, *others = map(int, dotted.split("."))
-    content = bytearray([40 * first + second])
+    content = bytes([40 * first + second])
     for number in others:
         digits = [number & 0x7F]
         while number := number >> 7:

@@ -35,7 +35,7 @@ FORBIDDEN = 403
 NOT_FOUND = 404
 CONFLICT = 409
 # How often the Secrets are read and filled: each time, another program may have changed one.
-TRIES = 10
+TRIES = 5
 
 
 def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.environ) -> Path:
@@ -80,20 +80,21 @@ def _has_content(path: Path) -> bool:
 
 
 def _fill(api: Api, master_secret: str, worker_secret: str, run: Run) -> tuple[Files, Files]:
-    """Return the content of both Secrets, after giving keys to the one that has none.
+    """Return the content of both Secrets, after giving keys to those that have none.
 
-    Raises ApiError, and ConfigurationError for a Secret that has some of its keys.
+    Raises ApiError, ConfigurationError for a Secret that has some of its keys, and RunError when
+    the Secrets are changed all the time.
     """
-    made: dict[str, Files] = {}
     for _ in range(TRIES):
         found = {name: api.get(f"core/secrets/{name}") for name in (master_secret, worker_secret)}
         stored = {name: _read(name, secret) for name, secret in found.items()}
         if all(stored.values()):
             return stored[master_secret], stored[worker_secret]
-        if not made:
-            made[master_secret] = make_files(MASTER, run.master_name)
-            made[worker_secret] = make_files(WORKER, run.worker_name)
-            _require_handshake(made[master_secret], made[worker_secret], run)
+        made = {
+            master_secret: make_files(MASTER, run.master_name),
+            worker_secret: make_files(WORKER, run.worker_name),
+        }
+        _require_handshake(made[master_secret], made[worker_secret], run)
         for name, secret in found.items():
             if not stored[name]:
                 _add(api, name, secret, made[name])
