@@ -19,8 +19,11 @@ from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
 from tests.unit.hvd_pods.fake_worker import Workers
-from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
+from tests.unit.hvd_pods.master_pod import MasterPod
+from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.runs import make_run
+from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -130,8 +133,9 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="session")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_keys(tmp_path_factory.mktemp("keys"))
+def keys(release: ReleaseKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the master's pod mounts."""
+    return release.write_master(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture
@@ -151,17 +155,19 @@ def told() -> Told:
     return Told()
 
 
+@pytest.fixture(scope="session")
+def release() -> ReleaseKeys:
+    """The keys of the release."""
+    return ReleaseKeys()
+
+
 @pytest.fixture
-def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""
-    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+def agents(
+    release: ReleaseKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ScriptedAgents]:
+    """Agents of the hosts of make_run(), which run a shell script in each session."""
     monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
     monkeypatch.setattr(remote, "LOOK_WITHIN", TIMEOUT)
-    program = tmp_path / "bin" / "ssh"
-    program.parent.mkdir()
-
-    def install(script: str) -> None:
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-
-    return install
+    started = ScriptedAgents(release, tmp_path, make_run().hosts)
+    yield started
+    started.close()

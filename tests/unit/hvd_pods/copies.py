@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 # The parent of the package, as /horovod/bin is in a pod.
 FILES = Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"
 PROGRAMS = FILES / "hvd_pods"
-FOLDERS = ("cluster", "common", "master", "rank", "rules", "warm", "worker")
+FOLDERS = ("agent", "cluster", "common", "master", "rank", "rules", "warm", "worker")
 
 
 @cache
@@ -42,7 +42,7 @@ def copy_files(root: Path, python: str) -> Path:
     copy = root / "bin"
     # Times are kept: by them, Python knows that what it has compiled is of these files.
     shutil.copytree(f"{_compiled(python).name}/bin", copy, symlinks=True)
-    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 6)
+    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
     return copy
 
 

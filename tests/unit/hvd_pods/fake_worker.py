@@ -1,4 +1,4 @@
-"""Workers for tests: sockets on loopback addresses that send what an SSH server would send."""
+"""Workers for tests: sockets on loopback addresses that send what an agent would send."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 import threading
 from typing import Any
 
+from hvd_pods.agent.banner import format_banner
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
 from hvd_pods.common import run
 from tests.fakes.api import FakeApi
@@ -15,16 +16,11 @@ from tests.unit.hvd_pods.runs import describe_run
 SLICES = "discovery.k8s.io/endpointslices"
 
 
-def ssh_banner(revision: str) -> bytes:
-    """What the sshd of a worker of this revision sends."""
-    return f"SSH-2.0-OpenSSH_9.2p1 Debian-2 hvd-{revision}\r\n".encode()
-
-
 class FakeWorker:
     """Listens on an address of 127.0.0.0/8 or ::1, and sends `banner` to whoever connects.
 
-    As sshd, it then waits. With None it sends nothing, and with an empty banner it ends at once. A
-    test may change the banner.
+    As an agent, it then waits. With None it sends nothing, and with an empty banner it ends at
+    once. A test may change the banner.
     """
 
     def __init__(self, banner: bytes | None, address: str = "127.0.0.1", port: int = 0) -> None:
@@ -96,7 +92,7 @@ class Workers:
         """Describe a run of `number` workers with two slots each."""
         group = {"statefulSet": "hvd-worker", "number": number, "maximum": maximum or number}
         groups = [{**group, "slots": 2, "revision": "r1"}]
-        return describe_run(**{"groups": groups, "sshPort": self.port, **changes})
+        return describe_run(**{"groups": groups, "agentPort": self.port, **changes})
 
     def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> run.Run:
         return run.parse_run(self.describe(number, maximum, **changes))
@@ -106,7 +102,7 @@ class Workers:
         for ordinal in ordinals:
             name = f"hvd-worker-{ordinal}"
             address = self.address(ordinal)
-            self._listening[ordinal] = FakeWorker(ssh_banner("r1"), address, self.port)
+            self._listening[ordinal] = FakeWorker(format_banner("r1"), address, self.port)
             endpoint = {
                 "addresses": [address],
                 "targetRef": {"kind": "Pod", "name": name, "uid": ""},

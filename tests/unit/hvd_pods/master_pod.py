@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvd_pods.cluster import keys as release_keys
-from hvd_pods.common import paths, reporting, ssh
-from hvd_pods.master import effects, launch, main, mpi, remote, results, user_code
+from hvd_pods.common import paths, reporting
+from hvd_pods.master import (
+    effects,
+    gateway_client,
+    launch,
+    main,
+    mpi,
+    results,
+    session,
+    user_code,
+)
 from tests.unit.hvd_pods.fake_worker import Workers
 
 JOB = "hvd-master-1"
-
-
-def make_keys(folder: Path) -> Path:
-    for name in ("user-key", "host-key"):
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
-        subprocess.run(command, check=True)
-    return folder
 
 
 class MasterPod:
@@ -42,14 +43,13 @@ class MasterPod:
         for made in (self.generated, self.programs):
             made.mkdir()
         _move_paths(patch, paths.GENERATED, self.generated)
-        _move_paths(patch, paths.SECRETS, keys)
+        _move_paths(patch, paths.KEYS, keys)
+        patch.setattr(gateway_client, "SOCKET", str(self.generated / "gateway.sock"))
         patch.setattr(reporting, "TERMINATION_LOG", self.termination_log)
         patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
         patch.setenv("OUT", str(folder))
         self.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
         self.put_job()
-        # The workers are sockets that send a banner.
-        self.install("exit 255", name="ssh")
 
     def put_job(self, **changes: Any) -> None:
         """The Job, which may fail twice before it fails for good."""
@@ -94,12 +94,11 @@ def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
     modules = (
         paths,
-        ssh,
         release_keys,
         launch,
         mpi,
         main,
-        remote,
+        session,
         results,
         effects,
         user_code,

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from hvd_pods.common import run
+from tests.unit.hvd_pods.release_keys import MASTER_NAME, WORKER_NAME
 
 
 def describe_run(**changes: Any) -> str:
@@ -29,7 +30,9 @@ def describe_run(**changes: Any) -> str:
         "minRanks": 1,
         "maxRanks": 0,
         "interface": "",
-        "sshPort": 2222,
+        "agentPort": 2222,
+        "masterName": MASTER_NAME,
+        "workerName": WORKER_NAME,
         "cleanup": "OnSuccess",
         "record": "hvd-run",
         "api": True,

@@ -30,7 +30,7 @@ RUN: Any = SimpleNamespace(
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder where the Secrets are mounted: empty."""
-    for attribute in ("GENERATED", "SECRETS"):
+    for attribute in ("GENERATED", "KEYS"):
         folder = tmp_path / attribute.lower()
         folder.mkdir()
         monkeypatch.setattr(keys, attribute, folder)

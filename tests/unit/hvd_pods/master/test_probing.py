@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.agent.banner import format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import probing
 from hvd_pods.rules.messages import HostAnswers, HostGone, HostProblem
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
-from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker, ssh_banner
+from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker
 from tests.unit.hvd_pods.rules.told import Told
 from tests.waiting import wait_until
 
@@ -94,7 +95,7 @@ def test_host_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> N
     current = probe([HOST], port)
     current.put(HOST, address, uid="u1")
     current.wait_for(HostProblem, reason=f"port {port} does not answer: Connection refused")
-    with FakeWorker(ssh_banner("r1"), address, port):
+    with FakeWorker(format_banner("r1"), address, port):
         current.wait_for(HostAnswers)
     assert current.of(HostAnswers) == [HostAnswers(3, "w-0", Pod(address, "u1", "n1"))]
     # Each reason is told once, however often it is met.
@@ -107,7 +108,7 @@ def test_host_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> N
 
 def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> None:
     """On the network of its node, a pod has the node's address."""
-    with FakeWorker(ssh_banner("r1")) as worker:
+    with FakeWorker(format_banner("r1")) as worker:
         current = probe([HOST, OTHER], worker.port)
         current.put(HOST)
         current.wait_for(HostAnswers)
@@ -132,7 +133,7 @@ def test_hosts_that_have_answered_leave_room_for_others(
     """Whether or not their connections are kept."""
     monkeypatch.setattr(probing, "MOST_OPEN", 3)
     hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(9)]
-    with FakeWorker(ssh_banner("r1")) as worker:
+    with FakeWorker(format_banner("r1")) as worker:
         current = probe(hosts, worker.port, lost_after)
         # The second time, other pods have the same addresses.
         for answers, uid in ((9, "a"), (18, "b")):
@@ -151,7 +152,7 @@ def test_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
     current = probe([HOST], port)
     current.put(HOST)
     current.wait_for(HostProblem, reason=f"port {port} does not answer: Connection refused")
-    with FakeWorker(ssh_banner("r1"), port=port):
+    with FakeWorker(format_banner("r1"), port=port):
         current.put(HOST, serving=True)
         current.wait_for(HostAnswers)
 
@@ -161,8 +162,8 @@ def two(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Probing
     """Two hosts that can be lost and have answered."""
     monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
     with (
-        FakeWorker(ssh_banner("r1"), "127.0.1.1") as first,
-        FakeWorker(ssh_banner("r1"), "127.0.1.2", first.port) as second,
+        FakeWorker(format_banner("r1"), "127.0.1.1") as first,
+        FakeWorker(format_banner("r1"), "127.0.1.2", first.port) as second,
     ):
         current = probe([HOST, OTHER], first.port, lost_after=15.0)
         current.put(HOST, "127.0.1.1")
@@ -186,7 +187,7 @@ def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) ->
     assert all(b.silent > a.silent for a, b in pairwise(problems))
     assert problems[-1].silent >= 2 * 0.02
     assert not any(item.all_hosts_silent for item in problems), "the other host is heard"
-    with FakeWorker(ssh_banner("r1"), first.address, first.port):
+    with FakeWorker(format_banner("r1"), first.address, first.port):
         current.wait_for(HostAnswers, 2, host="w-0")
     assert not current.of(HostGone)
 
@@ -201,14 +202,14 @@ def test_kept_connection_stays_until_another_one_has_a_banner(
         current = probe([HOST], worker.port, lost_after=15.0)
         current.put(HOST)
         wait_until(lambda: worker.connections, TIMEOUT, "a connection", 0.01)
-        worker.connections[0].sendall(ssh_banner("r1"))
+        worker.connections[0].sendall(format_banner("r1"))
         current.wait_for(HostAnswers)
         wait_until(lambda: len(worker.connections) >= 2, TIMEOUT, "another one", 0.01)
         first, second = worker.connections[:2]
         first.settimeout(0.1)
         with pytest.raises(TimeoutError):
             first.recv(1)
-        second.sendall(ssh_banner("r1"))
+        second.sendall(format_banner("r1"))
         first.settimeout(TIMEOUT)
         assert first.recv(1) == b""
         assert len(current.of(HostAnswers)) == 1
@@ -226,7 +227,7 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_sshd_says(
     """
     for name in ("SUSPECT_EVERY", "PROBE_TIMEOUT", "RENEW_EVERY"):
         monkeypatch.setattr(probing, name, 0.05)
-    with FakeWorker(ssh_banner("r1")) as worker:
+    with FakeWorker(format_banner("r1")) as worker:
         current = probe([HOST], worker.port, lost_after=15.0)
         current.put(HOST)
         current.wait_for(HostAnswers)
@@ -240,7 +241,7 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_sshd_says(
             end(number)
         assert not any(event.silent for event in current.of(HostProblem))
         # It is told again when sshd does.
-        worker.banner = ssh_banner("r1")
+        worker.banner = format_banner("r1")
         current.wait_for(HostAnswers, 2)
 
 

@@ -1,4 +1,4 @@
-"""The session that follows the ranks' progress, with a shell script in the place of ssh."""
+"""The session that follows the ranks' progress, with a shell script as the worker's program."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from hvd_pods.rules.messages import ProgressReported
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.runs import make_run
+from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 Follow = Callable[[str], ProgressFollower]
 
 
 @pytest.fixture
-def follow(
-    told: Told, ssh: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Follow]:
-    """Follows the second attempt's ranks on two hosts; `ssh` is the script given."""
+def follow(told: Told, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow]:
+    """Follows the second attempt's ranks on two hosts; the sessions run the script given."""
     monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
     monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
     monkeypatch.setattr(progress, "LAST_WITHIN", TIMEOUT)
     started: list[ProgressFollower] = []
 
     def start(script: str) -> ProgressFollower:
-        ssh(script)
-        started.append(ProgressFollower(make_run().hosts[:2], told, 2))
+        agents.install(script)
+        hosts = make_run().hosts[:2]
+        started.append(ProgressFollower(lambda: agents.reach, hosts, told, 2))
         return started[-1]
 
     yield start

@@ -1,4 +1,4 @@
-"""What the master does with the answers of workers that it asks over SSH."""
+"""What the master does with the answers of workers that it asks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from hvd_pods.common import paths
 from hvd_pods.master import remote
 from tests.unit.hvd_pods.runs import make_run
+from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 FIRST, SECOND, *_ = make_run().hosts
-Ask = Callable[[], int]
+Ask = Callable[[remote.Reach], int]
 
 
 @pytest.mark.slow
@@ -29,16 +30,19 @@ Ask = Callable[[], int]
     ],
 )
 def test_program_of_a_host_gets_its_input_and_answers(
-    ssh: Callable[[str], None], script: str, answer: tuple[int, str]
+    agents: ScriptedAgents, script: str, answer: tuple[int, str]
 ) -> None:
-    ssh(script)
+    agents.install(script)
     expected = answer[0], answer[1].replace("DIR", str(paths.PROGRAMS))
-    assert remote.call([FIRST], ["a.py", "b c"], b"text", seconds=60.0) == {FIRST: expected}
+    answers = remote.call(agents.reach, [FIRST], ["a.py", "b c"], b"text", seconds=60.0)
+    assert answers == {FIRST: expected}
 
 
-STAY: Ask = partial(remote.may_stay, [FIRST, SECOND])
-FINISHED: Ask = partial(remote.count_finished, [FIRST, SECOND], 7, lambda: False)
-LEAVE: Ask = partial(remote.ask_ranks, [FIRST, SECOND])
+STAY: Ask = partial(remote.may_stay, hosts=[FIRST, SECOND])
+FINISHED: Ask = partial(
+    remote.count_finished, hosts=[FIRST, SECOND], epoch=7, is_stopped=lambda: False
+)
+LEAVE: Ask = partial(remote.ask_ranks, hosts=[FIRST, SECOND])
 
 
 @pytest.mark.parametrize(
@@ -59,10 +63,10 @@ LEAVE: Ask = partial(remote.ask_ranks, [FIRST, SECOND])
     ],
 )
 def test_what_hosts_say_of_their_ranks_counts_if_it_is_understood(
-    ssh: Callable[[str], None], ask: Ask, usual: str, script: str, answer: int
+    agents: ScriptedAgents, ask: Ask, usual: str, script: str, answer: int
 ) -> None:
-    ssh(f'[ "$1" = {SECOND.address} ] || {{ {usual}; exit; }}; {script}')
-    assert ask() == answer
+    agents.install(f'[ "$1" = {SECOND.address} ] || {{ {usual}; exit; }}; {script}')
+    assert ask(agents.reach) == answer
 
 
 @pytest.mark.parametrize(
@@ -70,9 +74,11 @@ def test_what_hosts_say_of_their_ranks_counts_if_it_is_understood(
     [(0.05, False, "no answer within 0 s"), (60.0, True, "asked to end")],
 )
 def test_host_that_does_not_answer_in_time_has_failed(
-    ssh: Callable[[str], None], seconds: float, is_stopped: bool, text: str
+    agents: ScriptedAgents, seconds: float, is_stopped: bool, text: str
 ) -> None:
-    ssh('[ "$1" = hvd-cpu-1.hvd ] || exec sleep 60')
+    agents.install('[ "$1" = hvd-cpu-1.hvd ] || exec sleep 60')
     hosts = [FIRST, SECOND] if not is_stopped else [FIRST]
-    failures = remote.call(hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped)
+    failures = remote.call(
+        agents.reach, hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped
+    )
     assert failures[FIRST] == (1, text)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.shapes import NO_SERVICE
-from hvd_pods.common.notices import LEAVING
-from hvd_pods.common.ssh import STALE
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.gathering import (
     FIRST_REPORT_AFTER,
@@ -292,42 +291,6 @@ def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
     assert bool(world.of(m.EndLauncher)) is is_lost
     alone = "this pod may have lost the network"
     assert (alone in world.logged()) is all_hosts_silent
-
-
-def ended(world: World) -> list[list[str]]:
-    """The hosts whose logins were ended, one time after the other."""
-    return [[*effect.hosts] for effect in world.of(m.EndLogins)]
-
-
-@pytest.mark.parametrize("leaves", [False, True])
-def test_login_is_not_used_again_after_its_connection_may_have_broken(leaves: bool) -> None:
-    """But the ranks of a worker that leaves may still save, which end with it."""
-    world = World(one_group(lostAfterSeconds=15))
-    attempt = world.train()
-    if leaves:
-        notice = {"kind": LEAVING, "host": "w-1", "rank": 2, "seconds": 30.0}
-        world.tell(m.NoticeTaken(attempt, notice))
-    world.tell(m.HostProblem(attempt, "w-1", "port 2222 closed the connection"))
-    assert ended(world) == [], "the launcher uses it"
-    for after in (29.0, 2.0):
-        assert ended(world) == []
-        world.tell(m.HostProblem(attempt, "w-1", "port 2222 does not answer", 15.0), after)
-        if not leaves:
-            break
-    assert ended(world) == [["w-1"]]
-
-
-def test_login_of_a_host_that_was_silent_is_ended_with_the_attempt_and_in_the_next_one() -> None:
-    world = World(one_group(lostAfterSeconds=15))
-    world.tell(m.HostProblem(world.train(), "w-1", "port 2222 closed the connection"))
-    world.end_launcher(1)
-    while world.state.phase != Phase.GATHERING:
-        world.answer() if world.answers else world.fire()
-    assert ended(world) == [["w-1"]]
-    number = world.state.attempt.number
-    for reason in ("it has not responded yet", "port 2222 does not answer: timed out"):
-        world.tell(m.HostProblem(number, "w-0", reason))
-    assert ended(world) == [["w-1"], ["w-0"]]
 
 
 def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hvd_pods.common.fence import FAR_AHEAD
+from hvd_pods.rules import holding
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Phase
@@ -204,7 +204,7 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
 
 
 # An epoch that workers accept just now.
-LATEST = str(int(WALL * 1000) + FAR_AHEAD - 1)
+LATEST = str(int(WALL * 1000) + 2 * holding.MOST_AHEAD - 1)
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
 KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settings", "state")
@@ -225,7 +225,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     world = started({**record, **counts})
     world.settle(until=m.Launch)
     # The workers' clocks may be an hour behind.
-    latest = (WALL + world.now - 3600) * 1000 + FAR_AHEAD
+    latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD
     assert all(write.epoch <= latest for write in world.of(m.WriteRecord))
     assert world.of(m.Launch) or world.exit
     for effect in world.of(m.Emit):

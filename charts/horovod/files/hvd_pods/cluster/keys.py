@@ -23,7 +23,7 @@ from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.paths import GENERATED, SECRETS
+from hvd_pods.common.paths import GENERATED, KEYS
 from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
@@ -45,13 +45,13 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
     ConfigurationError when it may not, or where another attempt would find the same, and RunError
     for other problems with the API server.
     """
-    missing = [name for name in IN_FOLDER if not _has_content(SECRETS / name)]
+    missing = [name for name in IN_FOLDER if not _has_content(KEYS / name)]
     if not missing:
-        return SECRETS
+        return KEYS
     own = environment.get("HVD_KEYS_SECRETS")
     if api is None or not own:
         raise ConfigurationError(
-            f"{SECRETS} does not have {', '.join(missing)}: the Secrets of agent.masterSecret and "
+            f"{KEYS} does not have {', '.join(missing)}: the Secrets of agent.masterSecret and "
             f"agent.workerSecret must each have {', '.join(IN_SECRET)}"
         )
     master_secret, worker_secret = own.split()

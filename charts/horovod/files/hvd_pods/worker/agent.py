@@ -393,9 +393,11 @@ class Agent:
 
     def _end_orphans(self, client: Client) -> None:
         """Kill the processes below this one that belong to no other session."""
+        # In this order: what another session starts meanwhile is not among these.
+        found = set(fast_start.descendants(os.getpid()))
         others = [one.pid for one in self._sessions if one is not client and one.pid]
         below = {pid for other in others for pid in [other, *fast_start.descendants(other)]}
-        for pid in set(fast_start.descendants(os.getpid())) - below:
+        for pid in found - below:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 

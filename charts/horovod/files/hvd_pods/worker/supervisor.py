@@ -129,10 +129,11 @@ def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         if module:
             code = _run(module, argv[len(OWN_PROGRAM) :])
         else:
-            os.execvp(argv[0], list(argv))
-    except FileNotFoundError:
-        code = NOT_FOUND
-        print(f"[hvd] error: {os.uname().nodename} has no {argv[0]}", file=sys.stderr)
+            path = fast_start.which(argv[0])
+            if path is None:
+                code = NOT_FOUND
+                raise FileNotFoundError(f"there is no such program on {os.uname().nodename}")
+            os.execv(path, list(argv))
     except OSError as problem:
         print(f"[hvd] error: cannot run {argv[0]}: {problem}", file=sys.stderr)
     except SystemExit as end:

@@ -1,0 +1,84 @@
+"""Programs that a test starts in a worker as a master does: over a session with its agent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from hvd_pods.agent import frames
+from hvd_pods.agent.keys import Keys
+from hvd_pods.agent.requests import Request
+from hvd_pods.master.remote import wait_for
+from hvd_pods.master.session import Session
+
+TIMEOUT = 60.0
+
+
+class Program:
+    """A program in a worker: what it has written so far, and its exit code when it has ended."""
+
+    def __init__(self, address: str, port: int, keys: Keys, request: Request) -> None:
+        self.session = Session(address, port, keys, request)
+        self.output = b""
+        self.errors = b""
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def code(self) -> int | None:
+        return self.session.code
+
+    def close(self) -> None:
+        self.session.close()
+
+    def give(self, content: bytes) -> None:
+        """Send standard input; without content, its end."""
+        self.session.send(frames.INPUT, content)
+
+    def step(self, until: float) -> None:
+        """Take what comes next, at most until a moment of time.monotonic()."""
+        wait_for(self.session, until)
+        for kind, content in self.session.step():
+            self.output += content if kind == frames.OUTPUT else b""
+            self.errors += content if kind == frames.ERRORS else b""
+
+    def read_until(self, text: bytes) -> bytes:
+        """Return the output when it has `text`; what follows `text` is read later."""
+        until = time.monotonic() + TIMEOUT
+        while text not in self.output:
+            assert self.code is None, f"it has ended with {self.code} before {text!r}"
+            assert time.monotonic() < until, f"no {text!r} within {TIMEOUT} s: {self.output!r}"
+            self.step(until)
+        before, _, self.output = self.output.partition(text)
+        return before + text
+
+    def wait(self, seconds: float = TIMEOUT) -> int:
+        """Return the exit code when the program has ended."""
+        until = time.monotonic() + seconds
+        while self.code is None:
+            assert time.monotonic() < until, f"it has not ended within {seconds} s"
+            self.step(until)
+        return self.code
+
+
+def make(
+    argv: Sequence[str],
+    epoch: int = 0,
+    *,
+    attempt: int = 0,
+    run: str = "",
+    variables: Mapping[str, str] | None = None,
+    stay: float = 0.0,
+) -> Request:
+    """Return a request with what a test does not care about filled in."""
+    return Request(run, epoch, attempt, list(argv), dict(variables or {}), stay)

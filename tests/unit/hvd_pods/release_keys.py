@@ -1,0 +1,48 @@
+"""The keys of a release for tests: those of its master, and those of its workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hvd_pods.agent.keys import Keys
+from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
+
+MASTER_NAME = "master-1.hvd.team.horovod.internal"
+WORKER_NAME = "worker-1.hvd.team.horovod.internal"
+
+
+class ReleaseKeys:
+    """Both Secrets of a release, and the folders that its pods mount."""
+
+    def __init__(self, master_name: str = MASTER_NAME, worker_name: str = WORKER_NAME) -> None:
+        self.master_name = master_name
+        self.worker_name = worker_name
+        self.master = make_files(MASTER, master_name)
+        self.worker = make_files(WORKER, worker_name)
+
+    def write_master(self, folder: Path) -> Path:
+        """Write what the master's pod mounts."""
+        return _write(folder, self.master, self.worker)
+
+    def write_worker(self, folder: Path) -> Path:
+        """Write what a worker's pod mounts."""
+        return _write(folder, self.worker, self.master)
+
+    def of_master(self, folder: Path) -> Keys:
+        """Return the keys as a master uses them."""
+        return Keys(str(self.write_master(folder)), self.worker_name)
+
+    def of_worker(self, folder: Path) -> Keys:
+        """Return the keys as a worker's agent uses them."""
+        return Keys(str(self.write_worker(folder)), self.master_name)
+
+
+def _write(folder: Path, own: Files, peer: Files) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in (
+        ("tls.crt", own["tls.crt"]),
+        ("tls.key", own["tls.key"]),
+        ("peer-ca.crt", peer["ca.crt"]),
+    ):
+        (folder / name).write_bytes(content)
+    return folder

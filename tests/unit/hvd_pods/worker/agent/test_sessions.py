@@ -1,0 +1,138 @@
+"""What a master can do with a worker's agent: the worker's real processes, over real TLS."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from hvd_pods.agent import frames
+from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_commands
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def test_program_gets_its_input_and_its_output_and_exit_code_come_back(worker: AgentPod) -> None:
+    with worker.shell("cat; echo wrong >&2; exit 7") as program:
+        program.give(b"one\n")
+        program.read_until(b"one\n")
+        program.give(b"two\n")
+        program.give(b"")
+        assert program.wait() == 7
+    assert program.output == b"two\n"
+    assert program.errors == b"wrong\n"
+
+
+def test_program_that_ends_by_a_signal_has_the_code_of_a_shell(worker: AgentPod) -> None:
+    assert worker.run("kill -TERM $$").code == 128 + signal.SIGTERM
+
+
+def test_large_input_and_output_come_whole(worker: AgentPod) -> None:
+    content = os.urandom(1 << 20)
+    with worker.ask(["cat"]) as program:
+        program.give(content)
+        program.give(b"")
+        assert program.wait() == 0
+    assert program.output == content
+
+
+def test_program_waits_while_its_master_does_not_read(worker: AgentPod) -> None:
+    with worker.shell("head -c 100000000 /dev/zero & wait; echo end >&2") as program:
+        while not program.output:
+            program.step(time.monotonic() + 1)
+        # Kernel's buffers and the agent's own hold a small part of it.
+        time.sleep(0.3)
+        rss = int(
+            next(
+                line.split()[1]
+                for line in open(f"/proc/{worker.agent}/status")  # noqa: SIM115, PTH123
+                if line.startswith("VmRSS")
+            )
+        )
+        assert rss < 60_000, "the agent keeps what its master has not read"
+
+
+def test_program_gets_a_signal(worker: AgentPod) -> None:
+    line = "trap 'echo caught; exit 3' USR1; echo ready; while :; do sleep 0.1; done"
+    with worker.shell(line) as it:
+        it.read_until(b"ready\n")
+        it.session.send(frames.SIGNAL, frames.NUMBER.pack(signal.SIGUSR1))
+        assert it.wait() == 3
+    assert it.output == b"caught\n"
+
+
+def test_program_has_the_containers_environment_and_what_the_master_gives(
+    worker: AgentPod,
+) -> None:
+    program = worker.ask(
+        ["env", "-0"], 5, attempt=2, run="run-1", variables={"HVD_NOTICES": "a,1,s"}
+    )
+    with program:
+        assert program.wait() == 0
+    entries = (entry.partition(b"=") for entry in program.output.split(b"\0") if entry)
+    found = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
+    packages = worker.pod.root / "code" / ".packages" / "current"
+    expected = {
+        **worker.variables,
+        "PATH": f"{CONTAINER['PATH']}:{packages}/bin",
+        "PYTHONPATH": f"{packages}/site",
+        "LD_LIBRARY_PATH": f"{packages}/lib",
+        "HVD_EPOCH": "5",
+        "HVD_ATTEMPT": "2",
+        "HVD_RUN_ID": "run-1",
+        "HVD_NOTICES": "a,1,s",
+    }
+    assert {name: value for name, value in found.items() if name != "LC_CTYPE"} == expected
+
+
+def test_program_that_is_not_there_is_named(worker: AgentPod) -> None:
+    with worker.ask(["no-such-program"]) as program:
+        assert program.wait() == 127
+    assert b"cannot run no-such-program: there is no such program" in program.errors
+
+
+@pytest.mark.parametrize("how", ["setsid", "setsid -f", "nohup"])
+def test_nothing_that_a_program_has_started_outlives_it(worker: AgentPod, how: str) -> None:
+    mark = f"sleep 61{os.getpid()}{how.count('-')}"
+    program = worker.run(f"{how} {mark} </dev/null >/dev/null 2>&1 & echo started")
+    assert program.output == b"started\n"
+    assert mark.encode() not in all_commands()
+
+
+def test_end_of_the_connection_ends_the_program_with_all_that_it_has_started(
+    worker: AgentPod,
+) -> None:
+    mark = f"sleep 62{os.getpid()}"
+    with worker.shell(f"trap '' HUP TERM; setsid {mark} & echo up; {mark}") as program:
+        program.read_until(b"up\n")
+    wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
+
+
+def test_program_whose_supervisor_is_killed_is_ended(worker: AgentPod) -> None:
+    """Training code runs as the same user, and may kill any process of its worker's."""
+    mark = f"sleep 63{os.getpid()}"
+    with worker.shell(f"setsid {mark} & kill -KILL $PPID; {mark}") as program:
+        assert program.wait() == 128 + signal.SIGKILL
+    wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
+
+
+def test_programs_run_side_by_side(worker: AgentPod) -> None:
+    many = [worker.shell("echo ready; read line; echo $line") for _ in range(10)]
+    for number, program in enumerate(many):
+        program.read_until(b"ready\n")
+        program.give(f"{number}\n".encode())
+    for number, program in reversed([*enumerate(many)]):
+        assert program.wait() == 0
+        assert program.output == f"{number}\n".encode()
+        program.close()
+
+
+def test_log_has_peer_epoch_and_hash_of_a_session_and_no_values(worker: AgentPod) -> None:
+    worker.run("exit 9; echo secret-argument", variables={"HVD_NOTICES": "a,1,secret-value"})
+    wait_until(lambda: "ended: 9" in worker.log, 20, "the log has the session")
+    line = next(line for line in worker.log.splitlines() if "ended: 9" in line)
+    assert "session of ::ffff:127.0.0.1: epoch 0, argv " in line
+    assert "secret" not in worker.log
