@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_pods.common import ssh
 from hvd_pods.common.hostile import printable
 from hvd_pods.master.failure import ErrorOutput
 from hvd_pods.rules.messages import Cause
@@ -388,49 +387,6 @@ def test_lines_may_come_in_parts() -> None:
     result = cause(TAGGED[-20:], before=TAGGED[:-20])
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
-
-
-# As OpenSSH prints it, for each host.
-CHANGED = """\
-@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
-@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
-@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
-Offending ECDSA key in /horovod/generated/known_hosts:1
-Host key for horovod-worker has changed and you have requested strict checking.\r
-Host key verification failed.\r
-"""
-UNKNOWN = (
-    "No ED25519 host key is known for horovod-worker and you have requested strict checking.\n"
-)
-DENIED = "horovod@10.0.0.7: Permission denied (publickey).\n"
-
-
-# What the script's own programs print about other servers.
-OF_OTHERS = [
-    "me@192.168.7.2: Permission denied (publickey,password).\n",
-    "git@10.0.0.77: Permission denied (publickey).\n",
-    "root@10.0.0.7: Permission denied (publickey,password).\n",
-    f"[1]<stderr>:{DENIED}",
-]
-
-
-@pytest.mark.parametrize(
-    ("output", "is_final"),
-    [
-        *((text, True) for text in (CHANGED, UNKNOWN, DENIED)),
-        *((text, False) for text in OF_OTHERS),
-    ],
-)
-def test_keys_of_workers_that_were_changed_are_told_in_one_line_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output: str, is_final: bool
-) -> None:
-    monkeypatch.setattr(ssh, "GENERATED", tmp_path)
-    ssh.write_client_config(2222, {HOSTS[0]: "10.0.0.7"})
-    result = cause(output + TYPE_ERROR, 255)
-    assert result
-    assert result.is_final == is_final
-    assert "\n" not in result.text
-    assert ("ssh.generation" in result.text) == is_final
 
 
 PARTS = [
