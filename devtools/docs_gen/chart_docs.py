@@ -45,7 +45,9 @@ def render_schema(source: Node) -> str:
         *parents, name = key.split(".")
         node = document
         for parent in parents:
-            node = node["properties"][parent]
+            # Null is valid for a parent that is retired, too: it takes away what was set before.
+            gone = {"properties": {}, "additionalProperties": False}
+            node = node["properties"].setdefault(parent, gone)
         # Any value is valid here, since a template fails and names what to use instead.
         node["properties"][name] = {}
     # Helm 3 validates draft 7, in which $defs is called definitions.

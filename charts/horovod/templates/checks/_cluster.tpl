@@ -20,16 +20,8 @@
 {{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
 {{- end -}}
 {{- end -}}
-{{- with .Values.ssh.existingSecret -}}
-{{- $secret := lookup "v1" "Secret" $ns . -}}
-{{- range $key := list "user-key" "host-key" -}}
-{{- if not (dig "data" $key "" ($secret | default dict)) -}}
-{{- $remedy := "create it first, or leave ssh.existingSecret empty and the chart creates one" -}}
-{{- $problem := printf "namespace %q has no such Secret with the key %q" $ns $key -}}
-{{- fail (printf "ssh.existingSecret is %q but %s: %s" $.Values.ssh.existingSecret $problem $remedy) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
+{{- include "horovod.checkSecrets" . -}}
+{{- include "horovod.checkHostPort" . -}}
 {{- range .horovod.groups -}}
 {{- range $volume := .volumes -}}
 {{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
@@ -53,6 +45,46 @@
 {{- if and .name (not .create) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
 {{- $problem := printf "namespace %q has no such ServiceAccount: create it first, or set serviceAccount.create" $ns -}}
 {{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The Secrets with keys that the values name. */}}
+{{- define "horovod.checkSecrets" -}}
+{{- $ns := .Release.Namespace -}}
+{{- range $value, $name := pick .Values.agent "masterSecret" "workerSecret" -}}
+{{- if $name -}}
+{{- $secret := lookup "v1" "Secret" $ns $name | default dict -}}
+{{- range $key := list "tls.crt" "tls.key" "ca.crt" -}}
+{{- if not (dig "data" $key "" $secret) -}}
+{{- $problem := printf "namespace %q has no such Secret with the key %q" $ns $key -}}
+{{- $remedy := "create it first, or leave both Secrets of agent empty and the chart makes the keys" -}}
+{{- fail (printf "agent.%s is %q but %s: %s" $value $name $problem $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* On their nodes' network, the workers of two releases need two ports. */}}
+{{- define "horovod.checkHostPort" -}}
+{{- $port := int .Values.agent.port -}}
+{{- $sets := list -}}
+{{- if .Values.hostNetwork -}}
+{{- $sets = (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+{{- end -}}
+{{- range $set := $sets -}}
+{{- $pod := .spec.template.spec -}}
+{{- $isOther := ne (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name -}}
+{{- if and $isOther $pod.hostNetwork .spec.replicas -}}
+{{- range $pod.containers -}}
+{{- range .ports -}}
+{{- if eq (int .containerPort) $port -}}
+{{- $problem := printf "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name -}}
+{{- fail (printf "hostNetwork is true and agent.port is %d, but %s: choose another port" $port $problem) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

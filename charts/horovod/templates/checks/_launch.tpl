@@ -123,7 +123,7 @@ options of another MPI (hvd_pods/common/launcher_options.py).
 {{- end -}}
 {{- end }}
 
-{{/* horovodrun keeps one SSH client in the master for each rank: its memory must be enough for them. */}}
+{{/* horovodrun keeps one client in the master for each rank: its memory must be enough for them. */}}
 {{- define "horovod.checkMemory" -}}
 {{- $known := (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).connections -}}
 {{- $mode := .Values.launch.mode -}}
@@ -136,7 +136,7 @@ options of another MPI (hvd_pods/common/launcher_options.py).
 {{- range $kind := list "requests" "limits" -}}
 {{- $given := dig $kind "memory" "" $resources -}}
 {{- if and $given (lt (include "horovod.quantity" $given | float64) (mulf $needed 1048576)) -}}
-{{- $why := printf "%s keeps an SSH client for each of %d ranks, which need %dMi" $mode (int $ranks) (int $needed) -}}
+{{- $why := printf "%s keeps a client for each of %d ranks, which need %dMi" $mode (int $ranks) (int $needed) -}}
 {{- $key := printf "master.resources.%s.memory" $kind -}}
 {{- $remedy := printf "set %s to %dMi or more" $key (int $needed) -}}
 {{- fail (printf "%s is %v but launch.mode is %s: %s; %s" $key $given $mode $why $remedy) -}}

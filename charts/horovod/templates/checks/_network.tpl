@@ -10,13 +10,29 @@
 {{- $why := "a NetworkPolicy does not apply to pods on their node's network; set one of them to false" -}}
 {{- fail (printf "networkPolicy.enabled is true but hostNetwork is true: %s" $why) -}}
 {{- end -}}
-{{- $port := int .Values.ssh.port -}}
+{{- $port := int .Values.agent.port -}}
 {{- $ofKubelet := and (ge $port 10248) (le $port 10259) -}}
 {{- $ofServices := and (ge $port 30000) (le $port 32767) -}}
 {{- if or (has $port (list 2379 2380 6443)) $ofKubelet $ofServices -}}
 {{- $users := "etcd, API server, kubelet, kube-proxy or node ports" -}}
 {{- $remedy := printf "Kubernetes uses that port on nodes (%s); choose another port" $users -}}
-{{- fail (printf "hostNetwork is true but ssh.port is %d: %s" $port $remedy) -}}
+{{- fail (printf "hostNetwork is true but agent.port is %d: %s" $port $remedy) -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkAgent" -}}
+{{- $agent := .Values.agent -}}
+{{- $metricsPort := include "horovod.metricsPort" . | int -}}
+{{- if and .Values.metrics.enabled (eq (int $agent.port) $metricsPort) -}}
+{{- $remedy := "a worker's metrics are on that port; choose another one" -}}
+{{- fail (printf "metrics.enabled is true but agent.port is %d: %s" $metricsPort $remedy) -}}
+{{- end -}}
+{{- $given := printf "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}
+{{- if ne (empty $agent.masterSecret) (empty $agent.workerSecret) -}}
+{{- fail (printf "%s: give both, or neither and the chart makes the keys" $given) -}}
+{{- end -}}
+{{- if and $agent.masterSecret (eq $agent.masterSecret $agent.workerSecret) -}}
+{{- fail (printf "%s: give two Secrets, because the workers would have the master's key" $given) -}}
 {{- end -}}
 {{- end }}

@@ -15,15 +15,6 @@
 {{- end -}}
 {{- end }}
 
-{{/* An image that brings OpenSSH: there is no default tag for it. */}}
-{{- define "horovod.checkOpenSSH" -}}
-{{- with .Values.ssh.image -}}
-{{- if and .repository (not (or .tag .digest)) -}}
-{{- fail (printf "ssh.image.repository is %s, without a version: set ssh.image.tag or ssh.image.digest" .repository) -}}
-{{- end -}}
-{{- end -}}
-{{- end }}
-
 {{- define "horovod.checkSecurity" -}}
 {{- with .Values.podSecurityContext -}}
 {{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
@@ -117,7 +108,7 @@ volumeMounts: volumeMounts
 {{- range $field, $value := .values.container -}}
 {{- include "horovod.refuseOwned" (dict "of" $of "in" "container" "field" $field "owned" $owned) -}}
 {{- end -}}
-{{- $names := list "master" "worker" "passwd" "openssh" "staging" "results" -}}
+{{- $names := list "master" "worker" "staging" "results" -}}
 {{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
 {{- if has .name $names -}}
 {{- fail (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}

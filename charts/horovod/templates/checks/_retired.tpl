@@ -7,12 +7,16 @@
   "nodeSelector": "worker.nodeSelector and master.nodeSelector",
   "affinity": "worker.affinity and master.affinity",
   "tolerations": "worker.tolerations and master.tolerations",
-  "ssh.useSecrets": "nothing; the keys are always in a Secret, which the chart creates or ssh.existingSecret names",
-  "ssh.hostKey": "ssh.existingSecret (key host-key), or nothing and the chart creates a key",
-  "ssh.hostKeyPub": "nothing; the public part is derived",
+  "ssh.image": "nothing; no image needs OpenSSH",
+  "ssh.port": "agent.port",
+  "ssh.generation": "agent.generation",
+  "ssh.existingSecret": "agent.masterSecret and agent.workerSecret",
+  "ssh.useSecrets": "nothing; the keys are always in Secrets, which the chart makes, or agent.masterSecret and agent.workerSecret name",
+  "ssh.hostKey": "agent.workerSecret and agent.masterSecret, or nothing and the chart makes the keys",
+  "ssh.hostKeyPub": "nothing; a certificate is beside each key",
   "worker.privileged": "securityContext",
   "master.privileged": "securityContext",
   "worker.podManagementPolicy": "nothing; workers always start in parallel",
-  "worker.port": "ssh.port"
+  "worker.port": "agent.port"
 }
 {{- end }}

@@ -1,5 +1,13 @@
 {{/* Environment variables of containers. */}}
 
+{{/* Of the pods' user, whose UID may have no entry in the image's /etc/passwd. */}}
+{{- define "horovod.userVariables" -}}
+# The image's home directory is not writable, because the root file system is read-only.
+- {name: HOME, value: /tmp}
+- {name: USER, value: horovod}
+- {name: LOGNAME, value: horovod}
+{{- end }}
+
 {{/*
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last entry of a
 name wins. It takes the place of the first, because later entries may refer to it as $(NAME), and entries that it refers

@@ -97,16 +97,10 @@ resources:
 {{- define "horovod.commonMounts" -}}
 {{- include "horovod.programMounts" .programs }}
 - {name: generated, mountPath: /horovod/generated}
-- {name: ssh, mountPath: /horovod/ssh, readOnly: true}
-{{- if include "horovod.opensshImage" .root }}
-- {name: openssh, mountPath: /horovod/openssh, readOnly: true}
-{{- end }}
+- {name: keys, mountPath: /horovod/keys, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- with include "horovod.codeMount" .root }}
 {{ . }}
-{{- end }}
-{{- with include "horovod.passwdFrom" .root }}
-- {name: {{ . | quote }}, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
 {{- end }}
 {{- end }}
 
@@ -117,10 +111,6 @@ resources:
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp
   emptyDir: {}
-{{- if include "horovod.opensshImage" .root }}
-- name: openssh
-  emptyDir: {}
-{{- end }}
 {{- end }}
 
 {{/*

@@ -27,10 +27,8 @@ spec:
   {{- with include "horovod.ownPodFields" $master }}
   {{- . | trim | nindent 2 }}
   {{- end }}
-  {{- $main := dict "root" . "image" $master.image "resources" $master.resources }}
-  {{- $passwd := print (include "horovod.opensshContainer" $main) (include "horovod.passwdContainer" $main) }}
   {{- $own := include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers) }}
-  {{- with print $passwd $own (include "horovod.resultsContainer" .) }}
+  {{- with print $own (include "horovod.resultsContainer" .) }}
   initContainers:
     {{- . | trim | nindent 4 }}
   {{- end }}
@@ -63,16 +61,21 @@ spec:
     {{- include "horovod.unique" (dict "items" (concat $volumes .Values.volumes) "key" "name") | nindent 4 }}
 {{- end }}
 
+{{/* The folders of programs that the master has. */}}
+{{- define "horovod.masterPrograms" -}}
+common agent cluster rules master
+{{- end }}
+
 {{- define "horovod.masterMounts" -}}
-{{ include "horovod.commonMounts" (dict "root" . "programs" "common cluster rules master") }}
+{{ include "horovod.commonMounts" (dict "root" . "programs" (include "horovod.masterPrograms" .)) }}
 {{- if include "horovod.hasCode" . }}
 - {name: code, mountPath: /horovod/code-source, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{- define "horovod.masterVolumes" -}}
-{{ include "horovod.commonVolumes" (dict "root" . "programs" "common cluster rules master") }}
-{{ include "horovod.sshVolume" (dict "root" . "component" "master") }}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" (include "horovod.masterPrograms" .)) }}
+{{ include "horovod.keysVolume" (dict "root" . "of" "master" "peer" "worker") }}
 {{- if include "horovod.hasCode" . }}
 - name: code
   configMap: {name: {{ include "horovod.codeConfigMap" . | quote }}}
@@ -83,16 +86,15 @@ spec:
 {{- define "horovod.masterVariables" -}}
 # For horovodrun, a Python program. The master itself runs with -I, which ignores such variables.
 - {name: PYTHONUNBUFFERED, value: "1"}
-# The image's home directory is not writable, because the root file system is read-only.
-- {name: HOME, value: /tmp}
+{{ include "horovod.userVariables" . }}
 # Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled.
 - {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$" "$$" | quote }}}
 - {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
 # MPICH's ranks connect to the master by this address, because they may not resolve its name.
 - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
 - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
-{{- if not .Values.ssh.existingSecret }}
-- {name: HVD_SSH_SECRET, value: {{ include "horovod.sshSecret" . | quote }}}
+{{- if include "horovod.ownKeys" . }}
+- {name: HVD_KEYS_SECRETS, value: {{ include "horovod.keysSecrets" . | fromJsonArray | join " " | quote }}}
 {{- end }}
 {{- with .Values.launch.framework }}
 - {name: HVD_FRAMEWORK, value: {{ . }}}

@@ -31,7 +31,9 @@ so that only the workers' environment names it.
   "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
   "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
-  "sshPort" (int .Values.ssh.port)
+  "agentPort" (int .Values.agent.port)
+  "masterName" (include "horovod.certifiedName" (dict "root" . "of" "master"))
+  "workerName" (include "horovod.certifiedName" (dict "root" . "of" "worker"))
   "cleanup" .Values.cleanup
   "record" (include "horovod.record" .)
   "results" (include "horovod.resultsSettings" . | fromYaml)

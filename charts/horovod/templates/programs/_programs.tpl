@@ -10,7 +10,7 @@ and immutable, so that a pod never sees the programs of another chart version. A
 
 {{- define "horovod.filesConfigMapName" -}}
 {{- /* Hashes each file: AsConfig, which every pod template would repeat, takes most of the time to render. */ -}}
-{{- $content := include "horovod.passwdFile" . -}}
+{{- $content := "" -}}
 {{- range $path, $file := .Files.Glob "files/hvd_pods/*/*" -}}
 {{- $content = printf "%s %s %s" $content $path (toString $file | sha256sum) -}}
 {{- end -}}
@@ -22,11 +22,6 @@ and immutable, so that a pod never sees the programs of another chart version. A
 {{- $files := .root.Files -}}
 {{- range $path, $_ := $files.Glob (printf "files/hvd_pods/%s/*" .folder) }}
 {{ base $path }}: {{ $files.Get $path | toJson }}
-{{- end }}
-{{- if eq .folder "common" }}
-{{- with include "horovod.passwdFile" .root }}
-{{ . }}
-{{- end }}
 {{- end }}
 {{- end }}
 

@@ -25,10 +25,8 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- with include "horovod.scheduling" $group }}
 {{ . }}
 {{- end }}
-{{- $main := dict "root" $root "image" $group.image "resources" $group.resources }}
-{{- $passwd := print (include "horovod.opensshContainer" $main) (include "horovod.passwdContainer" $main) }}
 {{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
-{{- with print $passwd $own (include "horovod.stagingContainer" .) }}
+{{- with print $own (include "horovod.stagingContainer" .) }}
 initContainers:
   {{- . | trim | nindent 2 }}
 {{- end }}
@@ -37,7 +35,7 @@ containers:
     {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
     command: [python3, -I, -S, /horovod/bin/hvd_pods/worker/main.py]
     ports:
-      - {name: ssh, containerPort: {{ int $root.Values.ssh.port }}}
+      - {name: agent, containerPort: {{ int $root.Values.agent.port }}}
       {{- if $root.Values.metrics.enabled }}
       - {name: metrics, containerPort: {{ include "horovod.metricsPort" $root }}}
       {{- end }}
@@ -49,7 +47,7 @@ containers:
     {{- . | trim | nindent 4 }}
     {{- end }}
     startupProbe:
-      tcpSocket: {port: ssh}
+      tcpSocket: {port: agent}
       periodSeconds: 1
       failureThreshold: 300
     {{- with $group.resources }}
@@ -69,18 +67,19 @@ volumes:
   {{- include "horovod.unique" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
 {{- end }}
 
-{{- define "horovod.workerMounts" -}}
-{{ include "horovod.commonMounts" (dict "root" . "programs" "common library rank warm worker") }}
-- {name: shm, mountPath: /dev/shm}
-{{- if include "horovod.mayBeRoot" . }}
-# The privilege separation directory of an sshd that runs as root.
-- {name: generated, mountPath: /run/sshd, subPath: sshd}
+{{/* The folders of programs that a worker has. */}}
+{{- define "horovod.workerPrograms" -}}
+common agent library rank warm worker
 {{- end }}
+
+{{- define "horovod.workerMounts" -}}
+{{ include "horovod.commonMounts" (dict "root" . "programs" (include "horovod.workerPrograms" .)) }}
+- {name: shm, mountPath: /dev/shm}
 {{- end }}
 
 {{- define "horovod.workerVolumes" -}}
-{{ include "horovod.commonVolumes" (dict "root" . "programs" "common library rank warm worker") }}
-{{ include "horovod.sshVolume" (dict "root" . "component" "worker") }}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" (include "horovod.workerPrograms" .)) }}
+{{ include "horovod.keysVolume" (dict "root" . "of" "worker" "peer" "master") }}
 - name: shm
   emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}
 {{- end }}
@@ -89,14 +88,14 @@ volumes:
 The variables that the chart sets in a worker; worker.env overrides them. Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.workerVariables" -}}
-# The image's home directory is not writable, because the root file system is read-only.
-- {name: HOME, value: /tmp}
+{{ include "horovod.userVariables" . }}
 - {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
 {{- $hosts := 0 }}
 {{- range .root.horovod.groups }}{{- $hosts = add $hosts .number }}{{- end }}
 - {name: HVD_HOSTS, value: {{ $hosts | quote }}}
 - {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-- {name: HVD_SSH_PORT, value: {{ .root.Values.ssh.port | int | quote }}}
+- {name: HVD_AGENT_PORT, value: {{ .root.Values.agent.port | int | quote }}}
+- {name: HVD_MASTER_NAME, value: {{ include "horovod.certifiedName" (dict "root" .root "of" "master") | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
 # Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.
 - {name: I_MPI_PIN, value: "0"}
@@ -189,14 +188,10 @@ claim or a runtime class brings. Empty or "true".
 {{ $added | toJson }}
 {{- end }}
 
-{{/* The container's security context with the group's capabilities, and for root the capabilities that sshd needs. */}}
+{{/* The container's security context with the group's capabilities. */}}
 {{- define "horovod.workerSecurityContext" -}}
 {{- $context := deepCopy .root.Values.securityContext -}}
-{{- $added := .group.capabilities -}}
-{{- if eq (toString .root.Values.podSecurityContext.runAsUser) "0" -}}
-{{- $added = concat $added (list "SETGID" "SETUID" "SYS_CHROOT") -}}
-{{- end -}}
-{{- with $added -}}
+{{- with .group.capabilities -}}
 {{- $of := $context.capabilities | default dict -}}
 {{- $_ := set $context "capabilities" (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) -}}
 {{- end -}}
@@ -204,14 +199,14 @@ claim or a runtime class brings. Empty or "true".
 {{- end }}
 
 {{/*
-A short hash of the worker's pod spec and SSH keys. The master recognises current pods by it.
+A short hash of the worker's pod spec, which names the version of its keys. The master recognises current pods by it.
 A StatefulSet that the upgrade keeps keeps its revision.
 */}}
 {{- define "horovod.revision" -}}
 {{- with get .root.horovod.sets .group.statefulSet -}}
 {{ get .spec.template.metadata.labels "horovod/revision" }}
 {{- else -}}
-{{- $metadata := list .group.podLabels .group.podAnnotations (int .root.Values.ssh.generation) -}}
+{{- $metadata := list .group.podLabels .group.podAnnotations -}}
 {{ printf "%s %s" .group.pod (toJson $metadata) | sha256sum | trunc 10 }}
 {{- end -}}
 {{- end }}
