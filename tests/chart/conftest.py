@@ -26,7 +26,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The next version of the chart: a comment in a program, other defaults, one more value."""
     folder = tmp_path_factory.mktemp("chart") / "newer"
     shutil.copytree(CHART, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    program = folder / "files" / "hvd_pods" / "common" / "passwd.py"
+    program = folder / "files" / "hvd_pods" / "common" / "errors.py"
     program.write_text(f"# A comment.\n{program.read_text()}")
     about = folder / "Chart.yaml"
     text = about.read_text()

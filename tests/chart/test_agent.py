@@ -132,7 +132,8 @@ def context(
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
     """Connect both in memory. Raises ssl.SSLError when one of them refuses the other."""
-    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+    inward = ssl.MemoryBIO()
+    outward = ssl.MemoryBIO()
     ends = [
         client.wrap_bio(inward, outward, server_hostname=name),
         server.wrap_bio(outward, inward, server_side=True),

@@ -206,7 +206,7 @@ def test_chart_reads_every_unit_of_memory(memory: str, is_refused: bool) -> None
         "master": {"resources": {"requests": {"memory": memory}}},
     }
     done = helm_template(values)
-    assert ("SSH client" in done.stderr, done.returncode != 0) == (is_refused, is_refused)
+    assert ("keeps a client" in done.stderr, done.returncode != 0) == (is_refused, is_refused)
 
 
 def test_workers_and_planned_groups_name_the_interface_to_the_same_libraries() -> None:

@@ -23,9 +23,11 @@ BASE: Values = {
     "workerGroups": [{"name": "cpu", "number": 2}],
 }
 EMPTY_DIR: Values = {"volumes": [{"name": "output", "emptyDir": {}}]}
-# The id and settings of BASE, and with EMPTY_DIR, as the chart 0.1.0 has them. With other ones, an
-# upgrade of the chart would train every run again, or replace the active ones.
-PUBLISHED = {"BASE": ("eb8449bdb5", "ced1c35635"), "EMPTY_DIR": ("673a5bd49f", "5141a48a92")}
+# The id and settings of BASE, and with EMPTY_DIR. The ids are those of the chart 0.1.0, and the
+# settings those of the first chart with agents: pods of charts with SSH need a Secret that an
+# upgrade removes, so that their active runs start again. With other ids, an upgrade of the chart
+# would train every run again, and with other settings it would replace the active ones.
+PUBLISHED = {"BASE": ("eb8449bdb5", "25e6593a3e"), "EMPTY_DIR": ("673a5bd49f", "b44cc8ebeb")}
 OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
 
 
@@ -54,7 +56,7 @@ def revision(values: Values) -> str:
 
 @pytest.mark.parametrize(
     "values",
-    [{"image": {"tag": "1.1"}}, {"ssh": {"generation": 2}}, {"podLabels": {"team": "vision"}}],
+    [{"image": {"tag": "1.1"}}, {"agent": {"generation": 2}}, {"podLabels": {"team": "vision"}}],
     ids=["image", "keys", "label"],
 )
 def test_workers_are_replaced_when_their_pods_or_keys_change(values: Values) -> None:
@@ -62,7 +64,7 @@ def test_workers_are_replaced_when_their_pods_or_keys_change(values: Values) -> 
 
 
 def test_each_change_of_the_workers_is_another_revision() -> None:
-    other = ({"image": {"tag": "1.1"}}, {"ssh": {"generation": 2}}, {"podLabels": {"team": "a"}})
+    other = ({"image": {"tag": "1.1"}}, {"agent": {"generation": 2}}, {"podLabels": {"team": "a"}})
     assert len({revision(merge_values(BASE, values)) for values in other}) == len(other)
 
 

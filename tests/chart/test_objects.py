@@ -26,13 +26,13 @@ from tests.chart.render import (
 from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 9,
+    "ConfigMap": 10,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
     "Role": 1,
     "RoleBinding": 1,
-    "Secret": 1,
+    "Secret": 2,
     "Service": 1,
     "ServiceAccount": 1,
     "StatefulSet": 1,
@@ -67,7 +67,7 @@ NO_ACCOUNT: Values = {"serviceAccount": {"create": False}}
     [
         ({}, {}),
         (GROUPS, {"StatefulSet": 1}),
-        ({"ssh": {"existingSecret": "mine"}}, {"Secret": -1}),
+        ({"agent": {"masterSecret": "a", "workerSecret": "b"}}, {"Secret": -2}),
         (
             NO_ACCOUNT,
             {"ConfigMap": -1, "Pod": -1, "Role": -1, "RoleBinding": -1, "ServiceAccount": -1},
@@ -166,13 +166,11 @@ def test_containers_mount_these_folders_of_programs() -> None:
         for container in containers_of(render(EVERY_POD))
     }
     assert mounted == {
-        "master": {"cluster", "common", "master", "rules"},
-        "openssh": set(),
-        "passwd": {"common"},
+        "master": {"agent", "cluster", "common", "master", "rules"},
         "results": {"master"},
         "staging": {"worker"},
         "tensorboard": set(),
-        "worker": {"common", "library", "rank", "warm", "worker"},
+        "worker": {"agent", "common", "library", "rank", "warm", "worker"},
     }
 
 

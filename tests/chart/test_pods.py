@@ -1,4 +1,4 @@
-"""Pods: images, /etc/passwd, volumes, environment, and what the values add to them."""
+"""Pods: images, volumes, environment, and what the values add to them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ def test_reference_of_an_image(image: Values, own: Values, reference: str) -> No
 OWN_IMAGES: Values = {
     **EVERY_POD,
     "podSecurityContext": {},
-    "ssh": {},
     "image": {"repository": "x"},
     "worker": {"image": {"tag": "1", "digest": DIGEST}},
     "workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}],
@@ -101,73 +100,9 @@ def test_image_of_staging_overrides_that_of_the_workers() -> None:
     assert [spec["initContainers"][0]["image"] for spec in specs] == ["rclone:1", "rclone:2"]
 
 
-@pytest.mark.parametrize(
-    ("of_ssh", "reference"),
-    [
-        ({"repository": "team/ssh", "tag": "10.0"}, "team/ssh:10.0"),
-        ({"repository": "team/ssh", "digest": DIGEST}, f"team/ssh@{DIGEST}"),
-    ],
-)
-def test_openssh_comes_from_an_image_of_its_own(of_ssh: Values, reference: str) -> None:
-    """A tag or a digest of the pods' own image are not those of ssh.image."""
-    image = {"repository": "app", "tag": "1", "digest": DIGEST, "pullPolicy": "Never"}
-    manifests = render({"image": image, "ssh": {"image": of_ssh}})
-    for kind in BOTH:
-        (brings,) = pod_spec(one(manifests, kind))["initContainers"]
-        assert (brings["image"], brings["imagePullPolicy"]) == (reference, "Never")
-
-
-OPENSSH: Values = {"ssh": {"image": {"repository": "team/ssh", "tag": "10.0"}}}
-
-
-@pytest.mark.parametrize("kind", BOTH)
-def test_openssh_is_copied_to_where_the_main_container_reads_it(kind: str) -> None:
-    spec = pod_spec(one(render(OPENSSH), kind))
-    (brings,) = spec["initContainers"]
-    (target,) = brings["volumeMounts"]
-    assert brings["command"] == ["/copy", target["mountPath"]]
-    assert {**target, "readOnly": True} in spec["containers"][0]["volumeMounts"]
-    assert {"name": target["name"], "emptyDir": {}} in spec["volumes"]
-
-
-def test_openssh_that_cannot_be_run_ends_the_job_and_a_full_disk_does_not() -> None:
-    """Exit code 128 is that of a program that cannot be run, and 1 that of a full disk."""
-    rules = one(render(OPENSSH), "Job")["spec"]["podFailurePolicy"]["rules"]
-    codes = {rule["onExitCodes"]["containerName"]: rule["onExitCodes"] for rule in rules[1:]}
-    assert codes["openssh"]["operator"] == "In"
-    assert set(codes["openssh"]["values"]) & {1, 128} == {128}
-
-
 def of_user(uid: int | None) -> Values:
     """Return values with which pods run as this user; None leaves it to the platform."""
     return {"podSecurityContext": {"runAsUser": uid, "runAsNonRoot": uid != 0}}
-
-
-@pytest.mark.parametrize(
-    ("uid", "volume"),
-    [(1000, "programs-common"), (4321, "programs-common"), (0, None), (None, "generated")],
-)
-def test_passwd_entry_exists_for_every_uid_except_root(uid: int | None, volume: str | None) -> None:
-    """The chart creates the entry; an init container does only if the platform sets the UID."""
-    manifests = render(of_user(uid))
-    for kind in BOTH:
-        spec = pod_spec(one(manifests, kind))
-        assert ("initContainers" in spec) is (volume == "generated")
-        mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
-        assert mounts.get("/etc/passwd") == volume
-
-
-@pytest.mark.parametrize(
-    ("uid", "first"), [(1000, ["1000", "1000"]), (4321, ["4321", "1000"]), (0, None), (None, None)]
-)
-def test_passwd_of_the_chart_begins_with_the_user_of_the_pods(
-    uid: int | None, first: list[str] | None
-) -> None:
-    """There is none for root, and none where the platform sets the UID."""
-    config_maps = of_kind(render(of_user(uid)), "ConfigMap")
-    (common,) = [each for each in config_maps if "passwd.py" in each.get("data", {})]
-    entries = common["data"].get("passwd", "").splitlines()
-    assert [entry.split(":")[2:4] for entry in entries[:1]] == ([first] if first else [])
 
 
 @pytest.mark.parametrize("uid", [1000, 4321, 0, None])
@@ -175,9 +110,6 @@ def test_pods_run_as_the_user_of_the_values(uid: int | None) -> None:
     manifests = render(of_user(uid))
     for kind in BOTH:
         assert pod_spec(one(manifests, kind))["securityContext"].get("runAsUser") == uid
-
-
-SSHD = ["SETGID", "SETUID", "SYS_CHROOT"]
 
 
 @pytest.fixture(scope="module")
@@ -191,20 +123,11 @@ def root_workers() -> list[Manifest]:
     return [pod_spec(workload)["containers"][0] for workload in workloads]
 
 
-def test_root_workers_get_the_capabilities_of_sshd_and_of_their_group(
+def test_root_workers_get_the_capabilities_of_their_group_only(
     root_workers: list[Manifest],
 ) -> None:
-    """That is enough under Pod Security `baseline` with a read-only root file system."""
     capabilities = [each["securityContext"]["capabilities"] for each in root_workers]
-    assert capabilities == [
-        {"drop": ["ALL"], "add": SSHD},
-        {"drop": ["ALL"], "add": ["IPC_LOCK", *SSHD]},
-    ]
-
-
-def test_root_workers_can_write_the_folder_of_sshd(root_workers: list[Manifest]) -> None:
-    for container in root_workers:
-        assert "/run/sshd" in [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert capabilities == [{"drop": ["ALL"]}, {"drop": ["ALL"], "add": ["IPC_LOCK"]}]
 
 
 def test_root_workers_gain_no_privilege(root_workers: list[Manifest]) -> None:
@@ -276,8 +199,6 @@ def with_containers(**of_init_container: object) -> Manifest:
 
 def test_init_containers_of_the_user_run_before_staging() -> None:
     assert [item["name"] for item in with_containers()["initContainers"]] == [
-        "openssh",
-        "passwd",
         "proxy",
         "staging",
     ]
@@ -292,7 +213,7 @@ def test_containers_of_the_user_pass_pod_security() -> None:
 
 def test_containers_of_the_user_keep_a_security_context_of_their_own() -> None:
     own = {"runAsUser": 5}
-    assert with_containers(securityContext=own)["initContainers"][2]["securityContext"] == own
+    assert with_containers(securityContext=own)["initContainers"][0]["securityContext"] == own
 
 
 def test_workers_and_groups_have_an_identity_and_no_token() -> None:

@@ -88,16 +88,22 @@ gang: Kubernetes
   networkPolicy.enabled | hostNetwork
 {serviceMesh: Ambient, hostNetwork: true}
   serviceMesh is Ambient | hostNetwork is true
-{hostNetwork: true, ssh: {port: 6443}}
-  hostNetwork is true | ssh.port is 6443
-{hostNetwork: true, ssh: {port: 32000}}
-  ssh.port is 32000
+{hostNetwork: true, agent: {port: 6443}}
+  hostNetwork is true | agent.port is 6443
+{hostNetwork: true, agent: {port: 32000}}
+  agent.port is 32000
+{metrics: {enabled: true}, agent: {port: 9400}}
+  metrics.enabled is true | agent.port is 9400 | choose another
+agent: {masterSecret: a}
+  agent.masterSecret is "a" | agent.workerSecret is "" | give both, or neither
+agent: {workerSecret: b}
+  agent.masterSecret is "" | agent.workerSecret is "b" | give both, or neither
+agent: {masterSecret: a, workerSecret: a}
+  agent.masterSecret is "a" | agent.workerSecret is "a" | the master's key
 image: {repository: ""}
   image.repository is empty (group "worker") | --set image.repository= | docs/images.md
 {image: {repository: ""}, worker: {image: {repository: a}}}
   image.repository is empty (master)
-ssh: {image: {repository: team/ssh}}
-  ssh.image.repository is team/ssh, without a version | ssh.image.tag
 worker: {podSpec: {nodeSelector: {}}}
   worker.podSpec has nodeSelector | use worker.nodeSelector
 workerGroups: [{name: a, podSpec: {containers: []}}]
@@ -110,8 +116,8 @@ master: {container: {command: [x]}}
   master.container has command | use master.args
 worker: {extraContainers: [{name: worker}]}
   two containers named "worker" | rename yours
-worker: {initContainers: [{name: openssh}]}
-  two containers named "openssh" | rename yours
+worker: {initContainers: [{name: staging}]}
+  two containers named "staging" | rename yours
 podLabels: {app.kubernetes.io/component: x}
   podLabels has app.kubernetes.io/component | selectors
 {worker: {serviceAccount: {create: true}}, \
@@ -123,6 +129,10 @@ volumes: [{name: programs-common, emptyDir: {}}]
   volumes | "programs-common" | rename yours
 volumeMounts: [{name: x, mountPath: /horovod/bin/hvd_pods/rank}]
   volumeMounts | /horovod/bin/hvd_pods/rank | another path
+volumes: [{name: keys, emptyDir: {}}]
+  volumes | "keys" | rename yours
+volumeMounts: [{name: x, mountPath: /horovod/keys}]
+  volumeMounts | /horovod/keys | another path
 volumeMounts: [{name: x, mountPath: /horovod/}]
   volumeMounts | /horovod/ | another path
 worker: {env: [{name: HVD_SLOTS, value: "4"}]}
@@ -180,8 +190,10 @@ launch: {mode: mpiexec}
   /launch/mode
 worker: {number: two}
   /worker/number
-ssh: {port: 1023}
-  /ssh/port
+agent: {port: 1023}
+  /agent/port
+agent: {generation: 0}
+  /agent/generation
 launch: {preload: [a..b]}
   preload
 """

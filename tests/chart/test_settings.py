@@ -65,12 +65,12 @@ FI_PROVIDER: null, UCX_TLS: null, NCCL_IB_DISABLE: null}
 networkPolicy: {enabled: null} => {network policies: 1}
 networkPolicy: {enabled: false} => {network policies: 0}
 hostNetwork: true => {network policies: 0}
-{hostNetwork: true, hostPID: true, ssh: {port: 29999}} => \
+{hostNetwork: true, hostPID: true, agent: {port: 29999}} => \
 {hostNetwork: true, hostPID: true, dnsPolicy: ClusterFirstWithHostNet, \
 master hostNetwork: null, master hostPID: null, master dnsPolicy: null}
 {} => {HVD_METRICS_PORT: null, HVD_METRICS_DIR: /horovod/generated/metrics, master ports: null}
 metrics: {enabled: true, file: /o/m} => {HVD_METRICS_PORT: "9400", master HVD_METRICS_FILE: /o/m, \
-ports: [{name: ssh, containerPort: 2222}, {name: metrics, containerPort: 9400}], \
+ports: [{name: agent, containerPort: 2222}, {name: metrics, containerPort: 9400}], \
 master HVD_METRICS_PORT: "9400", master ports: [{name: metrics, containerPort: 9400}]}
 {worker: {slots: 2, nodeSelector: {pool: gpu}, image: {tag: "2"}, \
 resources: {requests: {cpu: 4}, limits: {nvidia.com/gpu: 2, memory: 8Gi}}}, workerGroups: \

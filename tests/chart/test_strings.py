@@ -18,7 +18,7 @@ import yaml
 
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.values.merge import merge_values
-from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests
+from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests, refusal
 from tests.chart.test_security import EVERY_POD
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
@@ -31,6 +31,8 @@ NEEDED: Values = {
     "metrics": {"enabled": True, "podMonitor": True},
     "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
     "workerGroups": [{"name": "a"}],
+    # Another one than the workers'.
+    "agent": {"masterSecret": "of-the-master"},
 }
 # Values that would change which objects there are or their names, and text that must have a form.
 FIXED = {"extraObjects", "fullnameOverride", "nameOverride", "logDir", "path", "file", "launch"}
@@ -78,16 +80,25 @@ def with_text(marked: Any, text: str) -> Any:
     return json.loads(json.dumps(marked).replace(MARK, text))
 
 
-@functools.cache
-def rendered(text: str, other: str, gang: str) -> Any:
-    """Return the manifests with the text in every string of the schema that may be either."""
-    values = merge_values(fill(SCHEMA, text, other), {**NEEDED, "gang": gang})
+def drop_retired(values: Values) -> list[str]:
+    """Remove the retired keys from values, and return the dotted keys that were there."""
+    dropped = []
     for key in load_source()["retired"]:
         node = values
         *parents, name = key.split(".")
         for parent in parents:
-            node = node[parent]
-        node.pop(name, None)
+            node = node.get(parent, {})
+        if name in node:
+            del node[name]
+            dropped.append(key)
+    return dropped
+
+
+@functools.cache
+def rendered(text: str, other: str, gang: str) -> Any:
+    """Return the manifests with the text in every string of the schema that may be either."""
+    values = merge_values(fill(SCHEMA, text, other), {**NEEDED, "gang": gang})
+    drop_retired(values)
     done = helm_template(values)
     assert done.returncode == 0, done.stderr
     return normalized(parse_manifests(done.stdout))
@@ -160,7 +171,24 @@ def read_values(package: Path, name: str) -> bytes:
 
 @pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)
 @pytest.mark.parametrize("name", ["values.yaml", "ci/groups-values.yaml"])
-def test_every_value_of_an_earlier_version_can_still_be_set(package: Path, name: str) -> None:
+def test_every_value_of_an_earlier_version_can_still_be_set_unless_it_is_retired(
+    package: Path, name: str
+) -> None:
     """As `helm upgrade --values` does, for a user who has copied the whole file."""
-    done = helm_template(yaml.safe_load(read_values(package, name)))
+    values = yaml.safe_load(read_values(package, name))
+    drop_retired(values)
+    done = helm_template(values)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)
+def test_retired_value_of_an_earlier_version_is_refused_by_name(package: Path) -> None:
+    values = yaml.safe_load(read_values(package, "values.yaml"))
+    message = refusal(values)
+    assert any(f"{key} is a key of older charts" in message for key in drop_retired(values))
+
+
+def test_keys_of_ssh_can_be_taken_away_with_null() -> None:
+    """As `helm upgrade --reset-then-reuse-values --set ssh=null` does."""
+    done = helm_template({"ssh": None})
     assert done.returncode == 0, done.stderr

@@ -142,7 +142,7 @@ def test_run_that_goes_on_keeps_the_programs_of_its_own_chart(going_on: dict[str
     after = going_on["newer"]
     assert after.programs == going_on["installed"].programs
     files = [name for each in after.programs for name in after.config_maps[each]["data"]]
-    assert "passwd.py" in files
+    assert "errors.py" in files
 
 
 def test_job_of_a_run_that_goes_on_has_the_label_of_the_newer_chart(
@@ -234,7 +234,7 @@ class Replaced:
     refused: int
     record: Manifest
     accepted: int
-    keys: tuple[Manifest, Manifest]
+    keys: tuple[Keys, Keys]
     same: Seen
     other: Seen
 
@@ -248,10 +248,6 @@ def replaced(kubeconfig: Path, request: pytest.FixtureRequest) -> Replaced:
         options = ("hvd", str(CHART), *force)
         return place.helm("upgrade", *options, values=RUN, version=version).returncode
 
-    def keys() -> Manifest:
-        data: Manifest = place.get("secret", "hvd-ssh")["data"]
-        return data
-
     with empty_namespace(kubeconfig) as place:
         wait_for_default_account(place)
         labels = see(place, version, CHART, RUN).job["metadata"]["labels"]
@@ -259,13 +255,13 @@ def replaced(kubeconfig: Path, request: pytest.FixtureRequest) -> Replaced:
         patch = json.dumps({"data": {**ended, "state": "Finished", "time": "2026-01-01T10:01:00Z"}})
         place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
         end(place, "SuccessCriteriaMet", "Complete")
-        before = keys()
+        before = read_keys(place)
         refused = replace()
         record = place.get("configmap", "hvd-run")
         place.kubectl("delete", "job", place.job("hvd"))
         accepted = replace()
         same = see(place, version, CHART, RUN)
-        after = keys()
+        after = read_keys(place)
         other = see(place, version, CHART, RUN, OTHER_COMMAND)
         return Replaced(refused, record, accepted, (before, after), same, other)
 
@@ -285,8 +281,9 @@ def test_replaced_record_does_not_repeat_a_finished_run(replaced: Replaced) -> N
     assert replaced.same.jobs == []
 
 
-def test_replaced_secret_has_the_same_keys(replaced: Replaced) -> None:
+def test_replaced_secrets_have_the_same_keys(replaced: Replaced) -> None:
     before, after = replaced.keys
+    assert None not in before
     assert after == before
 
 
@@ -310,62 +307,178 @@ def test_manifests_of_a_newer_chart_make_another_job_of_the_same_run(
     assert len({job["metadata"]["labels"]["horovod/run"] for job in jobs}) == 1
 
 
-Keys = dict[str, str]
+# The content of the Secret of the master and of that of the workers.
+Keys = tuple[dict[str, str] | None, dict[str, str] | None]
+SECRETS = ("hvd-agent-master", "hvd-agent-worker")
+OF_THE_MASTER = {
+    name: base64.b64encode(name.encode()).decode() for name in ("tls.crt", "tls.key", "ca.crt")
+}
+
+
+def read_keys(place: Namespace, suffix: str = "") -> Keys:
+    """The content of both Secrets; None where one is empty."""
+    master, worker = (place.get("secret", f"{name}{suffix}").get("data") for name in SECRETS)
+    return master, worker
+
+
+def patch_secret(place: Namespace, name: str, kind: str, body: Any) -> None:
+    place.kubectl("patch", "secret", name, f"--type={kind}", f"--patch={json.dumps(body)}")
 
 
 @pytest.fixture(scope="module", params=HELMS)
-def keys(kubeconfig: Path, request: pytest.FixtureRequest) -> dict[str, Keys | None]:
-    """The keys in the Secret after each of these upgrades; None where it is empty."""
-    found: dict[str, Keys | None] = {}
+def keys(kubeconfig: Path, request: pytest.FixtureRequest) -> dict[str, Keys]:
+    """The keys after each of these upgrades."""
+    found: dict[str, Keys] = {}
 
-    def upgrade_and_look(name: str, kept_in: str = "hvd-ssh", **values: Any) -> None:
+    def upgrade_and_look(name: str, suffix: str = "", **values: Any) -> None:
         upgrade(place, request.param, CHART, RUN, values)
-        found[name] = place.get("secret", kept_in).get("data")
+        found[name] = read_keys(place, suffix)
 
     with empty_namespace(kubeconfig) as place:
         wait_for_default_account(place)
         upgrade_and_look("installed")
         upgrade_and_look("again")
+        place.kubectl("delete", "secret", SECRETS[0])
+        upgrade_and_look("one was deleted")
         # As a renderer without access to the cluster leaves it: the master may make them just now.
-        empty = json.dumps([{"op": "remove", "path": "/data"}])
-        place.kubectl("patch", "secret", "hvd-ssh", "--type=json", f"--patch={empty}")
+        for name in SECRETS:
+            patch_secret(place, name, "json", [{"op": "remove", "path": "/data"}])
         upgrade_and_look("empty")
-        patch = f"--patch={json.dumps({'data': OF_THE_MASTER})}"
-        place.kubectl("patch", "secret", "hvd-ssh", "--type=merge", patch)
+        patch_secret(place, SECRETS[1], "merge", {"data": OF_THE_MASTER})
+        upgrade_and_look("the master makes the second")
+        patch_secret(place, SECRETS[0], "merge", {"data": OF_THE_MASTER})
         upgrade_and_look("made by the master")
-        upgrade_and_look("next generation", "hvd-ssh-2", ssh={"generation": 2})
+        upgrade_and_look("next generation", "-2", agent={"generation": 2})
     return found
 
 
-OF_THE_MASTER = {
-    name: base64.b64encode(name.encode()).decode() for name in ("user-key", "host-key")
-}
+def test_helm_makes_the_keys(keys: dict[str, Keys]) -> None:
+    for made in keys["installed"]:
+        assert made is not None
+        assert made.keys() == {"tls.crt", "tls.key", "ca.crt"}
 
 
-def test_helm_makes_the_keys(keys: dict[str, Keys | None]) -> None:
-    made = keys["installed"]
-    assert made is not None
-    assert made.keys() == {"user-key", "host-key"}
-
-
-def test_helm_makes_the_keys_once(keys: dict[str, Keys | None]) -> None:
+def test_helm_makes_the_keys_once(keys: dict[str, Keys]) -> None:
     assert keys["again"] == keys["installed"]
 
 
-def test_helm_leaves_an_empty_secret_to_the_master(keys: dict[str, Keys | None]) -> None:
-    assert keys["empty"] is None
+def test_helm_makes_both_secrets_again_when_one_was_deleted(keys: dict[str, Keys]) -> None:
+    before = keys["installed"]
+    for made, old in zip(keys["one was deleted"], before, strict=True):
+        assert made is not None
+        assert old is not None
+        assert not set(made.values()) & set(old.values())
 
 
-def test_helm_leaves_the_keys_of_the_master(keys: dict[str, Keys | None]) -> None:
-    assert keys["made by the master"] == OF_THE_MASTER
+def test_helm_leaves_empty_secrets_to_the_master(keys: dict[str, Keys]) -> None:
+    assert keys["empty"] == (None, None)
 
 
-def test_next_generation_has_other_keys(keys: dict[str, Keys | None]) -> None:
-    first = keys["installed"]
-    other = keys["next generation"]
-    assert first is not None
-    assert other is not None
-    assert not set(other.values()) & {*OF_THE_MASTER.values(), *first.values()}
+def test_helm_leaves_the_rest_to_a_master_that_makes_the_keys(keys: dict[str, Keys]) -> None:
+    assert keys["the master makes the second"] == (None, OF_THE_MASTER)
+
+
+def test_helm_leaves_the_keys_of_the_master(keys: dict[str, Keys]) -> None:
+    assert keys["made by the master"] == (OF_THE_MASTER, OF_THE_MASTER)
+
+
+def test_next_generation_has_other_keys(keys: dict[str, Keys]) -> None:
+    for first, other in zip(keys["installed"], keys["next generation"], strict=True):
+        assert first is not None
+        assert other is not None
+        assert not set(other.values()) & {*OF_THE_MASTER.values(), *first.values()}
+
+
+def refuse(place: Namespace, values: Values) -> str:
+    """Upgrade or install, which must fail; return the message."""
+    command = ("upgrade", "--install", "hvd", str(CHART))
+    done = place.helm(*command, values=merge_values(RUN, values))
+    assert done.returncode != 0
+    return done.stderr
+
+
+@pytest.mark.parametrize("missing", ["tls.crt", "tls.key", "ca.crt"])
+def test_secret_of_the_user_without_a_key_is_refused(place: Namespace, missing: str) -> None:
+    """As cert-manager writes it with an issuer that names no authority, for instance."""
+    wait_for_default_account(place)
+    for name, left_out in (("mine", ""), ("theirs", missing)):
+        literals = [f"--from-literal={key}=x" for key in OF_THE_MASTER if key != left_out]
+        place.kubectl("create", "secret", "generic", name, *literals)
+    message = refuse(place, {"agent": {"masterSecret": "mine", "workerSecret": "theirs"}})
+    assert 'agent.workerSecret is "theirs"' in message
+    assert f'no such Secret with the key "{missing}"' in message
+
+
+def on_nodes(name: str, port: int) -> Manifest:
+    """A StatefulSet of another release, whose pods have a port of their nodes."""
+    labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": name}
+    container = {"name": "worker", "image": "a", "ports": [{"containerPort": port}]}
+    # No node has the label: the pod waits.
+    pod = {"hostNetwork": True, "nodeSelector": {"not": "there"}, "containers": [container]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": f"{name}-worker", "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def test_port_that_another_release_has_of_the_nodes_is_refused(place: Namespace) -> None:
+    wait_for_default_account(place)
+    place.kubectl("apply", "--filename", "-", input=json.dumps(on_nodes("other", 2222)))
+    message = refuse(place, {"hostNetwork": True})
+    assert 'agent.port is 2222, but the pods of StatefulSet "other-worker"' in message
+    upgrade(place, "helm4", CHART, RUN, {"hostNetwork": True, "agent": {"port": 2223}})
+
+
+# The last version whose master reached the workers over SSH.
+WITH_SSH = CHART.parents[1] / "tests" / "released" / "horovod-0.1.0.tgz"
+
+
+@dataclass(frozen=True)
+class FromSsh:
+    """A suspended run of the chart with SSH, before and after an upgrade to this chart."""
+
+    before: Manifest
+    after: Manifest
+    secrets: set[str]
+    keys: Keys
+
+
+@pytest.fixture(scope="module", params=HELMS)
+def from_ssh(kubeconfig: Path, request: pytest.FixtureRequest) -> FromSsh:
+    def helm(chart: Path) -> None:
+        # The old chart has no launch.preload, which `upgrade` would set.
+        command = ("upgrade", "--install", "hvd", str(chart))
+        done = place.helm(*command, values=RUN, version=request.param, preload=True)
+        assert done.returncode == 0, done.stderr
+
+    with empty_namespace(kubeconfig) as place:
+        wait_for_default_account(place)
+        helm(WITH_SSH)
+        before = place.get("job", place.job("hvd"))
+        helm(CHART)
+        after = place.get("job", place.job("hvd"))
+        secrets = {item["metadata"]["name"] for item in place.get("secrets")["items"]}
+        return FromSsh(before, after, secrets, read_keys(place))
+
+
+def test_upgrade_from_a_chart_with_ssh_starts_the_run_again(from_ssh: FromSsh) -> None:
+    assert from_ssh.after["metadata"]["uid"] != from_ssh.before["metadata"]["uid"]
+
+
+def test_upgrade_from_a_chart_with_ssh_makes_the_keys(from_ssh: FromSsh) -> None:
+    assert None not in from_ssh.keys
+
+
+def test_upgrade_from_a_chart_with_ssh_removes_its_keys(from_ssh: FromSsh) -> None:
+    assert "hvd-ssh" not in from_ssh.secrets
+    volumes = [volume["name"] for volume in pod_spec(from_ssh.after)["volumes"]]
+    assert "ssh" not in volumes
 
 
 def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namespace) -> None:
