@@ -13,7 +13,7 @@ import pytest
 from devtools.toolchain.tools import tool
 from hvdchart.values.merge import merge_values
 from tests.chart.namespaces import empty_namespace
-from tests.chart.render import CHART, Manifest, Values, of_kind, pod_spec
+from tests.chart.render import CHART, Manifest, Values, of_kind, parse_manifests, pod_spec
 from tests.chart.test_data import STAGING, on_disk
 from tests.e2e.cluster import HELMS, Namespace
 
@@ -215,6 +215,17 @@ def test_upgrade_of_a_finished_run_says_that_nothing_was_started(
 def test_finished_run_is_repeated_when_its_generation_grows(finished: dict[str, Seen]) -> None:
     names = {job["metadata"]["name"] for job in finished["generation"].jobs}
     assert finished["installed"].job_name not in names
+
+
+def test_helm_test_knows_the_workers_of_other_settings(place: Namespace) -> None:
+    """The finished Job knows those of its own settings, which the upgrade has replaced."""
+    upgrade(place, "helm4", CHART, RUN)
+    end(place, "SuccessCriteriaMet", "Complete")
+    after = see(place, "helm4", CHART, RUN, {"shm": {"sizeLimit": "8Gi"}})
+    (pod,) = parse_manifests(place.helm("get", "hooks", "hvd").stdout)
+    (tester,) = pod["spec"]["containers"]
+    (run,) = [entry["value"] for entry in tester["env"] if entry["name"] == "HVD_RUN"]
+    assert json.loads(run.replace("$$", "$"))["groups"][0]["revision"] == after.revision
 
 
 def test_failed_run_is_tried_again_with_other_settings_only(place: Namespace, newer: Path) -> None:
