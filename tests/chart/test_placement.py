@@ -260,7 +260,7 @@ def test_init_containers_keep_the_guaranteed_class() -> None:
     master = {"resources": {"requests": exact, "limits": exact}}
     values: Values = {**EVERY_POD, "worker": {"resources": resources}, "master": master}
     for template in run_pods(render(values)):
-        assert len(template["spec"]["initContainers"]) == 3
+        assert len(template["spec"]["initContainers"]) == 1
         for container in template["spec"]["initContainers"]:
             # Only the main container gets the GPU.
             assert container["resources"] == {"requests": exact, "limits": exact}
