@@ -21,9 +21,6 @@ def check(
     framework: Annotated[
         str, typer.Option(metavar="NAME", help="What the script uses: horovod, torch, jax or mpi.")
     ] = "horovod",
-    with_ssh: Annotated[
-        bool, typer.Option("--with-ssh", help="Accept a missing OpenSSH, which image.ssh brings.")
-    ] = False,
     with_mpi: Annotated[
         bool, typer.Option("--with-mpi", help="Accept a missing MPI: requirements.txt installs it.")
     ] = False,
@@ -69,13 +66,8 @@ def check(
         done = run_in(image, checks.probe_command(), checks.UNKNOWN_USER, engine)
         output = done.stdout
         errors = done.stderr
-    brought = []
-    if with_ssh:
-        brought.append("ssh")
-    if with_mpi:
-        brought.append("mpi")
     report = checks.read_probe(image, output, errors)
-    findings = checks.check_requirements(report, mode, framework, brought)
+    findings = checks.check_requirements(report, mode, framework, brings_mpi=with_mpi)
     show(*checks.check_report(image, findings))
     unmet = checks.missing(findings)
     if unmet:

@@ -33,14 +33,6 @@ def run(
             help="Image of the pods (default: horovod-cpu, or horovod-cuda-next with --gpus).",
         ),
     ] = "",
-    ssh_image: Annotated[
-        str,
-        typer.Option(
-            envvar="HVDCHART_SSH_IMAGE",
-            metavar="IMAGE",
-            help="Image with OpenSSH, for an image of the pods that has none.",
-        ),
-    ] = "",
     name: Annotated[
         str,
         typer.Option(
@@ -89,7 +81,7 @@ def run(
         raise typer.BadParameter(f"--code {code}: does not contain {script}")
     run_name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
     command = ["python", shown, *(arguments or ())]
-    spec = script_spec(command, run_name, image, ssh_image=ssh_image, workers=workers, gpus=gpus)
+    spec = script_spec(command, run_name, image, workers=workers, gpus=gpus)
     plan = make_plan(replace(spec, values={"code": pack_code(code or script)}))
     if not image and plan.framework.name in ("torch", "jax"):
         why = plan.framework.reasons["framework"].because

@@ -13,7 +13,6 @@ from hvdchart.doctor.room import (
     examine_classes,
     examine_gpus,
     examine_image,
-    examine_openssh,
     examine_quotas,
     examine_security,
 )
@@ -100,6 +99,3 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield from examine_gpus(nodes, needs)
         if values and values.get("image"):
             yield examine_image(nodes, values)
-            yield examine_openssh(values)
-            if (values.get("ssh") or {}).get("image"):
-                yield examine_image(nodes, values, "ssh.image")

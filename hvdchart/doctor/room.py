@@ -103,41 +103,28 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
     return Finding("storage", "unknown", text, "name a class in each new claim")
 
 
-def examine_openssh(values: Values) -> Finding:
-    """Where the pods' OpenSSH comes from; what the run's own image has is not known here."""
-    if (values.get("ssh") or {}).get("image"):
-        return Finding("OpenSSH", "ok", "comes from ssh.image where the image has none")
-    return Finding(
-        "OpenSSH",
-        "unknown",
-        "there is no ssh.image: the image needs sshd, ssh and ssh-keygen",
-        "`hvdchart image check` says whether it has them; if not, set image.ssh in the spec",
-    )
-
-
-def examine_image(nodes: Sequence[Object], values: Values, key: str = "image") -> Finding:
-    """Whether nodes that the run can use have the image of a key, `image` or `ssh.image`.
+def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
+    """Whether nodes that the run can use have the image.
 
     A registry may have it, too, and a kubelet reports 50 images at most.
     """
-    image: Values = values["image"] if key == "image" else values["ssh"]["image"]
+    image: Values = values["image"]
     ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
     name = str(image.get("repository") or "")
     pods = [*merged_groups(values), values.get("master") or {}]
     usable = [node for node in nodes if any(_admits(node, pod) for pod in pods)]
     if not usable:
-        return Finding(
-            key, "unknown", f"no node that can be seen admits the run; it needs {name}{ending}"
-        )
+        text = f"no node that can be seen admits the run; it needs {name}{ending}"
+        return Finding("image", "unknown", text)
     missing = [node for node in usable if lacks_image(node, f"{name}{ending}")]
     if not missing:
-        return Finding(key, "ok", f"all nodes have {name}{ending}")
+        return Finding("image", "ok", f"all nodes have {name}{ending}")
     text = f"{len(missing)} of {len(usable)} nodes do not report {name}{ending}"
     fix = "its registry must have it, and admit the nodes"
     if "/" not in name:
         fix = "Docker Hub must have it; if not, push it to a registry and name that in "
-        fix += f"{key}.repository, or load it into all nodes"
-    return Finding(key, "unknown", text, fix)
+        fix += "image.repository, or load it into all nodes"
+    return Finding("image", "unknown", text, fix)
 
 
 def _admits(node: Object, pod: Mapping[str, Any]) -> bool:

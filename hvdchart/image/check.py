@@ -20,7 +20,6 @@ OLDEST_PYTHON = (3, 8)
 UNKNOWN_USER = 1000680000
 # The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
-_OPENSSH = ("ssh", "ssh-keygen", "sshd")
 # In mode custom the command line is the user's, and needs what it names.
 MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
@@ -98,22 +97,20 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
 
 
 def check_requirements(
-    probe: Mapping[str, Any], mode: str, framework: str = "horovod", brought: Sequence[str] = ()
+    probe: Mapping[str, Any], mode: str, framework: str = "horovod", *, brings_mpi: bool = False
 ) -> list[Finding]:
     """Check what an image needs for a launch mode and a framework.
 
-    `brought` is what a run brings itself: "ssh" (image.ssh) and "mpi" (requirements.txt).
+    With `brings_mpi`, the run's requirements.txt installs an MPI.
     """
     version = str(probe["python"])
     wanted = ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
     findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
-    for name in _OPENSSH:
-        path = probe["programs"][name]
-        remedy = "set image.ssh in the spec, or ssh.image in values, to an image with OpenSSH"
-        findings.append(
-            Finding(name, path is not None, path or "missing", remedy, "ssh" in brought)
-        )
+    error = probe["ssl"]["error"]
+    remedy = "compile Python with OpenSSL 1.1.1 or newer, or install the package that has ssl"
+    details = error or probe["ssl"]["version"]
+    findings.append(Finding("Python's module ssl", not error, details, remedy))
     if framework in NEEDED:
         met = framework in probe["modules"]
         remedy = f"pip install {framework}"
@@ -121,7 +118,7 @@ def check_requirements(
     if mode == "direct":
         # The master starts any program.
         return findings
-    findings.append(_launcher(probe, mode, "mpi" in brought))
+    findings.append(_launcher(probe, mode, brings_mpi))
     if framework == "horovod":
         findings += _frameworks(probe, mode)
     return findings

@@ -12,9 +12,7 @@ import subprocess
 import sys
 
 MARK = "HVD-IMAGE-PROBE "
-# sshd is often in a directory that an ordinary user's PATH does not include.
-SEARCHED = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin"
-PROGRAMS = ("python3", "ssh", "sshd", "ssh-keygen", "mpirun", "horovodrun")
+PROGRAMS = ("python3", "mpirun", "horovodrun")
 FRAMEWORKS = ("tensorflow", "torch", "mxnet")
 # What programs without Horovod import.
 NEEDED = ("torch", "jax")
@@ -47,6 +45,16 @@ def inspect_framework(name: str) -> "dict[str, object]":
     return {"error": lines[-1] if lines else f"exit code {done.returncode}"}
 
 
+def inspect_ssl() -> "dict[str, str]":
+    """What the module ssl was compiled with, and why the chart's agent cannot use it."""
+    try:
+        import ssl
+    except ImportError as error:
+        return {"version": "", "error": str(error)}
+    lacks = "" if ssl.HAS_TLSv1_3 else ssl.OPENSSL_VERSION + " has no TLS 1.3"
+    return {"version": ssl.OPENSSL_VERSION, "error": lacks}
+
+
 def mpi_version() -> str:
     """The first line of `mpirun --version`, or its exit code if it prints nothing."""
     done = run("mpirun", "--version")
@@ -59,7 +67,8 @@ def main() -> None:
     report = {
         "python": "{}.{}.{}".format(*sys.version_info),
         "user": os.getuid(),
-        "programs": {name: shutil.which(name, path=SEARCHED) for name in PROGRAMS},
+        "ssl": inspect_ssl(),
+        "programs": {name: shutil.which(name) for name in PROGRAMS},
         "mpi": mpi_version() if shutil.which("mpirun") else None,
         "modules": [name for name in NEEDED if importlib.util.find_spec(name) is not None],
         "horovod": importlib.util.find_spec("horovod") is not None,

@@ -90,6 +90,7 @@ def migrate_arena(ledger: Ledger) -> None:
     _carry_over_pods(ledger)
     for key, what in _LEFT_OUT.items():
         ledger.leave_out((key,), what)
+    ledger.drop(("sshPort",), "not needed: the chart uses no SSH; its agents listen on agent.port")
     ledger.close()
 
 

@@ -68,8 +68,8 @@ class NotUnderstoodError(Exception):
 
 _CHARTS_MCA = {
     "orte_keep_fqdn_hostnames": "the chart sets it",
-    "plm_rsh_agent": "the chart uses an SSH command of its own",
-    "plm_rsh_args": "the chart writes the SSH configuration; the port is ssh.port",
+    "plm_rsh_agent": "the chart has an `ssh` of its own",
+    "plm_rsh_args": "the chart has an `ssh` of its own; the port of its agents is agent.port",
     "plm_rsh_no_tree_spawn": "the chart sets it",
     "plm_rsh_num_concurrent": "the chart sets it",
     "orte_default_hostfile": "the chart writes the host file",
@@ -172,7 +172,7 @@ def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], Sequence[Text]]:
 
 
 def only_starts_sshd(words: Sequence[str]) -> bool:
-    """Whether a worker's own command does no more than the chart does: start sshd, or wait."""
+    """Whether a worker's own command only starts sshd, which the chart needs no more, or waits."""
     is_shell = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS
     try:
         statements = read_statements(words[2] if is_shell else " ".join(words))
@@ -186,7 +186,7 @@ def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None])
     if statement.compound or statement.redirects or statement.end in ("|", "|&", "&", "||"):
         return ""
     if _STARTS_SSHD.fullmatch(statement.raw):
-        return "the chart starts the SSH servers"
+        return "the chart needs no SSH server"
     if _WAITS.fullmatch(statement.raw):
         return "the master waits for its hosts and stops at the first error"
     if all(ASSIGNMENT.match(word) for word in statement.words):

@@ -23,7 +23,7 @@ _LAUNCHER_NAMES = ("master", "launcher", "mpimaster")
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # Fields that only the operators need, and what the chart does instead.
 _MPIJOBS_OWN = {
-    "sshAuthMountPath": "the chart has its own mount path for the SSH keys",
+    "sshAuthMountPath": "the chart needs no SSH keys",
     "launcherCreationPolicy": "the master starts at once and waits for the workers",
     "mainContainer": "the values are those of this container",
     "mpiImplementation": "the chart detects the image's MPI",
@@ -36,7 +36,7 @@ _SIDECAR_VALUES = {
 _RETRIES = "the master waits for its hosts, retries, and ends the run"
 _GANG = "the gang is the master and all workers"
 _VOLCANOS_OWN = {
-    "plugins": "the chart sets up SSH, the Service and the host file",
+    "plugins": "the chart sets up the agents, the Service and the host file",
     **dict.fromkeys(("minAvailable", "minSuccess"), _GANG),
     **dict.fromkeys(("policies", "runningEstimate", "networkTopology"), _RETRIES),
 }
@@ -232,7 +232,7 @@ def _carry_over_roles(
         reason = "master.backoffLimit sets the number of retries"
         ledger.drop((*role.owner, "restartPolicy"), reason)
         ledger.drop((*role.container, "name"), "the chart names its containers worker and master")
-        ledger.drop((*role.container, "ports"), "the chart opens ssh.port")
+        ledger.drop((*role.container, "ports"), "the chart opens agent.port")
     ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
     return line
 
@@ -312,11 +312,11 @@ def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
     own: list[str] = []
     for key in ("command", "args"):
         own += [ledger.text_at(*item) for item in ledger.items_at(*worker.container, key)]
-        ledger.drop((*worker.container, key), "the chart starts the workers' SSH server")
+        ledger.drop((*worker.container, key), "the workers' program is the chart's agent")
     if not only_starts_sshd(own):
         ledger.add_check(
-            f"the workers' own command is dropped ({shorten(' '.join(own))}): the chart starts the "
-            "SSH server alone; do the rest in the image, or with worker.initContainers"
+            f"the workers' own command is dropped ({shorten(' '.join(own))}): the chart starts its "
+            "agent alone; do the rest in the image, or with worker.initContainers"
         )
 
 

@@ -29,7 +29,7 @@ MARKS = (
 DEFAULT_REPOSITORY = "horovod/horovod"
 DEFAULT_WORKERS = 3
 # etcd, API server, kubelet and the components beside it, node ports: the chart rejects them as
-# ssh.port on the host network.
+# agent.port on the host network.
 _NODE_PORTS = (range(2379, 2383), range(6443, 6444), range(10248, 10261), range(30000, 32768))
 
 
@@ -132,6 +132,7 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
 
 def _carry_over_network(ledger: Ledger) -> None:
     path = ("ssh", "port")
+    new = ("agent", "port")
     port = ledger.integer_at(*path)
     if port is not None and port < 1024:
         ledger.drop(path, "this chart takes ports from 1024; its default is 2222")
@@ -139,10 +140,9 @@ def _carry_over_network(ledger: Ledger) -> None:
         reason = "on the host network this port belongs to Kubernetes; the chart's default is 2222"
         ledger.drop(path, reason)
     else:
-        ledger.carry_over(path, path, "", port)
+        ledger.carry_over(path, new, "", port)
     for key in ("useSecrets", "hostKey", "hostKeyPub"):
-        reason = "the chart makes the SSH keys; to use your own set ssh.existingSecret"
-        ledger.drop(("ssh", key), reason)
+        ledger.drop(("ssh", key), "not needed: the chart uses no SSH, and makes its own keys")
     pod_spec.carry_over_host(ledger)
 
 

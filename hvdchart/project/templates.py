@@ -168,15 +168,13 @@ def script_spec(
     name: str,
     image: str = "",
     *,
-    ssh_image: str = "",
     workers: int = 2,
     gpus: int = 0,
 ) -> Spec:
     """The spec of a command on some workers, each with a rank on each of its `gpus`.
 
     Without an image, it is that of this version for CPUs, or for GPUs where workers have some.
-    `ssh_image` is an image with OpenSSH, for an image that has none. Raises SpecError for a name or
-    image that no run can have.
+    Raises SpecError for a name or image that no run can have.
     """
     if not image:
         image = f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
@@ -185,8 +183,6 @@ def script_spec(
     settings = [f"nodes.0.count={workers}"]
     if gpus:
         settings = [f"nodes.0={{name: worker, count: {workers}, gpus: {gpus}}}"]
-    if ssh_image:
-        settings.append(f"image.ssh={json.dumps(ssh_image)}")
     return parse_spec(text, f"the spec of {name}", settings=settings)
 
 

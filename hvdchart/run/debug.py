@@ -1,4 +1,4 @@
-"""Starts a copy of a run's pods in which only sshd runs, to open a shell in them."""
+"""Starts a copy of a run's pods in which nothing trains, to open a shell in them."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     """The manifests that `helm install` would send to the cluster, as Helm writes them.
 
     `program` is Helm's: a name on PATH or a path. The cluster is not contacted, so the chart cannot
-    look up existing SSH keys and generates new ones each time. Raises HelmError, and SpecError when
+    look up existing keys and generates new ones each time. Raises HelmError, and SpecError when
     the chart refuses the spec's own `values`.
     """
     name = plan.spec.name

@@ -15,7 +15,7 @@ from hvdchart.run.watch import Follower, watch_release
 
 # Characters of a warning.
 _LONGEST = 1200
-# The reason of a failed probe. A worker's startup probe fails until its SSH server is up.
+# The reason of a failed probe. A worker's startup probe fails until its agent is up.
 _EXPECTED = "Unhealthy"
 
 

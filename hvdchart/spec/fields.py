@@ -243,9 +243,13 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class ObjectOf(Generic[T]):
-    """A map with known keys, read into a dataclass whose fields are declared with `key`."""
+    """A map with known keys, read into a dataclass whose fields are declared with `key`.
+
+    `retired` says what to do about each key of earlier versions that is refused.
+    """
 
     make: type[T]
+    retired: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read(self, node: Node, path: str) -> T:
         if not isinstance(node.value, dict):
@@ -255,10 +259,13 @@ class ObjectOf(Generic[T]):
         values = {}
         errors = ErrorCollector()
         for name, child in node.value.items():
-            if name not in keys:
+            place = str(child.key_place or child.place)
+            if name in self.retired:
+                errors.add(SpecError(place, prefix + name, self.retired[name], _one_of(list(keys))))
+            elif name not in keys:
                 errors.add(
                     SpecError(
-                        str(child.key_place or child.place),
+                        place,
                         path,
                         f"unknown key {shorten(name)!r}",
                         f"{_one_of(list(keys))}{nearest(name, keys)}",
@@ -403,11 +410,6 @@ DIGEST = String(
     "an image digest: sha256: and 64 of 0-9 a-f, or sha512: and 128",
     r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}",
     135,
-)
-IMAGE_REFERENCE = String(
-    "an image with its tag or digest",
-    rf"{IMAGE.pattern}(:{TAG.pattern}(@({DIGEST.pattern}))?|@({DIGEST.pattern}))",
-    512,
 )
 NODE_SELECTOR = MapOf(LABEL_KEY, LABEL_VALUE)
 

@@ -81,7 +81,7 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
 
 
 def launcher_memory(mode: str, ranks: int) -> int:
-    """The bytes that the master needs for the SSH clients that its launcher keeps for the ranks.
+    """The bytes that the master needs for the sessions that its launcher keeps for the ranks.
 
     0 for a launcher that keeps none for each rank.
     """

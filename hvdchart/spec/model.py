@@ -21,7 +21,6 @@ from hvdchart.spec.fields import (
     GROUP_NAME,
     HOST,
     IMAGE,
-    IMAGE_REFERENCE,
     INTERFACE,
     LABEL_KEY,
     LABEL_VALUE,
@@ -54,8 +53,8 @@ VOLUME_SOURCES = {
 # What ranks may reduce with. The last three need no Horovod, and torch and jax no MPI either.
 FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
 # Names of volumes and mount paths that the chart uses itself.
-CHARTS_VOLUMES = ("generated", "openssh", "ssh", "tmp", "shm")
-CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/etc/passwd", "/proc", "/sys")  # noqa: S108
+CHARTS_VOLUMES = ("generated", "keys", "tmp", "shm")
+CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/proc", "/sys")  # noqa: S108
 
 
 @dataclass(frozen=True)
@@ -258,9 +257,6 @@ class Image:
     pull_secrets: tuple[str, ...] = key(
         ListOf(OBJECT_NAME, longest=20), "names of Secrets for the image registry", ()
     )
-    ssh: str | None = optional(
-        IMAGE_REFERENCE, "image with OpenSSH, where the image itself has none (default: none)"
-    )
 
 
 @dataclass(frozen=True)
@@ -344,7 +340,8 @@ class Spec:
         ObjectOf(HorovodSettings), "Horovod's settings", HorovodSettings()
     )
     image: Image | None = optional(
-        ObjectOf(Image), "container image of all pods; required unless `values` has one"
+        ObjectOf(Image, {"ssh": "no image needs OpenSSH any more: remove it"}),
+        "container image of all pods; required unless `values` has one",
     )
     volumes: Mapping[str, Volume] = key(
         MapOf(GROUP_NAME, ObjectOf(Volume), longest=50),

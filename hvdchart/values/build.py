@@ -14,7 +14,6 @@ from hvdchart.spec.model import NodeGroup, Volume, mount_path
 from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, without_spot
 from hvdchart.spec.yaml_tree import Plain
-from hvdchart.text import split_image
 from hvdchart.values.merge import merge_values
 
 PATH_VARIABLES = {"data": "DATA_PATH", "output": "OUTPUT_PATH"}
@@ -40,7 +39,6 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
             pullPolicy=image.pull_policy,
         )
         values["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
-        values["ssh"] = {"image": split_image(image.ssh)} if image.ssh else {}
     common = _environment({**_paths(plan, None), **spec.train.env})
     if len(plan.groups) == 1:
         values["worker"] = _worker(plan, plan.groups[0], common)

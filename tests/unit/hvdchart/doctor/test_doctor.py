@@ -17,7 +17,6 @@ from hvdchart.doctor.room import (
     examine_claims,
     examine_gpus,
     examine_image,
-    examine_openssh,
     examine_quotas,
     examine_security,
 )
@@ -106,7 +105,7 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
 
 
-IMAGES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("image", "state"),
     [
         ({"repository": "python", "tag": "3.11"}, "unknown"),
@@ -116,24 +115,10 @@ IMAGES = pytest.mark.parametrize(
         ({"repository": "host/a", "tag": "1"}, "unknown"),
     ],
 )
-
-
-@pytest.mark.parametrize("key", ["image", "ssh.image"])
-@IMAGES
-def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str, key: str) -> None:
+def test_nodes_can_have_the_image_or_not(image: dict[str, str], state: str) -> None:
     names = ["docker.io/library/loaded:1", "host/a@sha256:0"]
     node = {"status": {"images": [{"names": names}]}}
-    values = {"image": image, "ssh": {"image": image}}
-    assert examine_image([node, node], values, key).state == state
-
-
-@IMAGES
-def test_openssh_comes_from_an_image_of_its_own(image: dict[str, str], state: str) -> None:
-    assert examine_openssh({"image": image, "ssh": {"image": image}}).state == "ok"
-
-
-def test_openssh_of_the_pods_image_is_unknown() -> None:
-    assert examine_openssh({}).state == "unknown"
+    assert examine_image([node, node], {"image": image}).state == state
 
 
 TAINT = {"key": "gpu", "value": "a", "effect": "NoSchedule"}

@@ -100,8 +100,8 @@ def arena(**changes: Any) -> Ledger:
         (migrate_old, {"worker": {"image": "a:1"}}, 'worker.image: got "a:1"; expected a map'),
         (
             migrate_old,
-            {"volumes": [{"name": "ssh", "emptyDir": {}}]},
-            "volumes: the chart has a volume ssh of its own; expected a volume with another name",
+            {"volumes": [{"name": "keys", "emptyDir": {}}]},
+            "volumes: the chart has a volume keys of its own; expected a volume with another name",
         ),
         (
             migrate_old,
@@ -163,7 +163,7 @@ def test_wrong_value_of_a_chart_is_refused(
             ],
         ),
         # The first port after those that Kubernetes has on the host network.
-        ({"ssh": {"port": 10261}, "useHostNetwork": True}, "ssh.port", 10261),
+        ({"ssh": {"port": 10261}, "useHostNetwork": True}, "agent.port", 10261),
     ],
 )
 def test_value_of_the_old_chart_becomes_one_of_this_chart(
