@@ -27,7 +27,7 @@ FOR_PACKAGERS = ROOT / "docs" / "packagers.md"
 BAKE_FILE = ROOT / "docker-bake.json"
 # The name under which a build of Docker alone finds the image that it starts from.
 _PARENT = "parent"
-_PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
+_PLATFORM = "linux/amd64"
 
 
 def parameter_tables(image: Image) -> str:
@@ -128,7 +128,7 @@ def _target(image: Image) -> dict[str, Any]:
             "org.opencontainers.image.title": title,
             "org.opencontainers.image.version": version,
         },
-        "platforms": [_PLATFORMS[machine] for machine in image.machines],
+        "platforms": [_PLATFORM],
         "tags": [f"${{REGISTRY}}{image.reference}"],
     }
 

@@ -33,6 +33,8 @@ from devtools.images.machine import write_secrets
 # state of the tree, or to another checkout, builds nothing. They share most layers; one takes up to
 # the size of its environment.
 KEPT_BUILDS = 4
+# The machine that images can be built on, by Python's name.
+_MACHINE = "x86_64"
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,11 @@ def _only_builder() -> AbstractContextManager[None]:
 
 
 def refuse_machine(image: Image) -> None:
-    """Raises DevtoolsError on a machine that the image is not built for."""
+    """Raises DevtoolsError on a machine that has no locked packages."""
     machine = platform.machine()
-    if machine not in image.machines:
+    if machine != _MACHINE:
         raise DevtoolsError(
-            f"{image.name} is built for {', '.join(image.machines)}, and this machine is {machine}",
+            f"{image.name} is built for {_MACHINE}, and this machine is {machine}",
             "build it on such a machine: the locks have wheels only for it, and Horovod is "
             "compiled for its instructions",
         )

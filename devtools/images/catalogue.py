@@ -37,7 +37,6 @@ _KEYS = {
     "environment",
     "options",
     "locks",
-    "machines",
     "tested",
 }
 
@@ -80,7 +79,6 @@ class Image:
     choices: Mapping[str, Option] = field(default_factory=dict)
     combinations: tuple[Row, ...] = ()  # versions that work together; empty: any
     tested: When = When.ALWAYS
-    machines: tuple[str, ...] = ("x86_64",)  # that it can be built on, by Python's names
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -232,7 +230,6 @@ def _read_image(
         choices=options,
         combinations=tuple(combinations),
         tested=When(entry.get("tested", When.ALWAYS)),
-        machines=tuple(entry.get("machines", Image.machines)),
     )
 
 

@@ -14,5 +14,3 @@ rm -rf /tmp/apt.log /run/adduser /var/lib/apt/lists/* /var/cache/apt/*.bin /var/
     /usr/share/man /usr/share/info /usr/share/lintian /usr/share/bug
 # Licences stay in the image.
 find /usr/share/doc -type f -not -name copyright -delete
-# openssh-server generates host keys when it is installed. In an image, everybody could read the private keys.
-rm -f /etc/ssh/ssh_host_*

@@ -163,7 +163,7 @@ images:
     reference: repo:${horovod}
     framework: tensorflow
     features: [mpi]
-    packages: [python3, openssh-server if march=x86-64]
+    packages: [python3, openmpi-bin if march=x86-64]
     versions:
     - {suite: bookworm, python: "3.11"}
     - {suite: bullseye, python: ["3.9", "3.8"]}

@@ -171,7 +171,7 @@ def test_horovod_has_mpi_gloo_and_nccl(framework: str, inside: Sandbox) -> None:
 def test_horovod_loads_the_only_nccl(framework: str, inside: Sandbox) -> None:
     libraries = inside.run("find", "/", "-xdev", "-name", "*nccl*.so*", "-not", "-path", "/proc/*")
     assert libraries.stdout.split() == [NCCL]
-    # With no setting of the system: as an SSH session starts a rank.
+    # With no setting of the system.
     loaded = inside.succeed(
         "env",
         "-i",
