@@ -154,6 +154,11 @@ def test_probe_reports_a_module_that_cannot_be_imported(probe: dict[str, Any]) -
     assert probe["frameworks"] == {"tensorflow": {"version": "2.15.1", "built": ["gloo"]}, **BROKEN}
 
 
+@pytest.mark.slow
+def test_probe_reports_the_module_ssl(probe: dict[str, Any]) -> None:
+    assert probe["ssl"] == {"version": ssl.OPENSSL_VERSION, "error": ""}
+
+
 RESTRICTIONS = [
     "--rm",
     "--read-only",
