@@ -80,11 +80,13 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
         yield ("launch", "options", index), problem, expected
 
 
-def launcher_memory(mode: str, ranks: int) -> int:
-    """The bytes that the master needs for the sessions that its launcher keeps for the ranks.
+def launcher_memory(mode: str, ranks: int, workers: int) -> int:
+    """The bytes that the master needs for the sessions that its launcher keeps.
 
-    0 for a launcher that keeps none for each rank.
+    It keeps one for each rank, or one for each worker. 0 in mode `direct`, which has no process
+    for a session.
     """
-    if mode not in LAUNCHER_OPTIONS["connections"]["perRank"]:
+    if mode == "direct":
         return 0
-    return connection_memory(ranks) * MI
+    per_rank = mode in LAUNCHER_OPTIONS["connections"]["perRank"]
+    return connection_memory(ranks if per_rank else workers) * MI

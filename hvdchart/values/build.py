@@ -149,7 +149,7 @@ def _master(plan: Plan) -> dict[str, Plain]:
     """
     train = plan.spec.train
     most = max(plan.ranks, plan.spec.launch.elastic.max_ranks or plan.ranks)
-    clients = launcher_memory(plan.framework.mode, most)
+    clients = launcher_memory(plan.framework.mode, most, plan.workers)
     memory = max(MASTER_MEMORY, clients)
     requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}

@@ -178,7 +178,8 @@ def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Pa
 @pytest.mark.parametrize(
     ("launch", "memory"),
     [
-        ("{}", "256Mi"),
+        ("{mode: direct}", "256Mi"),
+        ("{mode: mpirun}", "528Mi"),
         ("{mode: horovodrun}", "528Mi"),
         ("{mode: elastic, elastic: {maxRanks: 2000}}", "4128Mi"),
     ],
