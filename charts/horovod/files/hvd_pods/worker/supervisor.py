@@ -130,10 +130,11 @@ def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
             code = _run(module, argv[len(OWN_PROGRAM) :])
         else:
             path = fast_start.which(argv[0])
-            if path is None:
-                code = NOT_FOUND
-                raise FileNotFoundError(f"there is no such program on {os.uname().nodename}")
-            os.execv(path, list(argv))
+            if path:
+                os.execv(path, list(argv))
+            code = NOT_FOUND
+            host = os.uname().nodename
+            print(f"[hvd] error: {host} has no program {argv[0]}", file=sys.stderr)
     except OSError as problem:
         print(f"[hvd] error: cannot run {argv[0]}: {problem}", file=sys.stderr)
     except SystemExit as end:
