@@ -97,13 +97,18 @@ def background() -> Iterator[Callable[..., Future[Any]]]:
 
 
 @pytest.fixture
-def workers(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+def workers(
+    api_server: FakeApi,
+    release: ReleaseKeys,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Workers]:
     """The workers' side, for a master that loses no time and does not report missing hosts."""
     monkeypatch.setattr(gathering, "FIRST_REPORT_AFTER", 60.0)
     monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
     monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
     monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.02)
-    started = Workers(api_server)
+    started = Workers(api_server, release, tmp_path)
     yield started
     started.close()
 

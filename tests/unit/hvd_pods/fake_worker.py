@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hvd_pods.agent.banner import format_banner
@@ -11,7 +15,9 @@ from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
 from hvd_pods.common import run
 from tests.fakes.api import FakeApi
 from tests.ports import find_port
+from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.runs import describe_run
+from tests.unit.hvd_pods.scripted_agents import serve_session
 
 SLICES = "discovery.k8s.io/endpointslices"
 
@@ -20,10 +26,17 @@ class FakeWorker:
     """Listens on an address of 127.0.0.0/8 or ::1, and sends `banner` to whoever connects.
 
     As an agent, it then waits. With None it sends nothing, and with an empty banner it ends at
-    once. A test may change the banner.
+    once. A test may change the banner. `serve` gets a connection when its client sends something.
     """
 
-    def __init__(self, banner: bytes | None, address: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        banner: bytes | None,
+        address: str = "127.0.0.1",
+        port: int = 0,
+        serve: Callable[[socket.socket], None] | None = None,
+    ) -> None:
+        self._serve = serve
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.create_server((address, port), family=family)
         self.address = address
@@ -59,6 +72,15 @@ class FakeWorker:
                 return
             if self.banner == b"":
                 connection.close()
+            elif self._serve:
+                threading.Thread(target=self._follow, args=[connection], daemon=True).start()
+
+    def _follow(self, connection: socket.socket) -> None:
+        # Either end may close the connection at any moment.
+        with suppress(OSError):
+            if self._serve and connection.recv(1, socket.MSG_PEEK):
+                self._serve(connection)
+                connection.close()
 
 
 class Addresses(DnsAddresses):
@@ -77,13 +99,20 @@ class Addresses(DnsAddresses):
 class Workers:
     """The workers hvd-worker-0, -1 and so on, at 127.0.1.1, .2 and so on, all on one port."""
 
-    def __init__(self, api: FakeApi) -> None:
+    def __init__(self, api: FakeApi, release: ReleaseKeys, folder: Path) -> None:
         self.api = api
+        self._keys = release.of_worker(folder / "worker-keys")
+        self._script = folder / "session.sh"
+        self.install("exit 255")
         self.port = find_port()
         self._listening: dict[int, FakeWorker] = {}
         self.api.put(
             "apps/statefulsets", {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 2}}
         )
+
+    def install(self, script: str) -> None:
+        """Run this script in each session: $1 is the host, $2 the command line."""
+        self._script.write_text(f"{script}\n")
 
     def address(self, ordinal: int) -> str:
         return f"127.0.1.{ordinal + 1}"
@@ -102,7 +131,12 @@ class Workers:
         for ordinal in ordinals:
             name = f"hvd-worker-{ordinal}"
             address = self.address(ordinal)
-            self._listening[ordinal] = FakeWorker(format_banner("r1"), address, self.port)
+            self._listening[ordinal] = FakeWorker(
+                format_banner("r1"),
+                address,
+                self.port,
+                partial(serve_session, keys=self._keys, script=self._script, address=f"{name}.hvd"),
+            )
             endpoint = {
                 "addresses": [address],
                 "targetRef": {"kind": "Pod", "name": name, "uid": ""},

@@ -66,17 +66,24 @@ class ScriptedAgents:
             threading.Thread(target=self._serve, args=[connection, host], daemon=True).start()
 
     def _serve(self, connection: socket.socket, host: Host) -> None:
-        # The master may end the connection at any moment.
         with connection, suppress(OSError):
             connection.sendall(format_banner(host.revision))
-            _Session(frames.Channel(connection, self._keys.server()), self._script, host).run()
+            serve_session(connection, self._keys, self._script, host.address)
+
+
+def serve_session(connection: socket.socket, keys: Keys, script: Path, address: str) -> None:
+    """Serve a connection that has got its banner, as the agent of the host of this address.
+
+    Raises OSError when the master ends the connection.
+    """
+    _Session(frames.Channel(connection, keys.server()), script, address).run()
 
 
 class _Session:
-    def __init__(self, channel: frames.Channel, script: Path, host: Host) -> None:
+    def __init__(self, channel: frames.Channel, script: Path, address: str) -> None:
         self._channel = channel
         self._script = script
-        self._host = host
+        self._address = address
         self._process: subprocess.Popen[bytes] | None = None
         self._outputs: dict[int, bytes] = {}
         self._selector = selectors.DefaultSelector()
@@ -121,7 +128,7 @@ class _Session:
     def _start(self, request: requests.Request) -> None:
         line = shlex.join(request.argv)
         self._process = subprocess.Popen(
-            ["/bin/sh", str(self._script), self._host.address, line],
+            ["/bin/sh", str(self._script), self._address, line],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -72,12 +72,11 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     pod: MasterPod,
     watch: Watch,
     told: Told,
-    ssh: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # It notes the host and the program.
     note = 'echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"'
-    ssh(f'{note}; case "$1" in *worker-1*) echo "no route" >&2; exit 255 ;; esac')
+    pod.workers.install(f'{note}; case "$1" in *worker-1*) echo "no route" >&2; exit 255 ;; esac')
     first_two = [f"hvd-worker-{n}" for n in range(2)]
     effects = watch(pod.workers.run(2, maximum=3))
     addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(3)}

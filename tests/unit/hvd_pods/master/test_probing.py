@@ -65,13 +65,17 @@ def probe() -> Iterator[Probe]:
 
 WRONG: dict[str, tuple[bytes | None, str]] = {
     "stale": (
-        b"SSH-2.0-OpenSSH_9.2p1 hvd-r0\r\n",
-        "from before the last upgrade: it sent 'SSH-2.0-OpenSSH_9.2p1 hvd-r0', "
-        "this run needs hvd-r1",
+        b"HVD-AGENT-1 r0\n",
+        "from before the last upgrade: it sent 'HVD-AGENT-1 r0', this run needs HVD-AGENT-1 r1",
     ),
-    "HTTP": (b"HTTP/1.1 400\r\n", "port PORT is not an SSH server: it sent 'HTTP/1.1 400'"),
-    "no end": (b"\xff" * 300, "port PORT is not an SSH server: it sent '" + "\ufffd" * 256 + "'"),
-    "nothing": (b"", "port PORT is not an SSH server: it sent ''"),
+    "older chart": (
+        b"SSH-2.0-OpenSSH_9.2p1 hvd-r0\r\n",
+        "from before the last upgrade: it is a worker of chart 0.2.0 or older, which sent "
+        "'SSH-2.0-OpenSSH_9.2p1 hvd-r0'",
+    ),
+    "HTTP": (b"HTTP/1.1 400\r\n", "port PORT is not the agent of a worker: it sent 'HTTP/1.1 400'"),
+    "no end": (b"\xff" * 300, "port PORT is not the agent of a worker: it sent '" + "\ufffd" * 256 + "'"),
+    "nothing": (b"", "port PORT is not the agent of a worker: it sent ''"),
     "silent": (None, "port PORT does not answer: timed out"),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +13,13 @@ import pytest
 
 from hvd_pods.common import code_archive, packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.run import Host, Pod
-from hvd_pods.master import remote, user_code
+from hvd_pods.common.run import Pod
+from hvd_pods.master import user_code
+from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.runs import make_run
+from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 Member = tuple[tarfile.TarInfo, bytes]
-Ssh = Callable[[str], None]
 
 
 def make_archive(*members: Member) -> bytes:
@@ -125,42 +125,48 @@ def test_broken_archive_is_a_wrong_configuration(
     assert not code.directory.exists()
 
 
-def test_host_without_ssh_is_named_and_the_others_have_the_code(mounted: Path, ssh: Ssh) -> None:
+def test_host_that_cannot_take_the_code_is_named_and_the_others_have_it(
+    mounted: Path, agents: ScriptedAgents
+) -> None:
     hosts = make_run().hosts
-    ssh('[ "$1" = hvd-cpu-0.hvd ] || { echo "no route" >&2; exit 255; }')
+    agents.install('[ "$1" = hvd-cpu-0.hvd ] || { echo "no room" >&2; exit 1; }')
     code = unpacked(mounted)
-    with pytest.raises(RunError, match=r"to the workers: hvd-cpu-1: no route$"):
-        code.deliver({hosts[0]: Pod("10.0.0.1"), hosts[1]: Pod("10.0.0.2")})
+    with pytest.raises(RunError, match=r"to the workers: hvd-cpu-1: no room$"):
+        code.deliver(agents.reach, {hosts[0]: Pod("10.0.0.1"), hosts[1]: Pod("10.0.0.2")})
     assert code.is_on(hosts[0], Pod("10.0.0.1"))
     assert not code.is_on(hosts[0], Pod("10.0.0.9")), "a new pod of the same name"
     assert not code.is_on(hosts[1], Pod("10.0.0.2"))
-    # After their Secret was changed; another attempt would find the same keys.
-    ssh('echo "Host key for horovod-worker has changed and ..." >&2; exit 255')
-    with pytest.raises(ConfigurationError, match=r"hvd-cpu-1 and 1 more: .*ssh\.generation"):
-        code.deliver({host: Pod("10.0.0.3") for host in hosts[1:]})
 
 
-def test_pods_that_only_dns_knows_are_given_the_code_at_each_attempt(
-    mounted: Path, monkeypatch: pytest.MonkeyPatch
+def test_keys_of_another_release_are_a_wrong_configuration(
+    mounted: Path, agents: ScriptedAgents, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
+    """Another attempt would find the same keys."""
+    hosts = make_run().hosts
+    other = ReleaseKeys().of_master(tmp_path / "other")
+    with pytest.raises(ConfigurationError, match=r"hvd-cpu-0 and 2 more: .*agent\.generation"):
+        unpacked(mounted).deliver(
+            agents.reach._replace(keys=other), {host: Pod("10.0.0.3") for host in hosts}
+        )
 
-    def call(hosts: list[Host], *_: object, **__: object) -> dict[Host, tuple[int, str]]:
-        asked.extend(host.name for host in hosts)
-        return dict.fromkeys(hosts, (0, ""))
 
-    monkeypatch.setattr(remote, "call", call)
-    first, second = make_run().hosts[:2]
+def test_each_attempt_hands_out_the_code_anew(mounted: Path, agents: ScriptedAgents) -> None:
+    agents.install('echo "$1" >>asked; cat >/dev/null')
+    host = make_run().hosts[0]
     code = unpacked(mounted)
     for uid in ("uid-1", "uid-1", "uid-2"):
-        code.forget_addresses()
-        code.deliver({first: Pod("10.0.0.1"), second: Pod("10.0.0.2", uid)})
-    assert asked == [first.name, second.name, first.name, first.name, second.name]
+        code.forget()
+        code.deliver(agents.reach, {host: Pod("10.0.0.1", uid)})
+        code.deliver(agents.reach, {host: Pod("10.0.0.1", uid)})
+    asked = (mounted.parent / "asked").read_text().split()
+    assert asked == [host.address] * 3
 
 
-def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Ssh, tmp_path: Path) -> None:
+def test_hosts_without_the_packages_are_not_used(
+    mounted: Path, agents: ScriptedAgents, tmp_path: Path
+) -> None:
     hosts = make_run().hosts
-    ssh(
+    agents.install(
         f'echo "$2" >>{tmp_path}/asked\n'
         "case $1.$2 in *-0.hvd*packages.py*) echo numpy-2.0; echo x is incompatible.;; "
         "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac"
@@ -168,7 +174,7 @@ def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Ssh, tmp_pa
     code = unpacked(mounted, install_within=60.0)
     addresses = {host: Pod(f"10.0.0.{number}") for number, host in enumerate(hosts)}
     with pytest.raises(ConfigurationError) as error:
-        code.deliver(addresses)
+        code.deliver(agents.reach, addresses)
     assert str(error.value) == (
         "cannot install requirements.txt on hvd-cpu-1: no numpy: do this"
     ), "no attempt can help"
