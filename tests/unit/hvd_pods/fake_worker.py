@@ -58,6 +58,9 @@ class FakeWorker:
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
         for connection in self.connections:
+            # Wakes the thread that reads from it.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
             connection.close()
 
     def _accept(self) -> None:

@@ -9,50 +9,59 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from hvd_pods.master import direct
+from hvd_pods.common.run import Host
+from hvd_pods.master import direct, gateway_client
+from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import GlooStore
 from hvd_pods.rank import host
 from tests.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.copies import copy_files
+from tests.unit.hvd_pods.release_keys import ReleaseKeys
+from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 from tests.waiting import wait_until
 
-PROGRAM = Path(direct.__file__)
-# In place of a session with a worker of two slots, which takes nothing while it is held.
-SSH = f"""#!/bin/sh
+HOSTS = [Host(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
+# What a session with a worker of two slots runs, which takes nothing while it is held.
+SESSION = f"""
 while [ -e hold-$1 ]; do sleep 0.05; done
-HVD_SLOTS=2 HVD_POD=${{1%.svc}} {sys.executable} -I -S {host.__file__}
+HVD_SLOTS=2 HVD_POD=${{1%.svc}} exec {sys.executable} -I -S {host.__file__}
 """
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """Start a shell's script as four ranks on two hosts."""
-    ssh = tmp_path / "ssh"
+def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start a shell's script as four ranks on two hosts, by the gateway of a master's pod."""
+    root = tmp_path / "pod"
+    program = copy_files(root, sys.executable) / "hvd_pods/master/direct.py"
+    (root / "generated").mkdir()
+    agents = ScriptedAgents(release, tmp_path, HOSTS)
+    agents.install(SESSION)
+    monkeypatch.setattr(gateway_client, "SOCKET", str(root / "generated" / "gateway.sock"))
+    Gateway(lambda: agents.reach).start()
     hosts = tmp_path / "hostfile"
-    ssh.write_text(SSH)
-    ssh.chmod(0o755)
     hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
 
     def run(script: str, stay: str = "60") -> subprocess.Popen[str]:
         environment = {
             **os.environ,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "HVD_NOTICES": "127.0.0.1,1,secret",
             "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
             "HVD_STAY_WITHIN": stay,
         }
-        command = [sys.executable, "-I", "-S", str(PROGRAM), str(hosts), "4", "sh", "-c", script]
+        command = [sys.executable, "-I", "-S", str(program), str(hosts), "4", "sh", "-c", script]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True
         )
 
-    return run
+    yield run
+    agents.close()
 
 
 def own_lines(text: str) -> list[str]:

@@ -63,6 +63,7 @@ def probe() -> Iterator[Probe]:
         item.prober.close()
 
 
+OTHER_SERVER = "port PORT is not the agent of a worker: it sent"
 WRONG: dict[str, tuple[bytes | None, str]] = {
     "stale": (
         b"HVD-AGENT-1 r0\n",
@@ -73,9 +74,12 @@ WRONG: dict[str, tuple[bytes | None, str]] = {
         "from before the last upgrade: it is a worker of chart 0.2.0 or older, which sent "
         "'SSH-2.0-OpenSSH_9.2p1 hvd-r0'",
     ),
-    "HTTP": (b"HTTP/1.1 400\r\n", "port PORT is not the agent of a worker: it sent 'HTTP/1.1 400'"),
-    "no end": (b"\xff" * 300, "port PORT is not the agent of a worker: it sent '" + "\ufffd" * 256 + "'"),
-    "nothing": (b"", "port PORT is not the agent of a worker: it sent ''"),
+    "HTTP": (b"HTTP/1.1 400\r\n", f"{OTHER_SERVER} 'HTTP/1.1 400'"),
+    "no end": (
+        b"\xff" * 300,
+        f"{OTHER_SERVER} '{chr(0xFFFD) * 256}'",
+    ),
+    "nothing": (b"", f"{OTHER_SERVER} ''"),
     "silent": (None, "port PORT does not answer: timed out"),
 }
 

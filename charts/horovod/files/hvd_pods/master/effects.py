@@ -8,7 +8,9 @@ import signal
 import sys
 import threading
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
@@ -99,7 +101,7 @@ class Effects:
         self._code = UserCode("")
         self._mpi = OPEN_MPI_4
         self._is_prepared = False
-        self._keys: Keys | None = None
+        self._keys: Future[Keys] = Future()
         self._where = Where(self._run.agent_port, self._run.worker_name, {})
         self._gateway = Gateway(self._reach)
         self._variables: dict[str, str] = {}
@@ -184,11 +186,21 @@ class Effects:
             return m.WorkersScaled(RunError(str(problem)))
         return m.WorkersScaled()
 
+    def _take_keys(self) -> None:
+        """Find the master's keys, or make them. Raises RunError."""
+        if not self._keys.done():
+            folder = find_keys(self._api, self._run)
+            keys = Keys(str(folder), self._run.worker_name)
+            keys.client()
+            self._keys.set_result(keys)
+
     def _reach(self) -> remote.Reach:
-        """Return how workers are reached now. Raises RunError before the keys are known."""
-        if self._keys is None:
-            raise RunError("the master's keys are not known yet")
-        return remote.Reach(self._keys, self._where)
+        """Return how workers are reached now. Raises RunError if the keys are not found in time."""
+        try:
+            keys = self._keys.result(LEFTOVERS_WITHIN)
+        except FutureTimeoutError:
+            raise RunError("the master has no keys yet") from None
+        return remote.Reach(keys, self._where)
 
     def _find(self, addresses: Mapping[Host, str]) -> None:
         """Take note of where these hosts are, by each of their names."""
@@ -216,6 +228,13 @@ class Effects:
         to_ask = (run.hosts, run.agent_port, source)
         self._hosts = Prober(*to_ask, self._tell, effect.attempt, run.lost_after)
         self._hosts.start()
+        self._lanes.call(PREPARE, self._look_for_keys)
+
+    def _look_for_keys(self) -> None:
+        # What an earlier master has left is ended before the attempt is prepared, which says why
+        # there are no keys.
+        with suppress(RunError):
+            self._take_keys()
 
     def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
         if self._hosts:
@@ -233,9 +252,7 @@ class Effects:
         run = replace(self._run, resumed=effect.is_resumed)
         try:
             if not self._is_prepared:
-                folder = find_keys(self._api, run)
-                self._keys = Keys(str(folder), run.worker_name)
-                self._keys.client()
+                self._take_keys()
                 write_ssh(sys.executable)
                 self._gateway.start()
                 within = run.hosts_timeout if run.requirements else 0.0
@@ -382,8 +399,13 @@ class Effects:
         # A session of a newer epoch ends what older ones have left: the program need do nothing.
         hosts = self._of(effect.hosts)
         program = ["common/fast_start.py"]
+        try:
+            reach = self._reach()
+        except RunError as problem:
+            log(f"cannot end what earlier attempts may have left: {problem}")
+            return
         answers = remote.call(
-            self._reach(),
+            reach,
             hosts,
             program,
             seconds=LEFTOVERS_WITHIN,
