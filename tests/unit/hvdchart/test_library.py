@@ -81,12 +81,23 @@ def test_writing_any_spec_and_reading_it_changes_nothing(spec: dict[str, Any]) -
     assert rewritten(read) == read
 
 
-def test_settings_and_more_files_are_merged_as_by_the_command(tmp_path: Path) -> None:
+@pytest.fixture
+def loaded(tmp_path: Path) -> Spec:
+    """A spec of two files, with a setting and values."""
     over = tmp_path / "over.yaml"
     over.write_text("name: other\ntrain: {env: {A: b}}\n")
-    spec = load_spec(SPECS[0], over, settings=["nodes.0.count=8"], values={"code": "x = 1\f\n"})
-    assert (spec.name, spec.nodes[0].count, spec.train.env["A"]) == ("other", 8, "b")
-    assert spec.values["code"] == "x = 1\f\n"
-    assert checked_spec(spec) == spec
+    return load_spec(SPECS[0], over, settings=["nodes.0.count=8"], values={"code": "x = 1\f\n"})
+
+
+def test_settings_and_more_files_are_merged_as_by_the_command(loaded: Spec) -> None:
+    assert (loaded.name, loaded.nodes[0].count, loaded.train.env["A"]) == ("other", 8, "b")
+
+
+def test_values_of_a_program_are_merged_as_they_are(loaded: Spec) -> None:
+    assert loaded.values["code"] == "x = 1\f\n"
+    assert checked_spec(loaded) == loaded
+
+
+def test_wrong_setting_is_refused_by_its_own_text() -> None:
     with pytest.raises(SpecError, match=r"--set nodes\.0\.count=0: nodes\[0\]\.count: got 0"):
         parse_spec(SPECS[0].read_text(), settings=["nodes.0.count=0"])

@@ -48,29 +48,50 @@ def test_other_texts_are_refused(read: Callable[[str], object], text: str, why: 
         read(text)
 
 
-def test_quantities_are_read_and_written_in_the_shortest_exact_form() -> None:
-    read = {
-        "1.5Gi": 3 * GI // 2,
-        "12e6": 12_000_000,
-        "1E-3": Fraction(1, 1000),
-        "5.": 5,
-        "1E": 10**18,
-        "7n": Fraction(7, 10**9),
-        "3u": Fraction(3, 10**6),
-        "2m": Fraction(1, 500),
-        ".5k": 500,
-        "1M": 10**6,
-        "2G": 2 * 10**9,
-        "1T": 10**12,
-        "1P": 10**15,
-        "1Ki": 1024,
-        "1Mi": MI,
-        "1Ti": 2**40,
-        "1Pi": 2**50,
-        "1Ei": 2**60,
-    }
-    assert {text: parse_quantity(text) for text in read} == read
-    assert [cpu_text(millis) for millis in (2000, 500, 2500, 0)] == ["2", "500m", "2500m", "0"]
-    sizes = (2 * GI, 3 * MI, GI + MI, 1000)
-    assert [memory_text(size) for size in sizes] == ["2Gi", "3Mi", "1025Mi", "1000"]
-    assert (memory_bytes("1.9"), cpu_millis("1.5")) == (1, 1500)
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("1.5Gi", 3 * GI // 2),
+        ("12e6", 12_000_000),
+        ("1E-3", Fraction(1, 1000)),
+        ("5.", 5),
+        ("1E", 10**18),
+        ("7n", Fraction(7, 10**9)),
+        ("3u", Fraction(3, 10**6)),
+        ("2m", Fraction(1, 500)),
+        (".5k", 500),
+        ("1M", 10**6),
+        ("2G", 2 * 10**9),
+        ("1T", 10**12),
+        ("1P", 10**15),
+        ("1Ki", 1024),
+        ("1Mi", MI),
+        ("1Ti", 2**40),
+        ("1Pi", 2**50),
+        ("1Ei", 2**60),
+    ],
+)
+def test_quantity_is_read_exactly(text: str, amount: Fraction | int) -> None:
+    assert parse_quantity(text) == amount
+
+
+@pytest.mark.parametrize(
+    ("millis", "text"), [(2000, "2"), (500, "500m"), (2500, "2500m"), (0, "0")]
+)
+def test_number_of_cpus_is_written_in_the_shortest_exact_form(millis: int, text: str) -> None:
+    assert cpu_text(millis) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(2 * GI, "2Gi"), (3 * MI, "3Mi"), (GI + MI, "1025Mi"), (1000, "1000")]
+)
+def test_amount_of_memory_is_written_in_the_shortest_exact_form(size: int, text: str) -> None:
+    assert memory_text(size) == text
+
+
+def test_fraction_of_a_byte_is_rounded_down() -> None:
+    assert memory_bytes("1.9") == 1
+
+
+def test_number_of_cpus_is_read_in_thousandths() -> None:
+    assert cpu_millis("1.5") == 1500

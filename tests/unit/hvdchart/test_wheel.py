@@ -42,16 +42,24 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_wheel_has_the_chart_the_examples_the_types_and_the_version(installed: Path) -> None:
+def test_wheel_has_the_chart(installed: Path) -> None:
     chart = ROOT / "charts" / "horovod"
-    package = installed / "hvdchart"
     ours = {path.relative_to(chart) for path in chart.rglob("*") if path.is_file()}
     ours = {path for path in ours if "__pycache__" not in path.parts}
-    carried = (path for path in (package / "chart").rglob("*") if path.is_file())
-    assert {path.relative_to(package / "chart") for path in carried} == ours
-    examples = {path.name for path in (package / "examples").iterdir()}
+    carried = installed / "hvdchart" / "chart"
+    assert {path.relative_to(carried) for path in carried.rglob("*") if path.is_file()} == ours
+
+
+def test_wheel_has_the_examples(installed: Path) -> None:
+    examples = {path.name for path in (installed / "hvdchart" / "examples").iterdir()}
     assert examples == {path.name for path in (ROOT / "examples").glob("*.py")}
-    assert (package / "py.typed").is_file()
+
+
+def test_wheel_says_that_it_has_types(installed: Path) -> None:
+    assert (installed / "hvdchart" / "py.typed").is_file()
+
+
+def test_wheel_has_the_version_of_the_package(installed: Path) -> None:
     (metadata,) = installed.glob("hvdchart-*.dist-info/METADATA")
     assert f"\nVersion: {hvdchart.__version__}\n" in metadata.read_text()
 

@@ -39,26 +39,46 @@ def texts(lines: Iterator[LogLine]) -> list[str]:
     return sorted(f"{line.pod} {line.text}" for line in lines)
 
 
-@pytest.mark.slow
 def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> None:
-    """Also of pods that start later, and after the server has ended its watches."""
+    lines = follow(Cluster.connect(), "hvd")
+    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
+    training.log("hvd-worker-0", "w2")
+    assert next(lines) == LogLine("hvd-worker-0", "w2")
+    finish(training, "m2", "m3")
+    assert [line.text for line in lines] == ["m2", "m3"]
+
+
+@pytest.fixture
+def followed(training: FakeCluster) -> list[LogLine]:
+    """All lines of a run whose second worker starts after the server has ended its watches."""
     training.put("pods", pod("hvd-worker-1", "worker", CREATING))
     # A pod that is deleted before its log is read.
     training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
     lines = follow(Cluster.connect(), "hvd", tail=5)
-    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
-    training.log("hvd-worker-0", "w2")
-    assert next(lines) == LogLine("hvd-worker-0", "w2")
+    seen = [next(lines), next(lines)]
     training.end_watches()
     training.log("hvd-worker-1", "late")
     training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
-    assert next(lines) == LogLine("hvd-worker-1", "late")
-    finish(training, "m2", "m3")
-    assert [line.text for line in lines] == ["m2", "m3"]
+    seen.append(next(lines))
+    finish(training)
+    return [*seen, *lines]
+
+
+@pytest.mark.slow
+def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
+    followed: list[LogLine],
+) -> None:
+    assert texts(iter(followed)) == ["hvd-master-1-a m1", "hvd-worker-0 w1", "hvd-worker-1 late"]
+
+
+@pytest.mark.slow
+def test_follow_reads_the_log_of_each_pod_once(
+    training: FakeCluster, followed: list[LogLine]
+) -> None:
     logs = [request for request in training.requests if request.resource == "log"]
     assert {request.query["tailLines"] for request in logs} == {"5"}
     containers = {request.path: request.query["container"] for request in logs}
-    assert len(containers) == len(logs) == 4, "each log is read once"
+    assert len(containers) == len(logs) == 4
     assert {*containers.values()} == {"master", "worker"}
 
 

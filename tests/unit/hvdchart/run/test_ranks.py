@@ -18,17 +18,22 @@ def run(**more: Any) -> Run:
     return run_of(job(**{"groups": 2, **more}))
 
 
+WITH_SPARES = {"hosts": '{"hvd-worker": "0,2-3"}'}
+
+
 def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
-    record = {"hosts": '{"hvd-worker": "0,2-3"}'}
-    assert list(pods_of_ranks(run(), record)) == [
+    assert list(pods_of_ranks(run(), WITH_SPARES)) == [
         "hvd-worker-0",
         "hvd-worker-2",
         "hvd-worker-3",
         "hvd-worker-gpu-0",
         "hvd-worker-gpu-0",
     ]
-    assert pod_of(run(), "1", record) == "hvd-worker-2"
-    assert pod_of(run(), "worker-1", record) == "hvd-worker-1", "also one without ranks"
+    assert pod_of(run(), "1", WITH_SPARES) == "hvd-worker-2"
+
+
+def test_a_pod_without_ranks_can_be_named() -> None:
+    assert pod_of(run(), "worker-1", WITH_SPARES) == "hvd-worker-1"
 
 
 @pytest.mark.parametrize(

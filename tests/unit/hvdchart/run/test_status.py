@@ -214,35 +214,72 @@ def test_state_with_its_reason_and_advice(
     assert advice in current.advice
 
 
-def test_status_is_that_of_the_newest_job_with_the_attempts_in_its_record() -> None:
+def test_status_is_that_of_the_newest_job() -> None:
     old = job(("Failed", "", "x"), name="hvd-master-old", created="2025-01-01T00:00:00Z")
     olds = pod("o", "master", terminated(1, "old"), job="hvd-master-old", phase="Failed")
     current = status([olds, MASTER, *WORKERS], jobs=[old, job(failed=1)])
     assert (current.state, current.reason, current.job) == ("running", "", JOB)
     assert (current.attempt, current.attempts) == (2, 4)
-    record = {"job": JOB, "state": "Running", "attempts": "3", "reason": "a rank was killed"}
-    again = status([MASTER, *WORKERS], record=record)
-    assert (again.attempt, again.reason) == (3, "an earlier attempt failed: a rank was killed")
-    of_another_run = status([MASTER, *WORKERS], record={**record, "job": "hvd-master-0"})
-    assert (of_another_run.attempt, of_another_run.reason) == (1, "")
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_run_whose_spare_stands_in_is_running(lost: int) -> None:
-    """Whichever pod is not up: it is not needed, and yet named."""
-    spare = {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}}
-    sets = [{"metadata": spare, "spec": {"replicas": 3}}]
-    names = [f"hvd-worker-{ordinal}" for ordinal in range(3)]
-    up = [pod(name, "worker", RUNNING, ready=True) for name in names if name != names[lost]]
-    current = status([MASTER, *up, pod(names[lost], "worker", BAD_IMAGE)], sets=sets)
-    assert current.state == "running"
-    assert current.reason.startswith(f"{names[lost]}: ImagePullBackOff")
-    assert (current.workers_ready, current.workers_wanted) == (2, 2)
-    assert (current.spares_ready, current.spares_wanted) == (0, 1)
-    assert "quota" not in status([MASTER, *up], REFUSED, sets=sets).reason
+ATTEMPTS = {"job": JOB, "state": "Running", "attempts": "3", "reason": "a rank was killed"}
+
+
+def test_status_has_the_attempts_in_the_record_of_its_job() -> None:
+    current = status([MASTER, *WORKERS], record=ATTEMPTS)
+    assert (current.attempt, current.reason) == (3, "an earlier attempt failed: a rank was killed")
+
+
+def test_status_has_no_attempts_of_another_run() -> None:
+    current = status([MASTER, *WORKERS], record={**ATTEMPTS, "job": "hvd-master-0"})
+    assert (current.attempt, current.reason) == (1, "")
+
+
+SPARE = {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}}
+THREE_WITH_A_SPARE = [{"metadata": SPARE, "spec": {"replicas": 3}}]
+
+
+def up_without(lost: int) -> list[Any]:
+    """The master, and two of three workers that are up; `lost` is the ordinal of the other."""
+    others = [ordinal for ordinal in range(3) if ordinal != lost]
+    return [MASTER, *(pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in others)]
+
+
+@pytest.fixture(params=[0, 1, 2])
+def lost(request: pytest.FixtureRequest) -> int:
+    """The ordinal of the worker that is not up: each of them may be it."""
+    ordinal: int = request.param
+    return ordinal
+
+
+@pytest.fixture
+def standing_in(lost: int) -> Status:
+    """The status of a run whose spare stands in for a worker that cannot start."""
+    down = pod(f"hvd-worker-{lost}", "worker", BAD_IMAGE)
+    return status([*up_without(lost), down], sets=THREE_WITH_A_SPARE)
+
+
+def test_a_run_whose_spare_stands_in_is_running(standing_in: Status) -> None:
+    assert standing_in.state == "running"
+    assert (standing_in.workers_ready, standing_in.workers_wanted) == (2, 2)
+    assert (standing_in.spares_ready, standing_in.spares_wanted) == (0, 1)
+
+
+def test_a_worker_for_which_a_spare_stands_in_is_named(standing_in: Status, lost: int) -> None:
+    """Although the run does not need it."""
+    assert standing_in.reason.startswith(f"hvd-worker-{lost}: ImagePullBackOff")
+
+
+def test_a_spare_that_cannot_be_created_is_no_reason(
+    lost: int,
+) -> None:
+    assert "quota" not in status(up_without(lost), REFUSED, sets=THREE_WITH_A_SPARE).reason
+
+
+def test_reports_count_workers_and_spares(standing_in: Status) -> None:
     head = "hvd: running, 2 of 2 workers up, 0 of 1 spare"
-    assert next(status_report(current, "team")) == head
-    assert " 2/2+0/1 " in list_report([("team", current)])[1]
+    assert next(status_report(standing_in, "team")) == head
+    assert " 2/2+0/1 " in list_report([("team", standing_in)])[1]
 
 
 def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
@@ -297,7 +334,16 @@ def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], exp
     assert str(phase_of(release(pods, *events, record=record))) == expected
 
 
-def test_the_last_phase_says_how_the_run_ended() -> None:
-    assert str(phase_of(release([FAILED_MASTER], jobs=[LIMIT]))) == "done: failed, boom"
-    assert str(phase_of(release([], jobs=[DONE]))) == "done: finished"
-    assert str(phase_of(release([], jobs=[job(suspend=True)]))) == "queued: the Job is suspended"
+@pytest.mark.parametrize(
+    ("pods", "run", "expected"),
+    [
+        ([FAILED_MASTER], LIMIT, "done: failed, boom"),
+        ([], DONE, "done: finished"),
+        ([], job(suspend=True), "queued: the Job is suspended"),
+    ],
+    ids=["failed", "finished", "suspended"],
+)
+def test_the_phase_without_running_pods_is_that_of_the_job(
+    pods: list[Any], run: Any, expected: str
+) -> None:
+    assert str(phase_of(release(pods, jobs=[run]))) == expected

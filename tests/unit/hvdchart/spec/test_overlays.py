@@ -25,13 +25,22 @@ def merged(*over: bytes) -> Any:
     return merge_specs([parse(BASE, "base"), *(parse(o, f"over{i}") for i, o in enumerate(over))])
 
 
-def test_maps_merge_lists_replace_null_deletes() -> None:
-    tree = merged(b"train: {env: {B: null, C: z}}\nnodes: [{name: b, count: 2, gpus: 1}]\n")
-    plain = tree.plain
+def test_maps_are_merged_and_null_deletes_a_key() -> None:
+    plain = merged(b"train: {env: {B: null, C: z}}").plain
     assert plain["train"] == {"command": ["a"], "env": {"A": "x", "C": "z"}}
+
+
+def test_list_replaces_a_list() -> None:
+    plain = merged(b"nodes: [{name: b, count: 2, gpus: 1}]\n").plain
     assert [node["name"] for node in plain["nodes"]] == ["b"]
+
+
+def test_last_of_several_files_wins() -> None:
     assert merged(b"name: one", b"name: two").plain["name"] == "two"
-    assert "env" not in apply_settings(tree, ["train.env=null"]).plain["train"]
+
+
+def test_null_of_a_setting_deletes_a_key() -> None:
+    assert "env" not in apply_settings(merged(), ["train.env=null"]).plain["train"]
 
 
 def test_null_below_values_is_left_to_helm() -> None:

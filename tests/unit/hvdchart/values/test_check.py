@@ -34,16 +34,29 @@ def test_refused_value_is_reported_at_its_place_in_the_spec(
     assert str(caught.value).isprintable()
 
 
-def test_all_values_that_the_chart_refuses_are_reported_at_once() -> None:
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (
+            "{worker: {number: 0, slots: x, nmber: 1, spred: 2}, wrker: 3}",
+            [
+                "values.wrker",
+                "values.worker.nmber",
+                "values.worker.spred",
+                "values.worker.number",
+                "values.worker.slots",
+            ],
+        ),
+        (
+            "{worker: {number: null, slots: null}}",
+            ["values.worker.number", "values.worker.slots"],
+        ),
+    ],
+    ids=["wrong values", "nulls"],
+)
+def test_all_values_that_the_chart_refuses_are_reported_at_once(
+    text: str, paths: list[str]
+) -> None:
     with pytest.raises(SpecError) as caught:
-        values(NODE + "values: {worker: {number: 0, slots: x, nmber: 1, spred: 2}, wrker: 3}\n")
-    assert [error.path for error in caught.value.errors] == [
-        "values.wrker",
-        "values.worker.nmber",
-        "values.worker.spred",
-        "values.worker.number",
-        "values.worker.slots",
-    ]
-    with pytest.raises(SpecError) as caught:
-        values(NODE + "values: {worker: {number: null, slots: null}}\n")
-    assert len(caught.value.errors) == 2
+        values(f"{NODE}values: {text}\n")
+    assert [error.path for error in caught.value.errors] == paths

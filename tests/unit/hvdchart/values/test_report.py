@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -37,9 +38,14 @@ def printed(*parts: object) -> str:
     return " ".join(stream.getvalue().replace("│", " ").replace("┃", " ").split())
 
 
-def test_document_has_the_plan_under_stable_keys() -> None:
-    plan = document(example("mixed"))
-    assert list(plan) == [
+@pytest.fixture(scope="module")
+def of_mixed() -> dict[str, Any]:
+    """The document of an example with two groups."""
+    return document(example("mixed"))
+
+
+def test_document_has_stable_keys(of_mixed: dict[str, Any]) -> None:
+    assert list(of_mixed) == [
         "name",
         "workers",
         "spares",
@@ -56,14 +62,17 @@ def test_document_has_the_plan_under_stable_keys() -> None:
         "warnings",
         "reasons",
     ]
-    assert (plan["workers"], plan["ranks"], plan["globalBatch"]) == (6, 16, None)
-    assert plan["groups"][1]["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
-    assert plan["volumes"]["scratch"] == {"mountPath": "/scratch", "source": "hostPath"}
 
 
-def test_tables_show_groups_volumes_launch_and_batch() -> None:
-    text = printed(*tables(example("mixed")))
-    for part in (
+def test_document_has_the_plan(of_mixed: dict[str, Any]) -> None:
+    assert (of_mixed["workers"], of_mixed["ranks"], of_mixed["globalBatch"]) == (6, 16, None)
+    assert of_mixed["groups"][1]["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
+    assert of_mixed["volumes"]["scratch"] == {"mountPath": "/scratch", "source": "hostPath"}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
         "mixed: 16 ranks on 6 workers",
         " group nodes slots ranks OMP/intra/inter CPUs memory devices ",
         "xeon 4 2 8 28/26/2 111 357Gi -",
@@ -73,15 +82,30 @@ def test_tables_show_groups_volumes_launch_and_batch() -> None:
         "launch: mpirun, bound to none",
         "learning rate x 16 (linear scaling",
         "warning: CPU and GPU ranks in one job",
-    ):
-        assert part in text
-    assert "global batch" not in text
+    ],
+)
+def test_tables_show_the_plan(part: str) -> None:
+    assert part in printed(*tables(example("mixed")))
 
 
-def test_tables_show_binding_options_and_batch_size() -> None:
+def test_tables_show_no_batch_where_none_is_known() -> None:
+    assert "global batch" not in printed(*tables(example("mixed")))
+
+
+def test_tables_show_the_binding_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}"
     text = printed(*tables(planned(node, "launch: {options: [--tag-output]}")))
     assert "bound to core, 3 cores per rank, 2 ranks per socket, --tag-output" in text
+
+
+def test_tables_show_no_volumes_where_there_are_none() -> None:
+    text = printed(*tables(planned("{name: x, count: 1, coresPerSocket: 7}")))
     assert "volume source" not in text
+
+
+def test_tables_show_the_batch_size() -> None:
     assert "global batch 512; learning rate x 8" in printed(*tables(example("xeon-4")))
+
+
+def test_tables_show_what_is_unknown_as_dashes() -> None:
     assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))

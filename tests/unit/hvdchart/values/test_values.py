@@ -33,17 +33,25 @@ def values(text: str) -> dict[str, Any]:
     return checked_values(plan_text(head + text))
 
 
-def test_null_deletes_a_planned_value_and_stays_for_a_default_of_the_chart() -> None:
+def test_null_deletes_a_planned_value() -> None:
     rendered = values(
-        NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}, "
-        "podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}\n"
+        NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}}\n"
     )
     assert rendered["worker"]["nodeSelector"] == {}
     assert "limits" not in rendered["worker"]["resources"]
-    assert rendered["podSecurityContext"] == {"runAsUser": None, "seccompProfile": {"type": None}}
 
 
-def test_a_variable_of_train_env_is_written_once_and_is_the_users() -> None:
+def test_null_stays_for_a_default_of_the_chart() -> None:
+    security: dict[str, Any] = {"runAsUser": None, "seccompProfile": {"type": None}}
+    rendered = values(
+        NODE + "values: {podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}\n"
+    )
+    assert rendered["podSecurityContext"] == security
+
+
+@pytest.fixture(scope="module")
+def with_env() -> Plan:
+    """The plan of two groups whose variables a person has set in part."""
     node = (
         "{name: a, count: 1, coresPerSocket: 4, interface: eth0}, "
         "{name: b, count: 1, coresPerSocket: 4, interface: eth1}"
@@ -52,40 +60,65 @@ def test_a_variable_of_train_env_is_written_once_and_is_the_users() -> None:
     text = "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
     text += f"train: {{command: [a], env: {user}}}\n"
     text += f"nodes: [{node}]\nvolumes: {{data: {{pvc: d}}}}\n"
-    plan = make_plan(parse_spec(text.encode()))
-    rendered = checked_values(plan)
-    common = {entry["name"]: entry["value"] for entry in rendered["worker"]["env"]}
-    assert common == {"OMP_NUM_THREADS": "3", "DATA_PATH": "/d", "NCCL_SOCKET_IFNAME": "lo"}
-    for group in rendered["workerGroups"]:
-        names = [entry["name"] for entry in group["env"]]
+    return make_plan(parse_spec(text.encode()))
+
+
+USERS = {"OMP_NUM_THREADS": "3", "DATA_PATH": "/d", "NCCL_SOCKET_IFNAME": "lo"}
+
+
+def test_variables_of_train_env_are_those_of_all_workers(with_env: Plan) -> None:
+    env = checked_values(with_env)["worker"]["env"]
+    assert {entry["name"]: entry["value"] for entry in env} == USERS
+
+
+def test_variables_of_train_env_are_not_those_of_a_group_again(with_env: Plan) -> None:
+    for group in checked_values(with_env)["workerGroups"]:
+        names = {entry["name"] for entry in group["env"]}
         assert "TF_NUM_INTRAOP_THREADS" in names
-        assert not set(names) & set(common)
-    assert plan.groups[0].env["OMP_NUM_THREADS"] == "3"
-    assert explain(plan)["worker", "env", "OMP_NUM_THREADS"] == Reason(
+        assert not names & USERS.keys()
+
+
+def test_variable_of_train_env_is_the_planned_one_with_its_reason(with_env: Plan) -> None:
+    assert with_env.groups[0].env["OMP_NUM_THREADS"] == "3"
+    assert explain(with_env)["worker", "env", "OMP_NUM_THREADS"] == Reason(
         "train.env.OMP_NUM_THREADS instead of 4", "the spec"
     )
 
 
-def test_what_values_replace_is_the_plans_number_and_reason() -> None:
-    text = (
-        "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
+@pytest.fixture(scope="module")
+def replaced() -> Plan:
+    """The plan of a spec whose values replace planned ones."""
+    return plan_text(
+        HEAD + NODE + "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
         "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
-    env = "worker.env.TF_NUM_INTEROP_THREADS"
-    plan = plan_text(HEAD + NODE + text)
-    assert (plan.workers, plan.ranks, plan.groups[0].slots) == (3, 6, 2)
-    assert plan.groups[0].env["OMP_NUM_THREADS"] == "2"
-    rows = document(plan)["reasons"]
+
+
+def test_what_values_replace_is_the_plans_number(replaced: Plan) -> None:
+    assert (replaced.workers, replaced.ranks, replaced.groups[0].slots) == (3, 6, 2)
+
+
+def test_what_follows_from_a_replaced_value_is_planned_with_it(replaced: Plan) -> None:
+    assert replaced.groups[0].env["OMP_NUM_THREADS"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "planned"),
+    [
+        ("worker.slots", 2, "1"),
+        ("worker.number", 3, "1"),
+        ("worker.resources.requests.cpu", 2, "3"),
+        ("worker.env.TF_NUM_INTEROP_THREADS", "1", "2"),
+        ("launch.binding.to", "socket", "core"),
+    ],
+)
+def test_what_values_replace_has_the_values_for_its_reason(
+    replaced: Plan, key: str, value: object, planned: str
+) -> None:
+    rows = document(replaced)["reasons"]
     reasons = {row["value"]: (row["is"], row["because"]) for row in rows}
-    for key, value, because in (
-        ("worker.slots", 2, "values.worker.slots instead of 1"),
-        ("worker.number", 3, "values.worker.number instead of 1"),
-        ("worker.resources.requests.cpu", 2, "values.worker.resources.requests.cpu instead of 3"),
-        (env, "1", f"values.{env} instead of 2"),
-        ("launch.binding.to", "socket", "values.launch.binding.to instead of core"),
-    ):
-        assert reasons[key] == (value, because)
+    assert reasons[key] == (value, f"values.{key} instead of {planned}")
 
 
 SPOT = (
@@ -131,17 +164,26 @@ def test_master_does_not_go_to_nodes_that_are_taken_away(
     assert bool(warned) == (scheduling is not None and "name: b" not in places)
 
 
-def test_volume_of_some_groups_is_mounted_there_only() -> None:
-    rendered = values(
+@pytest.fixture(scope="module")
+def of_two_groups() -> dict[str, Any]:
+    """The values of two groups; one volume is for all groups, the other for the second."""
+    return values(
         "nodes: [{name: a, count: 1, coresPerSocket: 1}, {name: b, count: 1, gpus: 1}]\n"
         "volumes: {data: {pvc: d, groups: [b]}, output: {pvc: o, groups: [b, a]}}\n"
     )
-    assert [volume["name"] for volume in rendered["volumes"]] == ["output"]
-    first, second = rendered["workerGroups"]
+
+
+def test_volume_of_all_groups_is_mounted_everywhere(of_two_groups: dict[str, Any]) -> None:
+    assert [volume["name"] for volume in of_two_groups["volumes"]] == ["output"]
+    env = of_two_groups["worker"]["env"]
+    assert env == [{"name": "OUTPUT_PATH", "value": "/output"}]
+
+
+def test_volume_of_some_groups_is_mounted_there_only(of_two_groups: dict[str, Any]) -> None:
+    first, second = of_two_groups["workerGroups"]
     assert "volumes" not in first
     assert second["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]
     assert {"name": "DATA_PATH", "value": "/data"} in second["env"]
-    assert rendered["worker"]["env"] == [{"name": "OUTPUT_PATH", "value": "/output"}]
 
 
 @pytest.mark.parametrize(
@@ -175,31 +217,34 @@ def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> No
     assert values(f"{NODE}{block}\n").get(key) == expected
 
 
-def test_groups_are_merged_as_the_templates_merge_them() -> None:
-    worker = {
-        "number": 2,
-        "slots": 1,
-        "env": [1],
-        "nodeSelector": {"a": "b"},
-        "affinity": {"c": {"e": 1}},
+WORKER: dict[str, Any] = {
+    "number": 2,
+    "slots": 1,
+    "env": [1],
+    "nodeSelector": {"a": "b"},
+    "affinity": {"c": {"e": 1}},
+}
+SHARED: dict[str, Any] = {"volumes": [3], "volumeMounts": []}
+
+
+def test_group_without_keys_of_its_own_is_as_the_workers() -> None:
+    (group,) = merged_groups({"worker": WORKER, "workerGroups": [{"name": "a"}], **SHARED})
+    assert group == {**WORKER, **SHARED, "name": "a"}
+
+
+def test_keys_of_a_group_are_merged_as_the_templates_merge_them() -> None:
+    """Lists are joined, null deletes a key, and each kind of affinity is replaced."""
+    own = {
+        "name": "b",
+        "number": 3,
+        "slots": None,
+        "env": [2],
+        "volumes": [4],
+        "nodeSelector": {"d": "e"},
+        "affinity": {"c": {}},
     }
-    groups = [
-        {"name": "a"},
-        {
-            "name": "b",
-            "number": 3,
-            "slots": None,
-            "env": [2],
-            "volumes": [4],
-            "nodeSelector": {"d": "e"},
-            "affinity": {"c": {}},
-        },
-    ]
-    given = {"worker": worker, "workerGroups": groups, "volumes": [3], "volumeMounts": []}
-    shared = {"volumes": [3], "volumeMounts": []}
-    first, second = merged_groups(given)
-    assert first == {**worker, **shared, "name": "a"}
-    assert second == {
+    (group,) = merged_groups({"worker": WORKER, "workerGroups": [own], **SHARED})
+    assert group == {
         "name": "b",
         "number": 3,
         "env": [1, 2],
@@ -208,4 +253,8 @@ def test_groups_are_merged_as_the_templates_merge_them() -> None:
         "volumes": [3, 4],
         "volumeMounts": [],
     }
-    assert merged_groups({**given, "workerGroups": []}) == [{**worker, **shared, "name": "worker"}]
+
+
+def test_workers_without_groups_are_the_group_worker() -> None:
+    groups = merged_groups({"worker": WORKER, "workerGroups": [], **SHARED})
+    assert groups == [{**WORKER, **SHARED, "name": "worker"}]
