@@ -105,12 +105,12 @@ def test_deploy_with_wait_follows_the_progress_alone(
 
 
 @contextmanager
-def replacement(running: FakeCluster, *request_kind: str) -> Iterator[None]:
-    """Another Job instead of the run's, after the first request of this kind in the block."""
+def replacement(running: FakeCluster, resource: str, verb: str) -> Iterator[None]:
+    """Another Job instead of the run's, after the first such request in the block."""
     tell(running, {"step": 120, "steps": 500, "secondsLeft": 9})
 
     def replace() -> None:
-        running.wait_for(*request_kind)
+        running.wait_for(resource, verb)
         newer = job(("Complete", "", ""), name="hvd-master-2", created="2026-01-02T10:00:00Z")
         running.put("jobs", newer)
 

@@ -7,6 +7,7 @@ import os
 import ssl
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def probe(broken: Path) -> dict[str, Any]:
+def probe(broken: Path) -> Mapping[str, Any]:
     """What the probe reports of them, between other output."""
     environment = {"PATH": f"{broken}:{os.environ['PATH']}", "PYTHONPATH": str(broken)}
     done = subprocess.run(
@@ -138,18 +139,18 @@ def probe(broken: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_probe_reports_all_that_is_required(probe: dict[str, Any]) -> None:
+def test_probe_reports_all_that_is_required(probe: Mapping[str, Any]) -> None:
     assert set(probe) == set(GOOD)
 
 
 @pytest.mark.slow
-def test_probe_reports_a_program_that_fails(probe: dict[str, Any], broken: Path) -> None:
+def test_probe_reports_a_program_that_fails(probe: Mapping[str, Any], broken: Path) -> None:
     assert probe["programs"]["mpirun"] == str(broken / "mpirun")
     assert probe["mpi"] == "no fabric"
 
 
 @pytest.mark.slow
-def test_probe_reports_a_module_that_cannot_be_imported(probe: dict[str, Any]) -> None:
+def test_probe_reports_a_module_that_cannot_be_imported(probe: Mapping[str, Any]) -> None:
     assert probe["horovod"] is True
     assert probe["frameworks"] == {"tensorflow": {"version": "2.15.1", "built": ["gloo"]}, **BROKEN}
 
