@@ -3,6 +3,11 @@
 A frame is a letter, the length of its content as four bytes (most significant first), and the
 content. The worker sends HELLO, then OUTPUT and ERRORS in any number, then EXIT. The master sends
 REQUEST in answer to HELLO, then INPUT, SIGNAL and STAY in any number.
+
+Both ends read at all times, also where the program, or who reads its output, does not: only so do
+they notice the end of the connection, and the kernels give up a connection of which nothing is
+read. Each tells the other with TAKEN how much of INPUT, OUTPUT and ERRORS was passed on, and the
+other one sends no more while much has not been.
 """
 
 from __future__ import annotations
@@ -36,9 +41,14 @@ ERRORS = b"e"
 EXIT = b"x"
 # Why no program is started, as text.
 REFUSED = b"n"
+# The number of bytes of INPUT, or of OUTPUT and ERRORS, that were passed on, as four bytes.
+TAKEN = b"t"
+STREAMS = (INPUT, OUTPUT, ERRORS)
 NUMBER = struct.Struct("!i")
 # Bytes that the kernel is given or asked for at once.
 CHUNK = 1 << 16
+# Bytes that were passed on before the other end is told.
+TELL_AFTER = 1 << 14
 # Seconds: an end that has not answered for about a minute is gone. Of a network that was cut, TCP
 # alone would tell after hours, and the ranks would run on.
 IDLE = 15
@@ -74,16 +84,23 @@ class Channel:
         self._queued = bytearray()
         self._unsent = bytearray()
         self._has_ended = False
+        # Bytes that the other end has not passed on, and those that it was not told of.
+        self._untaken = 0
+        self._untold = 0
 
     @property
     def waiting(self) -> int:
-        """The bytes that have not left this end: a sender pauses while they are many."""
-        return len(self._queued) + len(self._unsent)
+        """The bytes that the other end has not passed on: a sender pauses while they are many.
+
+        The other end tells of them in steps of TELL_AFTER.
+        """
+        return self._untaken
 
     @property
     def events(self) -> int:
-        """What to wait for with a selector, if the content of frames is taken as it comes."""
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self.waiting else 0)
+        """What to wait for with a selector."""
+        is_sending = self._queued or self._unsent
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if is_sending else 0)
 
     def certificate(self) -> object:
         """Return the other end's certificate after the handshake."""
@@ -91,6 +108,8 @@ class Channel:
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send content, which may be long, as soon as the connection takes it."""
+        if kind in STREAMS:
+            self._untaken += len(content)
         view = memoryview(content)
         while True:
             self._queued += HEADER.pack(kind, min(len(view), LONGEST)) + view[:LONGEST]
@@ -99,14 +118,27 @@ class Channel:
                 break
         self.flush()
 
+    def tell_taken(self, number: int) -> None:
+        """Tell the other end that this many bytes more were passed on."""
+        self._untold += number
+        if self._untold >= TELL_AFTER:
+            self.send(TAKEN, NUMBER.pack(self._untold))
+            self._untold = 0
+
     def flush(self) -> None:
         """Send what the connection takes now."""
         while self.is_open and self._queued:
             del self._queued[: self._tls.write(self._queued)]
         self._unsent += self._outgoing.read()
-        with contextlib.suppress(BlockingIOError, InterruptedError):
+        try:
             while self._unsent:
                 del self._unsent[: self.connection.send(self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            # What the other end has sent before it went is read first, and then its end.
+            self._queued.clear()
+            self._unsent.clear()
 
     def begin(self) -> None:
         """Begin the handshake at the master's end; the worker's end waits for it."""
@@ -118,7 +150,21 @@ class Channel:
 
         Raises ConnectionResetError at the end of the connection.
         """
-        with contextlib.suppress(BlockingIOError, InterruptedError):
+        problem: OSError | None = None
+        try:
+            self._read()
+            self.flush()
+        except OSError as found:
+            problem = found
+        # What has come before the problem is of use.
+        yield from self._frames()
+        if problem:
+            raise problem
+        if self._has_ended:
+            raise ConnectionResetError("the connection has ended")
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
             data = self.connection.recv(CHUNK)
             if data:
                 self._incoming.write(data)
@@ -128,10 +174,6 @@ class Channel:
             self._shake_hands()
         if self.is_open:
             self._decrypt()
-        self.flush()
-        yield from self._frames()
-        if self._has_ended:
-            raise ConnectionResetError("the connection has ended")
 
     def _shake_hands(self) -> None:
         try:
@@ -163,7 +205,12 @@ class Channel:
                 return
             content = bytes(self._received[HEADER.size : HEADER.size + length])
             del self._received[: HEADER.size + length]
-            yield kind, content
+            if kind != TAKEN:
+                yield kind, content
+            elif length != NUMBER.size:
+                raise ProtocolError(f"a number of {length} bytes")
+            else:
+                self._untaken = max(0, self._untaken - max(0, NUMBER.unpack(content)[0]))
 
     def close(self) -> None:
         """Close the connection at once."""

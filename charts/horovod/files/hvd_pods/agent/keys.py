@@ -121,6 +121,19 @@ def explain(problem: OSError, name: str) -> str:
     return f"the TLS handshake failed: {problem}"
 
 
+def explain_client(problem: OSError) -> str:
+    """Say why a handshake with the master's end failed, or what it sent, seen from a worker."""
+    code = getattr(problem, "verify_code", None)
+    reason = getattr(problem, "reason", None) or ""
+    if code == EXPIRED:
+        return f"its certificate has expired, or this node's clock is wrong: {REMEDY}"
+    if code == NOT_YET_VALID:
+        return "its certificate is not valid yet: compare the clocks of the two nodes"
+    if code is not None:
+        return "its certificate is not of the authority of this release's master"
+    return reason.lower().replace("_", " ") or str(problem)
+
+
 def is_about_keys(problem: OSError) -> bool:
     """Whether a handshake failed for the certificates, which another attempt cannot help."""
     reason = getattr(problem, "reason", None) or ""

@@ -29,8 +29,10 @@ from hvd_pods.master.remote import NOT_STARTED, Reach
 from hvd_pods.master.session import Session, SessionError, make_request
 
 LONGEST_REQUEST = 1 << 17
-# Bytes that wait for the worker before the client's standard input is read on.
+# Bytes that wait for the program before the client's standard input is read on. And bytes of the
+# program's output that wait for the client's streams: the worker pauses before.
 MOST_WAITING = 1 << 18
+MOST_UNWRITTEN = 1 << 20
 CHUNK = 1 << 16
 # Seconds in which a client has to send its request.
 ASK_WITHIN = 10.0
@@ -93,7 +95,7 @@ class Gateway:
             asked = make_request(
                 list(request["argv"]), dict(request["variables"]), float(request.get("stay", 0.0))
             )
-            session = Session(address, reach.where.port, reach.keys, asked)
+            session = Session(address, reach.where.port, reach.keys, asked, keeps_output=True)
         except (SessionError, RunError) as problem:
             return self._refuse(host, problem, streams[2])
         try:
@@ -117,32 +119,60 @@ class Relay:
     def __init__(self, session: Session, client: socket.socket, streams: list[int]) -> None:
         self._session = session
         self._client = client
-        self._stdin, self._stdout, self._stderr = streams
+        self._stdin, stdout, stderr = streams
+        self._targets = {frames.OUTPUT: stdout, frames.ERRORS: stderr}
+        # What the program has written and the client's streams have not taken yet.
+        self._unwritten: list[tuple[int, bytes]] = []
         self._reads_stdin = True
+        # Whether the client is there, and whether the program has ended.
         self._is_open = True
+        self._is_over = False
 
     def follow(self) -> int:
         """Return the program's exit code. Raises SessionError."""
-        while self._session.code is None and self._is_open:
+        problem: SessionError | None = None
+        while self._is_open and (self._unwritten or not self._is_over):
             for descriptor in self._wait():
                 if descriptor == self._client.fileno():
                     self._take_word()
-                elif descriptor == self._stdin:
+                elif not self._is_over:
                     self._read()
-            for kind, content in self._session.step():
-                if kind != frames.EXIT:
-                    self._write(self._stdout if kind == frames.OUTPUT else self._stderr, content)
+            self._write()
+            try:
+                if not self._is_over:
+                    self._step()
+            except SessionError as found:
+                # What the program has written before is passed on first.
+                problem = found
+                self._is_over = True
+        if problem:
+            raise problem
         return self._session.code if self._session.code is not None else NOT_STARTED
 
+    def _step(self) -> None:
+        for kind, content in self._session.step():
+            if kind != frames.EXIT:
+                self._unwritten.append((self._targets[kind], content))
+        self._is_over = self._session.code is not None
+        if sum(len(content) for _, content in self._unwritten) > MOST_UNWRITTEN:
+            raise SessionError("it writes more than it may before that is passed on")
+
     def _wait(self) -> list[int]:
+        """Wait until one of the descriptors is ready; return those that can be read."""
+        reads = [self._client.fileno()]
+        left = None
         poll = select.poll()
-        poll.register(self._client, select.POLLIN)
-        sends = self._session.events & selectors.EVENT_WRITE
-        poll.register(self._session.fileno(), select.POLLIN | (select.POLLOUT if sends else 0))
-        if self._reads_stdin and self._session.waiting < MOST_WAITING:
-            poll.register(self._stdin, select.POLLIN)
-        left = self._session.left()
-        return [one for one, _ in poll.poll(None if left is None else 1000 * left)]
+        if not self._is_over:
+            left = self._session.left()
+            sends = self._session.events & selectors.EVENT_WRITE
+            poll.register(self._session.fileno(), select.POLLIN | (select.POLLOUT if sends else 0))
+            if self._reads_stdin and self._session.waiting < MOST_WAITING:
+                reads.append(self._stdin)
+        if self._unwritten:
+            poll.register(self._unwritten[0][0], select.POLLOUT)
+        for one in reads:
+            poll.register(one, select.POLLIN)
+        return [one for one, _ in poll.poll(None if left is None else 1000 * left) if one in reads]
 
     def _take_word(self) -> None:
         """Take the client's last word; with its end, the session ends."""
@@ -162,23 +192,38 @@ class Relay:
         self._reads_stdin = bool(data)
         self._session.send(frames.INPUT, data)
 
-    def _write(self, stream: int, content: bytes) -> None:
+    def _write(self) -> None:
+        """Write what the streams take without a wait: the client may end meanwhile."""
+        written = 0
         try:
-            write(stream, content)
+            while self._unwritten and written < CHUNK and _takes(self._unwritten[0][0]):
+                stream, content = self._unwritten.pop(0)
+                # As much as a pipe takes when it takes anything.
+                number = os.write(stream, content[: select.PIPE_BUF])
+                written += number
+                if number < len(content):
+                    self._unwritten.insert(0, (stream, content[number:]))
         except OSError:
             # Nobody reads it any more, so the program's session ends.
             self._is_open = False
+        self._session.tell_taken(written)
+
+
+def _takes(stream: int) -> bool:
+    poll = select.poll()
+    poll.register(stream, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
     """Take a client's request, and its three streams into `streams`. Raises OSError, ValueError."""
-    content, ancillary, _, _ = client.recvmsg(LONGEST_REQUEST, socket.CMSG_SPACE(3 * 4))
+    content, ancillary, _, _ = client.recvmsg(
+        LONGEST_REQUEST, socket.CMSG_SPACE(3 * 4), socket.MSG_CMSG_CLOEXEC
+    )
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             count = len(data) // 4
             streams += [int.from_bytes(data[4 * n : 4 * n + 4], "little") for n in range(count)]
-    for stream in streams:
-        os.set_inheritable(stream, False)
     while not content.endswith(b"\n"):
         part = client.recv(LONGEST_REQUEST)
         content += part
@@ -194,8 +239,10 @@ def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
 
 def write(stream: int, content: bytes) -> None:
     """Write all of it, also to a pipe that another process has made non-blocking."""
+    poll = select.poll()
+    poll.register(stream, select.POLLOUT)
     while content:
         try:
             content = content[os.write(stream, content) :]
         except BlockingIOError:
-            select.select([], [stream], [])
+            poll.poll()

@@ -8,6 +8,7 @@ import os
 import selectors
 import socket
 import time
+from contextlib import suppress
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames, keys
@@ -79,10 +80,22 @@ class Session:
 
     Wait for `events` on `fileno()`, at most until `due`, and then take what `step` yields. Nothing
     here waits. `step` raises SessionError when the session is of no use any more.
+
+    keeps_output: the caller passes on the output later, and calls `tell_taken` when it has. The
+    program waits while much has not been passed on.
     """
 
-    def __init__(self, address: str, port: int, own_keys: keys.Keys, request: Request) -> None:
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        own_keys: keys.Keys,
+        request: Request,
+        *,
+        keeps_output: bool = False,
+    ) -> None:
         self.address = address
+        self._keeps_output = keeps_output
         self._port = port
         self._keys = own_keys
         self._request = request
@@ -115,7 +128,7 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """The bytes that were sent and have not left this pod."""
+        """The bytes of input that the program has not taken."""
         early = sum(len(content) for _, content in self._early)
         return early + (self._channel.waiting if self._channel else 0)
 
@@ -157,6 +170,8 @@ class Session:
             yield kind, content
         elif kind in (frames.OUTPUT, frames.ERRORS):
             yield kind, content
+            if not self._keeps_output:
+                self._channel.tell_taken(len(content))
         else:
             raise frames.ProtocolError(f"unexpected frame {kind!r}")
 
@@ -190,6 +205,13 @@ class Session:
             self._channel.send(kind, content)
         except OSError as problem:
             raise self._explain(problem) from problem
+
+    def tell_taken(self, number: int) -> None:
+        """Let the program write this many bytes more."""
+        # An end of the connection is seen by `step`, after all that has come before it.
+        if self._channel:
+            with suppress(OSError):
+                self._channel.tell_taken(number)
 
     def _explain(self, problem: OSError) -> SessionError:
         if self._channel and not self._is_asked and not isinstance(problem, ConnectionResetError):

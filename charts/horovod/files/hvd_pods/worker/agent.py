@@ -10,9 +10,9 @@ it has started, unless the master has left it to itself for a limited time.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
-import selectors
 import signal
 import socket
 import ssl
@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Callable, Mapping
+from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent import frames, keys, requests
@@ -32,32 +32,22 @@ from hvd_pods.common.reporting import log, report_failure
 
 # Also imported here for its programs, which forks of this process run (worker/supervisor.py).
 from hvd_pods.rank import host as _host  # noqa: F401
-from hvd_pods.worker import supervisor
+from hvd_pods.worker import loop
 from hvd_pods.worker.fence import Fence, FenceError
+from hvd_pods.worker.limits import Limits, choose_limits
+from hvd_pods.worker.program import Listener, Program
 
-# Seconds that a client may stay connected without sending anything: master/probing.py keeps such
-# connections, to see that this worker is there, and renews them before. And seconds from a
-# client's first byte to its request.
-SILENT_WITHIN = 120.0
-ASK_WITHIN = 5.0
-# Connections of one address without a request, beside one for each rank, and how many such
-# addresses there may be, beside one connection of each host. When there are too many, the oldest
-# makes room.
-BASE_CONNECTIONS = 16
-SOURCES = 4
-# Sessions at a time.
-MOST_SESSIONS = 1024
-# Bytes that wait to be sent, or to be read by a program, before this end reads no more.
+# Bytes of output that the master has not taken, before the program waits. A master sends as much
+# input that the program has not taken, or all that it has if that is little, such as the user's
+# code.
 MOST_WAITING = 1 << 18
-CHUNK = 1 << 16
-# Seconds from the end of a connection to the end of its program, which may end its ranks first.
-END_WITHIN = 2.0
-# Seconds between two looks at processes of an older epoch.
+MOST_INPUT = 1 << 26
+# Seconds between two looks at processes of an older epoch, and after which a connection is taken
+# where there were too many open files.
 FENCE_EVERY = 0.01
-# Lines of the log about clients that are no masters, in these seconds.
-MOST_LINES = 20
-LINES_EVERY = 60.0
+ACCEPT_AGAIN = 0.1
 BACKLOG = 1024
+NEVER = float("inf")
 
 
 class RefusedError(Exception):
@@ -67,30 +57,27 @@ class RefusedError(Exception):
 class Client:
     """A connection, and the program that it has asked for."""
 
-    def __init__(self, connection: socket.socket, address: str) -> None:
+    def __init__(self, connection: socket.socket, address: str, until: float) -> None:
         self.connection = connection
         self.address = address
         # When the connection is given up unless its request has come.
-        self.until = time.monotonic() + SILENT_WITHIN
+        self.until = until
+        # None before the first byte has come, and after the connection has ended.
         self.channel: frames.Channel | None = None
         self.nonce = ""
         self.request: requests.Request | None = None
-        # The supervisor of the program that was started; the read ends of its output and of its
-        # status, and the write end of its standard input, until they are closed.
-        self.pid = 0
-        self.outputs: dict[int, bytes] = {}
-        self.status: int | None = None
-        self.stdin: int | None = None
-        self.unread = bytearray()
-        self.input_has_ended = False
-        self.code: int | None = None
-        # When the program is ended although its connection is gone; None while it is not.
-        self.end_at: float | None = None
+        self.program: Program | None = None
+        # Frames for the program that came before it was started, and the bytes of them.
+        self.early: list[tuple[bytes, bytes]] = []
+        self.early_bytes = 0
+        # When the program is ended, or a connection that the master should end is given up.
+        self.end_at = NEVER
         self.may_stay = False
 
     @property
-    def is_gone(self) -> bool:
-        return self.end_at is not None
+    def unread(self) -> int:
+        """The bytes of input that wait for the program."""
+        return self.program.unread if self.program else self.early_bytes
 
 
 class Agent:
@@ -103,18 +90,17 @@ class Agent:
         revision: str,
         fence: Fence,
         environment: Mapping[str, str],
-        per_address: int,
-        most: int,
+        limits: Limits,
     ) -> None:
         self._listener: socket.socket | None = listener
+        self._accept_at = NEVER
         self._keys = own_keys
         self._banner = format_banner(revision)
         self._fence = fence
         self._environment = dict(environment)
-        self._per_address = per_address
-        self._most = most
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._limits = limits
+        self._loop = loop.Loop()
+        self._loop.watch(listener.fileno(), loop.READ, self._accept)
         # In the order of their arrival: without a request, and with one.
         self._strangers: list[Client] = []
         self._sessions: list[Client] = []
@@ -125,7 +111,7 @@ class Agent:
         signal.set_wakeup_fd(writer)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._leave)
-        self._selector.register(reader, selectors.EVENT_READ, lambda _: os.read(reader, 4096))
+        self._loop.watch(reader, loop.READ, lambda: _read_away(reader))
         self._is_leaving = False
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
@@ -136,19 +122,14 @@ class Agent:
         while True:
             if self._is_leaving and self._listener:
                 # No other attempt may begin here; what runs goes on.
-                self._selector.unregister(self._listener)
+                self._loop.unwatch(self._listener.fileno())
                 self._listener.close()
                 self._listener = None
                 for client in list(self._strangers):
                     self._drop(client)
             if self._is_leaving and not self._sessions:
                 return
-            due = self._next_due()
-            left = None if due == float("inf") else max(0.0, due - time.monotonic())
-            for key, mask in self._selector.select(left):
-                # A callback before this one may have closed the file.
-                if self._selector.get_map().get(key.fd) == key:
-                    key.data(mask)
+            self._loop.wait(max(0.0, self._next_due() - time.monotonic()))
             for _ in fast_start.ended_children():
                 continue
             self._handle_due()
@@ -156,23 +137,30 @@ class Agent:
     # Time.
 
     def _next_due(self) -> float:
-        times = [client.until for client in self._strangers]
-        times += [client.end_at for client in self._sessions if client.end_at is not None]
+        times = [self._accept_at, *(client.until for client in self._strangers)]
+        times += [client.end_at for client in self._sessions]
         if self._fence.is_closed:
             times.append(time.monotonic() + FENCE_EVERY)
-        return min(times, default=float("inf"))
+        return min(times)
 
     def _handle_due(self) -> None:
         now = time.monotonic()
         for client in [one for one in self._strangers if one.until <= now]:
             if client.channel:
-                self._say(f"{client.address} has sent no request within {ASK_WITHIN:.0f} s")
+                within = self._limits.ask_within
+                self._say(f"{client.address} has sent no request within {within:g} s")
             self._drop(client)
-        for client in [one for one in self._sessions if (one.end_at or now + 1) <= now]:
-            client.end_at = float("inf")
-            self._kill(client)
+        for client in [one for one in self._sessions if one.end_at <= now]:
+            client.end_at = NEVER
+            if client.program and client.program.code is None:
+                client.program.kill()
+            else:
+                self._drop(client)
         if self._fence.is_closed:
             self._look_at_fence()
+        if self._accept_at <= now and self._listener:
+            self._accept_at = NEVER
+            self._loop.watch(self._listener.fileno(), loop.READ, self._accept)
 
     def _look_at_fence(self) -> None:
         try:
@@ -190,23 +178,24 @@ class Agent:
         self._waiting = []
         return waiting
 
-    # Connections.
+    # Clients without a request.
 
-    def _accept(self, _: int) -> None:
+    def _accept(self) -> None:
         assert self._listener  # noqa: S101
         try:
             connection, peer = self._listener.accept()
         except OSError as problem:
-            # The client has gone, or there are too many open files.
             self._say(f"cannot take a connection: {problem}")
+            if problem.errno in (errno.EMFILE, errno.ENFILE):
+                self._make_room()
             return
         address = str(peer[0])
-        client = Client(connection, address)
         same = [one for one in self._strangers if one.address == address]
-        if len(same) >= self._per_address:
+        if len(same) >= self._limits.per_address:
             self._drop(same[0])
-        elif len(self._strangers) >= self._most:
+        elif len(self._strangers) >= self._limits.strangers:
             self._drop(self._strangers[0])
+        client = Client(connection, address, time.monotonic() + self._limits.silent_within)
         self._strangers.append(client)
         connection.setblocking(False)
         with suppress(OSError):
@@ -216,7 +205,15 @@ class Agent:
         except OSError:
             self._drop(client)
             return
-        self._watch(connection.fileno(), selectors.EVENT_READ, lambda mask: self._ready(client))
+        self._loop.watch(connection.fileno(), loop.READ, lambda: self._ready(client))
+
+    def _make_room(self) -> None:
+        """Give up the oldest client where there are too many open files, or let clients wait."""
+        if self._strangers:
+            self._drop(self._strangers[0])
+        elif self._listener:
+            self._loop.unwatch(self._listener.fileno())
+            self._accept_at = time.monotonic() + ACCEPT_AGAIN
 
     def _ready(self, client: Client) -> None:
         """Read what a client has sent, and send what it has not got yet."""
@@ -225,29 +222,29 @@ class Agent:
                 if not client.connection.recv(1, socket.MSG_PEEK):
                     raise ConnectionResetError("the connection has ended")
                 client.channel = frames.Channel(client.connection, self._keys.server())
-                client.until = time.monotonic() + ASK_WITHIN
+                client.until = time.monotonic() + self._limits.ask_within
             for kind, content in client.channel.receive():
                 self._take(client, kind, content)
-            if client.channel.is_open and not client.nonce:
+            if client.channel and client.channel.is_open:
                 self._greet(client)
         except RefusedError as problem:
             self._refuse(client, str(problem))
-            return
         except ConfigurationError as problem:
             self._say(f"{client.address}: {problem}")
             self._drop(client)
-            return
         except BlockingIOError:
             return
         except OSError as problem:
-            if isinstance(problem, ssl.SSLError):
-                self._say(f"{client.address} is refused: {problem.reason or problem}")
+            if isinstance(problem, (ssl.SSLError, frames.ProtocolError)):
+                self._say(f"{client.address} is refused: {keys.explain_client(problem)}")
             self._lose(client)
-            return
-        self._update(client)
+        else:
+            self._update(client)
 
     def _greet(self, client: Client) -> None:
-        """Answer the handshake with a number that this connection's request must have."""
+        """Answer the handshake, once, with a number that this connection's request must have."""
+        if client.nonce:
+            return
         assert client.channel  # noqa: S101
         if not keys.has_name(client.channel.certificate(), self._keys.peer_name):
             raise RefusedError(f"its certificate is not that of {self._keys.peer_name}")
@@ -256,27 +253,24 @@ class Agent:
 
     def _take(self, client: Client, kind: bytes, content: bytes) -> None:
         """Take a frame of the master's."""
-        if not client.nonce:
-            self._greet(client)
+        self._greet(client)
         if client.request is None:
             if kind != frames.REQUEST:
                 raise RefusedError("its first frame is no request")
             self._ask(client, content)
-        elif kind == frames.INPUT and not client.input_has_ended:
-            client.input_has_ended = not content
-            client.unread += content
-            self._give(client)
-        elif kind == frames.SIGNAL and len(content) == frames.NUMBER.size:
-            number = frames.NUMBER.unpack(content)[0]
-            if client.pid and number in supervisor.PASSED_ON:
-                with suppress(ProcessLookupError):
-                    os.kill(client.pid, number)
-        elif kind == frames.STAY:
-            client.may_stay = True
-            client.unread += fast_start.STAY
-            self._give(client)
-        else:
+            return
+        is_number = kind == frames.SIGNAL and len(content) == frames.NUMBER.size
+        if not is_number and kind not in (frames.INPUT, frames.STAY):
             raise frames.ProtocolError(f"unexpected frame {kind!r}")
+        if client.unread + len(content) > MOST_INPUT:
+            raise frames.ProtocolError(f"more than {MOST_INPUT} bytes of input wait")
+        if client.program:
+            self._pass_to(client, client.program, kind, content)
+        else:
+            client.early.append((kind, content))
+            client.early_bytes += len(content)
+
+    # Sessions.
 
     def _ask(self, client: Client, content: bytes) -> None:
         """Take a request, and start its program when nothing of an older epoch is left."""
@@ -285,8 +279,8 @@ class Agent:
         except requests.RequestError as problem:
             raise RefusedError(str(problem)) from problem
         client.request = request
-        if len(self._sessions) >= MOST_SESSIONS:
-            raise RefusedError(f"refused: this worker has {MOST_SESSIONS} sessions")
+        if len(self._sessions) >= self._limits.sessions:
+            raise RefusedError(f"refused: this worker has {len(self._sessions)} sessions")
         try:
             is_new = self._fence.admit(request.epoch)
         except FenceError as problem:
@@ -304,155 +298,99 @@ class Agent:
             self._start(client)
 
     def _start(self, client: Client) -> None:
-        request = client.request
-        assert request  # noqa: S101
-        environment = request.environment(self._environment, self._fence.epoch)
-        pipes = [os.pipe() for _ in range(4)]
-        (program_in, own_in), *outputs = pipes
+        assert client.request  # noqa: S101
         try:
-            program_ends = [program_in, *(writer for _, writer in outputs)]
-            client.pid = supervisor.start(request.argv, environment, program_ends)
+            program = Program(
+                self._loop,
+                client.request.argv,
+                client.request.environment(self._environment, self._fence.epoch),
+                Listener(
+                    lambda kind, data: self._send_output(client, kind, data),
+                    lambda number: self._send_taken(client, number),
+                    lambda: self._finish(client),
+                ),
+            )
         except OSError as problem:
-            for pipe in pipes:
-                for end in pipe:
-                    os.close(end)
             self._refuse(client, f"cannot start a process: {problem}")
             return
-        for end in program_ends:
-            os.close(end)
-        client.stdin = own_in
-        os.set_blocking(own_in, False)
-        (out, _), (errors, _), (status, _) = outputs
-        client.outputs = {out: frames.OUTPUT, errors: frames.ERRORS}
-        client.status = status
-        for end in client.outputs:
-            self._watch(end, selectors.EVENT_READ, self._reader(client, end))
-        self._watch(status, selectors.EVENT_READ, lambda _: self._take_status(client))
-        self._give(client)
+        client.program = program
+        for kind, content in client.early:
+            self._pass_to(client, program, kind, content)
+        client.early = []
 
-    # Programs.
+    def _pass_to(self, client: Client, program: Program, kind: bytes, content: bytes) -> None:
+        if kind == frames.INPUT:
+            program.give(content)
+        elif kind == frames.STAY:
+            client.may_stay = True
+            program.give(fast_start.STAY)
+        else:
+            program.pass_on(frames.NUMBER.unpack(content)[0])
 
-    def _reader(self, client: Client, end: int) -> Callable[[int], None]:
-        return lambda _: self._pass_on(client, end)
+    def _send_output(self, client: Client, kind: bytes, data: bytes) -> None:
+        # What is still written after the end of the connection has no reader.
+        if client.channel:
+            self._send(client, kind, data)
 
-    def _pass_on(self, client: Client, end: int) -> None:
-        """Send what a program has written."""
-        data = os.read(end, CHUNK)
-        if not data:
-            self._close_pipe(end)
-            del client.outputs[end]
-            self._finish(client)
-            return
-        if client.is_gone or not client.channel:
-            return
+    def _send_taken(self, client: Client, number: int) -> None:
+        if client.channel:
+            with suppress(OSError):
+                client.channel.tell_taken(number)
+            self._update(client)
+
+    def _send(self, client: Client, kind: bytes, content: bytes) -> None:
+        assert client.channel  # noqa: S101
         try:
-            client.channel.send(client.outputs[end], data)
+            client.channel.send(kind, content)
         except OSError:
             self._lose(client)
             return
         self._update(client)
 
-    def _give(self, client: Client) -> None:
-        """Let a program read its standard input."""
-        if client.stdin is None:
-            client.unread.clear()
-            return
-        try:
-            while client.unread:
-                del client.unread[: os.write(client.stdin, client.unread[:CHUNK])]
-        except BlockingIOError:
-            self._watch(client.stdin, selectors.EVENT_WRITE, lambda _: self._give_again(client))
-            return
-        except OSError:
-            client.unread.clear()
-            client.input_has_ended = True
-        self._unwatch(client.stdin)
-        if client.input_has_ended:
-            os.close(client.stdin)
-            client.stdin = None
-
-    def _give_again(self, client: Client) -> None:
-        self._give(client)
-        self._update(client)
-
-    def _take_status(self, client: Client) -> None:
-        """Learn how a program ended, and that nothing of it is left."""
-        assert client.status is not None  # noqa: S101
-        text = os.read(client.status, 64)
-        self._close_pipe(client.status)
-        client.status = None
-        if text:
-            status = int(text)
-            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        else:
-            # Its supervisor was killed. What the program has left is a child of this process now.
-            code = -signal.SIGKILL
+    def _finish(self, client: Client) -> None:
+        """End a session when its program has ended and all of its output has been sent."""
+        assert client.program  # noqa: S101
+        assert client.request  # noqa: S101
+        if client.program.is_orphaned:
             self._end_orphans(client)
-        client.code = code
-        self._finish(client)
+        if not client.program.has_ended:
+            return
+        code = client.program.code or 0
+        digest = client.request.digest()
+        epoch = client.request.epoch
+        log(f"session of {client.address}: epoch {epoch}, argv {digest}, ended: {code}")
+        if not client.channel:
+            self._drop(client)
+            return
+        # The master then ends the connection: this end would take what is under way with it.
+        client.end_at = time.monotonic() + self._limits.close_within
+        self._send(client, frames.EXIT, frames.NUMBER.pack(code))
 
     def _end_orphans(self, client: Client) -> None:
         """Kill the processes below this one that belong to no other session."""
         # In this order: what another session starts meanwhile is not among these.
         found = set(fast_start.descendants(os.getpid()))
-        others = [one.pid for one in self._sessions if one is not client and one.pid]
+        others = [one.program.pid for one in self._sessions if one is not client and one.program]
         below = {pid for other in others for pid in [other, *fast_start.descendants(other)]}
         for pid in found - below:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-    def _finish(self, client: Client) -> None:
-        """End a session when its program has ended and all of its output has been sent."""
-        if client.outputs or client.code is None:
-            return
-        assert client.request  # noqa: S101
-        digest = client.request.digest()
-        epoch = client.request.epoch
-        log(f"session of {client.address}: epoch {epoch}, argv {digest}, ended: {client.code}")
-        if client.is_gone or not client.channel:
-            self._forget(client)
-            return
-        client.end_at = time.monotonic() + END_WITHIN
-        try:
-            # The master then ends the connection: this end would take what is under way with it.
-            client.channel.send(frames.EXIT, frames.NUMBER.pack(client.code))
-        except OSError:
-            self._forget(client)
-            return
-        self._update(client)
-
-    def _kill(self, client: Client) -> None:
-        """End a program whose connection has ended, with all that it has started."""
-        if client.code is not None or not client.pid:
-            self._forget(client)
-            return
-        below = list(fast_start.descendants(client.pid))
-        for pid in below:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
     # Ends.
 
     def _lose(self, client: Client) -> None:
-        """Take note of the end of a connection."""
-        if client not in self._sessions or client in self._waiting or not client.pid:
+        """Take note of the end of a connection: its program is ended."""
+        if client not in self._sessions or not client.program or client.program.has_ended:
             self._drop(client)
             return
-        if client.code is not None:
-            self._forget(client)
-            return
-        self._unwatch(client.connection.fileno())
+        self._loop.unwatch(client.connection.fileno())
         client.connection.close()
         client.channel = None
-        client.unread.clear()
-        client.input_has_ended = True
-        self._give(client)
+        client.program.give(b"")
+        client.program.read_output(True)
         # A program that stays ends itself; it is ended here if it does not.
         stay = client.request.stay if client.request and client.may_stay else 0.0
-        client.end_at = time.monotonic() + stay + END_WITHIN
-        # What is still written has no reader.
-        for end in client.outputs:
-            self._watch(end, selectors.EVENT_READ, self._reader(client, end))
+        client.end_at = time.monotonic() + stay + self._limits.end_within
 
     def _refuse(self, client: Client, reason: str) -> None:
         """Tell a client why it is not served, and end its connection."""
@@ -463,63 +401,37 @@ class Agent:
         self._drop(client)
 
     def _drop(self, client: Client) -> None:
+        """Forget a client, whose program has ended if it had one."""
         for clients in (self._strangers, self._sessions, self._waiting):
             if client in clients:
                 clients.remove(client)
-        with suppress(ValueError, OSError):
-            self._unwatch(client.connection.fileno())
+        if client.program:
+            client.program.close()
+        if client.connection.fileno() >= 0:
+            self._loop.unwatch(client.connection.fileno())
         client.connection.close()
-
-    def _forget(self, client: Client) -> None:
-        """End a session whose program has ended."""
-        for end in [*client.outputs, client.status, client.stdin]:
-            if end is not None:
-                self._close_pipe(end)
-        client.outputs = {}
-        client.status = client.stdin = None
-        self._drop(client)
+        client.channel = None
 
     def _update(self, client: Client) -> None:
         """Wait for what a connection and its program are ready for."""
-        channel = client.channel
-        if channel is None or client.connection.fileno() < 0:
+        if not client.channel:
             return
-        events = selectors.EVENT_WRITE if channel.waiting else 0
-        if len(client.unread) < MOST_WAITING:
-            events |= selectors.EVENT_READ
-        self._watch(client.connection.fileno(), events, self._connection_callback(client))
-        for end in client.outputs:
-            is_slow = channel.waiting > MOST_WAITING
-            reads = 0 if is_slow else selectors.EVENT_READ
-            self._watch(end, reads, self._reader(client, end))
-
-    def _connection_callback(self, client: Client) -> Callable[[int], None]:
-        return lambda _: self._ready(client)
-
-    def _watch(self, descriptor: int, events: int, callback: Callable[[int], None]) -> None:
-        known = self._selector.get_map().get(descriptor)
-        if not events:
-            self._unwatch(descriptor)
-        elif known is None:
-            self._selector.register(descriptor, events, callback)
-        elif known.events != events:
-            self._selector.modify(descriptor, events, callback)
-
-    def _unwatch(self, descriptor: int) -> None:
-        with suppress(KeyError, ValueError):
-            self._selector.unregister(descriptor)
-
-    def _close_pipe(self, descriptor: int) -> None:
-        self._unwatch(descriptor)
-        os.close(descriptor)
+        events = client.channel.events
+        self._loop.watch(client.connection.fileno(), events, lambda: self._ready(client))
+        if client.program:
+            client.program.read_output(client.channel.waiting <= MOST_WAITING)
 
     def _say(self, message: str) -> None:
-        """Log a line about a client, at most MOST_LINES in LINES_EVERY seconds."""
+        """Log a line about a client, as many as the limits allow."""
         now = time.monotonic()
-        self._lines = [one for one in self._lines if now - one < LINES_EVERY]
-        if len(self._lines) < MOST_LINES:
+        self._lines = [one for one in self._lines if now - one < self._limits.lines_every]
+        if len(self._lines) < self._limits.lines:
             self._lines.append(now)
             log(f"agent: {message}")
+
+
+def _read_away(descriptor: int) -> None:
+    os.read(descriptor, 4096)
 
 
 def listen(port: int) -> socket.socket:
@@ -550,7 +462,6 @@ def main() -> int:
     port = int(environment["HVD_AGENT_PORT"])
     slots = int(environment.get("HVD_SLOTS", "1"))
     hosts = int(environment.get("HVD_HOSTS", "1"))
-    per_address = BASE_CONNECTIONS + slots
     try:
         own_keys = keys.Keys(fast_start.KEYS, environment["HVD_MASTER_NAME"])
         own_keys.server()
@@ -563,8 +474,7 @@ def main() -> int:
         environment["HVD_REVISION"],
         Fence(parent, environment.get("HVD_METRICS_DIR", "")),
         environment,
-        per_address,
-        SOURCES * per_address + hosts,
+        choose_limits(slots, hosts),
     )
     log(f"ready for ranks: agent on port {port}")
     agent.serve()

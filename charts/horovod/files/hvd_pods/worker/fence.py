@@ -22,6 +22,8 @@ from hvd_pods.rank import warm_client
 # in which the guard of a warm rank ends the rank, and then itself, as the rank's client is gone.
 GONE_WITHIN = 30.0
 GUARDS_WITHIN = 5.0
+# Of the fields of read_stat: the time at which a process was started.
+STARTED = 19
 
 
 class FenceError(Exception):
@@ -37,6 +39,10 @@ class Fence:
         self._metrics = metrics_folder
         # When the processes of an older epoch must be gone; None while none are awaited.
         self._until: float | None = None
+        # Whether they were not gone then.
+        self._has_failed = False
+        # What the main program has started itself, before any training code ran.
+        self._own = set(_children(main))
 
     @property
     def is_closed(self) -> bool:
@@ -53,11 +59,12 @@ class Fence:
                 f"refused: this master's epoch is {epoch}, but a newer master or attempt "
                 f"uses this worker with epoch {self.epoch}"
             )
-        if epoch <= self.epoch:
-            return False
-        self.epoch = epoch
-        self._until = time.monotonic() + GONE_WITHIN
-        return True
+        is_new = epoch > self.epoch
+        if is_new or self._has_failed:
+            self.epoch = max(epoch, self.epoch)
+            self._has_failed = False
+            self._until = time.monotonic() + GONE_WITHIN
+        return is_new
 
     def end_older(self) -> bool:
         """Kill what older epochs have left. Returns whether it is gone; call again until it is.
@@ -71,11 +78,15 @@ class Fence:
             return True
         if self._until is not None and time.monotonic() > self._until:
             self._until = None
+            self._has_failed = True
             raise FenceError(f"cannot end processes of an earlier epoch: {sorted(left)}")
         return False
 
     def _kill(self) -> set[int]:
         started = set(fast_start.descendants(os.getpid()))
+        # Processes whose parents were killed, such as the guards of warm ranks, by training code.
+        for orphan in set(_children(self._main)) - self._own:
+            started |= {orphan[0], *fast_start.descendants(orphan[0])}
         guards = set(self._guards())
         killed = set(started)
         waited = GONE_WITHIN - ((self._until or 0.0) - time.monotonic())
@@ -100,3 +111,11 @@ class Fence:
             # Training code may have made a folder there, or removes files itself.
             with suppress(OSError):
                 Path(self._metrics, name).unlink()
+
+
+def _children(parent: int) -> Iterator[tuple[int, str]]:
+    """Yield the number of each child that runs, and when it was started."""
+    for pid, state, its_parent, _ in fast_start.processes():
+        if its_parent == parent and state not in "ZX":
+            with suppress(OSError):
+                yield pid, fast_start.read_stat(pid)[STARTED]

@@ -1,0 +1,40 @@
+"""What a worker's agent allows its clients."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limits(NamedTuple):
+    """Numbers of connections, and seconds. Tests have smaller ones."""
+
+    # Connections of one address without a request, and of all addresses. When there are too many,
+    # the oldest makes room.
+    per_address: int = 17
+    strangers: int = 69
+    # Sessions at a time.
+    sessions: int = 1024
+    # Seconds that a client may stay connected without sending anything: master/probing.py keeps
+    # such connections, to see that this worker is there, and renews them before. And seconds from
+    # a client's first byte to its request.
+    silent_within: float = 120.0
+    ask_within: float = 5.0
+    # Seconds from the end of a connection to the end of its program, which may end its ranks first.
+    end_within: float = 2.0
+    # Seconds in which the master ends the connection after it was told a program's exit code.
+    close_within: float = 30.0
+    # Lines of the log about clients that are no masters, in these seconds.
+    lines: int = 20
+    lines_every: float = 60.0
+
+
+# Connections of one address without a request, beside one for each rank, and how many such
+# addresses there may be, beside one connection of each host.
+BASE_CONNECTIONS = 16
+SOURCES = 4
+
+
+def choose_limits(slots: int, hosts: int) -> Limits:
+    """Return the limits of a worker with these ranks in a run with these hosts."""
+    per_address = BASE_CONNECTIONS + slots
+    return Limits(per_address=per_address, strangers=SOURCES * per_address + hosts)

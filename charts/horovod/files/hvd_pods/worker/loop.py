@@ -1,0 +1,48 @@
+"""Calls functions when descriptors are ready: the agent's one thread waits here."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from contextlib import suppress
+from typing import Callable
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+
+class Loop:
+    """Descriptors, what they are waited for, and the function that is called when they are ready.
+
+    A function may watch other descriptors, and close any.
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def watch(self, descriptor: int, events: int, ready: Callable[[], None]) -> None:
+        """Wait for READ, WRITE, both or nothing."""
+        known = self._selector.get_map().get(descriptor)
+        if not events:
+            self.unwatch(descriptor)
+        elif known is None:
+            self._selector.register(descriptor, events, ready)
+        elif known.events != events:
+            self._selector.modify(descriptor, events, ready)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Wait for nothing. The descriptor need not be known or open."""
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor that may be watched."""
+        self.unwatch(descriptor)
+        os.close(descriptor)
+
+    def wait(self, seconds: float) -> None:
+        """Call what is ready, after at most these seconds, which may be infinite."""
+        for key, _ in self._selector.select(None if seconds == float("inf") else seconds):
+            # A function before this one may have closed the descriptor.
+            if self._selector.get_map().get(key.fd) == key:
+                key.data()

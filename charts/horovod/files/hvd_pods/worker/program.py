@@ -1,0 +1,159 @@
+"""A program that the agent has started: its standard streams, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import Callable, Mapping, NamedTuple, Sequence
+
+from hvd_pods.agent import frames
+from hvd_pods.common import fast_start
+from hvd_pods.worker import loop, supervisor
+
+# Bytes that are read or written at once.
+CHUNK = 1 << 16
+
+
+class Listener(NamedTuple):
+    """What is called when a program has written, has taken bytes of its input, or has ended."""
+
+    output: Callable[[bytes, bytes], None]
+    taken: Callable[[int], None]
+    ended: Callable[[], None]
+
+
+class Program:
+    """A program below a supervisor (worker/supervisor.py). Raises OSError if none can be started.
+
+    `code` is None until the program has ended and nothing of it is left; that of a signal is
+    negative. `has_ended`: all of its output has been taken, too.
+    """
+
+    def __init__(
+        self,
+        own_loop: loop.Loop,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        listener: Listener,
+    ) -> None:
+        self.code: int | None = None
+        # Whether the supervisor was killed, so that it has not ended what the program has left.
+        self.is_orphaned = False
+        self._loop = own_loop
+        self._listener = listener
+        self._unread = bytearray()
+        self._input_has_ended = False
+        pipes: list[tuple[int, int]] = []
+        try:
+            for _ in range(4):
+                pipes.append(os.pipe())
+            (program_in, own_in), *outputs = pipes
+            program_ends = [program_in, *(writer for _, writer in outputs)]
+            self.pid = supervisor.start(argv, environment, program_ends)
+        except OSError:
+            for pipe in pipes:
+                for end in pipe:
+                    os.close(end)
+            raise
+        for end in program_ends:
+            os.close(end)
+        os.set_blocking(own_in, False)
+        self._stdin: int | None = own_in
+        (out, _), (errors, _), (status, _) = outputs
+        self._outputs = {out: frames.OUTPUT, errors: frames.ERRORS}
+        self._status: int | None = status
+        self.read_output(True)
+        self._loop.watch(status, loop.READ, self._take_status)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.code is not None and not self._outputs
+
+    @property
+    def unread(self) -> int:
+        """The bytes of its input that the program has not taken."""
+        return len(self._unread)
+
+    def read_output(self, is_wanted: bool) -> None:
+        """Take what the program writes from now on, or let it wait."""
+        for end in self._outputs:
+            self._loop.watch(end, loop.READ if is_wanted else 0, self._reader(end))
+
+    def give(self, content: bytes) -> None:
+        """Give the program input; without content, the end of it."""
+        self._input_has_ended = self._input_has_ended or not content
+        self._unread += content
+        self._write()
+
+    def pass_on(self, number: int) -> None:
+        """Send the program a signal, if it is one of those that are passed on."""
+        if number in supervisor.PASSED_ON and self.code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill all that the program has started; its supervisor then tells how it ended."""
+        for pid in list(fast_start.descendants(self.pid)):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Close what is open of the streams."""
+        for end in [*self._outputs, self._status, self._stdin]:
+            if end is not None:
+                self._loop.close(end)
+        self._outputs = {}
+        self._status = None
+        self._stdin = None
+
+    def _reader(self, end: int) -> Callable[[], None]:
+        return lambda: self._read(end)
+
+    def _read(self, end: int) -> None:
+        data = os.read(end, CHUNK)
+        if data:
+            self._listener.output(self._outputs[end], data)
+            return
+        self._loop.close(end)
+        del self._outputs[end]
+        self._listener.ended()
+
+    def _write(self) -> None:
+        taken = 0
+        try:
+            while self._unread and self._stdin is not None:
+                number = os.write(self._stdin, self._unread[:CHUNK])
+                del self._unread[:number]
+                taken += number
+        except BlockingIOError:
+            self._loop.watch(self._stdin or 0, loop.WRITE, self._write)
+        except OSError:
+            # The program has closed it, and goes on.
+            self._input_has_ended = True
+            taken += len(self._unread)
+            self._unread.clear()
+        if self._stdin is None:
+            taken += len(self._unread)
+            self._unread.clear()
+        elif not self._unread:
+            self._loop.unwatch(self._stdin)
+            if self._input_has_ended:
+                self._loop.close(self._stdin)
+                self._stdin = None
+        if taken:
+            self._listener.taken(taken)
+
+    def _take_status(self) -> None:
+        """Learn how the program ended, and that nothing of it is left."""
+        assert self._status is not None  # noqa: S101
+        text = os.read(self._status, 64)
+        self._loop.close(self._status)
+        self._status = None
+        if text:
+            status = int(text)
+            self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        else:
+            self.code = -signal.SIGKILL
+            self.is_orphaned = True
+        self._listener.ended()
