@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import pytest
+
 from hvd_pods.agent.keys import Keys
+from hvd_pods.cluster import certificates
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 
 MASTER_NAME = "master-1.hvd.team.horovod.internal"
@@ -46,3 +50,23 @@ def _write(folder: Path, own: Files, peer: Files) -> Path:
     ):
         (folder / name).write_bytes(content)
     return folder
+
+
+def keys_of_another_time(days: float) -> ReleaseKeys:
+    """Return keys that were made on another day: so many days from now, or before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certificates, "time", _Clock(days * certificates.DAY))
+        return ReleaseKeys()
+
+
+class _Clock:
+    """What certificates.py uses of the module `time`, at another time."""
+
+    gmtime = staticmethod(time.gmtime)
+    strftime = staticmethod(time.strftime)
+
+    def __init__(self, later: float) -> None:
+        self._later = later
+
+    def time(self) -> float:
+        return time.time() + self._later

@@ -78,13 +78,37 @@ class Pod:
 
 
 @dataclass
-class AgentPod:
-    """A worker that serves at `port`, and the keys with which its master asks it."""
+class Served:
+    """A worker's agent at a port of this machine, and the keys with which its master asks it."""
+
+    port: int
+    keys: Keys
+
+    def banner(self) -> str:
+        return read_banner(self.port)
+
+    def ask(self, argv: Sequence[str], epoch: int = 0, **fields: Any) -> Program:
+        """Start a program as the master does."""
+        return Program("127.0.0.1", self.port, self.keys, make(argv, epoch, **fields))
+
+    def shell(self, line: str, epoch: int = 0, **fields: Any) -> Program:
+        """Start a shell, as a launcher does."""
+        return self.ask(["/bin/sh", "-c", line], epoch, **fields)
+
+    def run(self, line: str, epoch: int = 0, **fields: Any) -> Program:
+        """Run a shell to its end."""
+        with self.shell(line, epoch, **fields) as program:
+            program.give(b"")
+            program.wait()
+        return program
+
+
+@dataclass
+class AgentPod(Served):
+    """A worker that serves."""
 
     pod: Pod
-    port: int
     process: subprocess.Popen[bytes]
-    keys: Keys
     release: ReleaseKeys
     variables: Mapping[str, str]
 
@@ -104,25 +128,10 @@ class AgentPod:
         ]
         return found
 
-    def ask(self, argv: Sequence[str], epoch: int = 0, **fields: Any) -> Program:
-        """Start a program as the master does."""
-        return Program("127.0.0.1", self.port, self.keys, make(argv, epoch, **fields))
-
-    def shell(self, line: str, epoch: int = 0, **fields: Any) -> Program:
-        """Start a shell, as a launcher does."""
-        return self.ask(["/bin/sh", "-c", line], epoch, **fields)
-
     def own(self, program: str, *arguments: str, epoch: int = 0, **fields: Any) -> Program:
         """Start a program of the chart, such as worker/draining.py."""
         path = f"{self.pod.files}/hvd_pods/{program}"
         return self.ask(["python3", "-I", "-S", path, *arguments], epoch, **fields)
-
-    def run(self, line: str, epoch: int = 0, **fields: Any) -> Program:
-        """Run a shell to its end."""
-        with self.shell(line, epoch, **fields) as program:
-            program.give(b"")
-            program.wait()
-        return program
 
 
 @contextmanager
@@ -152,7 +161,7 @@ def start_agent(**variables: str) -> Iterator[AgentPod]:
                 stderr=subprocess.STDOUT,
             )
         keys = release.of_master(folder / "master-keys")
-        started = AgentPod(pod, port, process, keys, release, environment)
+        started = AgentPod(port, keys, pod, process, release, environment)
         try:
             # The line in the log comes when the agent listens.
             wait_until(lambda: process.poll() is not None or "ready" in started.log, 60, "listens")

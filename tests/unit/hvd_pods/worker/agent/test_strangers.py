@@ -1,0 +1,220 @@
+"""Who is no master of the release starts nothing: an agent, and clients with other keys."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.agent import frames
+from hvd_pods.cluster.certificates import MASTER, Files, make_files
+from tests.unit.hvd_pods.common_authority import CommonAuthority
+from tests.unit.hvd_pods.release_keys import (
+    MASTER_NAME,
+    WORKER_NAME,
+    ReleaseKeys,
+    keys_of_another_time,
+)
+from tests.unit.hvd_pods.worker.agent.clients import (
+    Client,
+    connect,
+    context_of,
+    greeted,
+    shake_hands,
+)
+from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Iterator[LimitedAgent]:
+    """An agent that logs all that it has to say."""
+    with start_limited(tmp_path_factory.mktemp("agent"), release, lines=1000) as started:
+        yield started
+
+
+def try_to_start(client: Client, left: Path) -> None:
+    """Do all that a client can do at once, without the nonce that it does not get."""
+    client.ask("", ["/bin/touch", str(left)])
+    while True:
+        kind, content = client.receive()
+        assert kind != frames.HELLO, "it is greeted as a master"
+        assert kind == frames.REFUSED, content
+
+
+def check_refusal(
+    agent: LimitedAgent, folder: Path, own: Files | None, said: str, *, version: int = 0
+) -> None:
+    """Check that a client with this certificate starts nothing, and what the log says."""
+    before = len(agent.log)
+    context = context_of(folder, agent.release.worker, own)
+    if version:
+        context.maximum_version = ssl.TLSVersion(version)
+    left = folder / "started"
+    with (
+        pytest.raises(OSError, match=r"(?i)alert|ended|reset|eof|broken pipe"),
+        shake_hands(agent.port, context, agent.release.worker_name) as client,
+    ):
+        try_to_start(client, left)
+    wait_until(lambda: len(agent.log) > before, 20, "the log has a line")
+    assert said in agent.log[before:]
+    assert not left.exists()
+    assert agent.run("echo served").output == b"served\n", "others are served"
+
+
+def test_master_is_served(agent: LimitedAgent) -> None:
+    assert agent.run("echo started").output == b"started\n"
+
+
+def test_client_without_a_certificate_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
+    check_refusal(agent, tmp_path, None, "peer did not return a certificate")
+
+
+def test_key_of_a_worker_is_useless_for_asking_a_worker(
+    agent: LimitedAgent, tmp_path: Path
+) -> None:
+    check_refusal(agent, tmp_path, agent.release.worker, "not of the authority of this release")
+
+
+def test_master_of_another_release_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
+    check_refusal(agent, tmp_path, ReleaseKeys().master, "not of the authority of this release")
+
+
+def test_master_whose_own_authority_has_the_same_name_is_refused(
+    agent: LimitedAgent, tmp_path: Path
+) -> None:
+    """Whoever makes keys can give them every name; only the signature counts."""
+    forged = {**make_files(MASTER, MASTER_NAME), "ca.crt": agent.release.master["ca.crt"]}
+    check_refusal(agent, tmp_path, forged, "not of the authority of this release")
+
+
+@pytest.mark.parametrize(
+    ("days", "said"), [(-3660.0, "has expired, or this node's clock"), (30.0, "not valid yet")]
+)
+def test_master_whose_certificate_is_not_valid_now_is_refused(
+    tmp_path: Path, days: float, said: str
+) -> None:
+    release = keys_of_another_time(days)
+    # The client does not look at the worker's certificate, which is as old.
+    valid = ReleaseKeys()
+    release.worker = valid.worker
+    context = context_of(tmp_path, release.worker, release.master)
+    with start_limited(tmp_path / "agent", release) as agent:
+        with (
+            pytest.raises(OSError, match=r"(?i)alert|ended|reset"),
+            shake_hands(agent.port, context, WORKER_NAME) as client,
+        ):
+            try_to_start(client, tmp_path / "started")
+        wait_until(lambda: said in agent.log, 20, "the log has the reason")
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(WORKER_NAME, id="worker"),
+        pytest.param("master-1.other.team.horovod.internal", id="release"),
+        pytest.param("master-1.hvd.other.horovod.internal", id="namespace"),
+        pytest.param("master-2.hvd.team.horovod.internal", id="generation"),
+        pytest.param("*.hvd.team.horovod.internal", id="wildcard"),
+    ],
+)
+def test_certificate_of_the_same_authority_with_another_name_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    """An authority that a team brings signs for workers, and for other releases, too."""
+    authority = CommonAuthority()
+    release = authority.release(MASTER_NAME, WORKER_NAME)
+    context = context_of(tmp_path, release.worker, authority.files(name))
+    with start_limited(tmp_path / "agent", release) as agent:
+        with (
+            pytest.raises(OSError, match=r"(?i)ended|reset|eof"),
+            shake_hands(agent.port, context, WORKER_NAME) as client,
+        ):
+            try_to_start(client, tmp_path / "started")
+        assert agent.run("echo served").output == b"served\n"
+        said = f"its certificate is not that of {MASTER_NAME}"
+        wait_until(lambda: said in agent.log, 20, "the log has the reason")
+    assert not (tmp_path / "started").exists()
+
+
+def test_tls_1_2_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
+    own = agent.release.master
+    check_refusal(
+        agent, tmp_path, own, "unsupported protocol", version=ssl.TLSVersion.TLSv1_2.value
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        frames.HEADER.pack(frames.REQUEST, 2) + b"{}",
+    ],
+    ids=["http", "ssh", "frame"],
+)
+def test_plain_text_is_refused_and_not_repeated_in_the_log(
+    agent: LimitedAgent, content: bytes
+) -> None:
+    before = len(agent.log)
+    with connect(agent.port) as connection:
+        connection.sendall(content)
+        received = b""
+        while part := connection.recv(4096):
+            received += part
+    # An alert of TLS is all that it is told.
+    assert received[:1] in (b"", b"\x15")
+    wait_until(lambda: "is refused: " in agent.log[before:], 20, "the log has the reason")
+    assert "worker" not in agent.log[before:].replace("worker's", "")
+
+
+def test_no_session_can_be_resumed_without_the_certificate(
+    agent: LimitedAgent, tmp_path: Path
+) -> None:
+    context = context_of(tmp_path, agent.release.worker, agent.release.master)
+    with shake_hands(agent.port, context, WORKER_NAME) as client:
+        client.ask(client.receive()[1].decode(), ["/bin/true"])
+        while client.receive()[0] != frames.EXIT:
+            continue
+        session = client.connection.session
+        assert session is None or not session.has_ticket
+    with shake_hands(agent.port, context, WORKER_NAME, session) as client:
+        assert client.receive()[0] == frames.HELLO
+        assert not client.connection.session_reused
+
+
+def test_keys_that_are_replaced_are_those_of_the_next_connection(tmp_path: Path) -> None:
+    first, second = ReleaseKeys(), ReleaseKeys()
+    with start_limited(tmp_path / "agent", first) as agent:
+        with agent.shell("echo up; read line; echo $line") as running:
+            running.read_until(b"up\n")
+            second.write_worker(agent.keys_folder)
+            with (
+                pytest.raises(OSError, match=r"(?i)alert|verify failed"),
+                greeted(agent, tmp_path, first),
+            ):
+                pass
+            with greeted(agent, tmp_path, second):
+                pass
+            running.give(b"goes on\n")
+            assert running.wait() == 0
+        assert running.output == b"goes on\n"
+
+
+def test_keys_that_are_half_replaced_let_nobody_in_and_are_told(tmp_path: Path) -> None:
+    release = ReleaseKeys()
+    with start_limited(tmp_path / "agent", release) as agent:
+        (agent.keys_folder / "tls.key").write_bytes(ReleaseKeys().worker["tls.key"])
+        with (
+            pytest.raises(OSError, match=r"(?i)eof|reset|ended"),
+            greeted(agent, tmp_path, release),
+        ):
+            pass
+        wait_until(lambda: "cannot use the agent's keys" in agent.log, 20, "the log tells why")
+        release.write_worker(agent.keys_folder)
+        assert agent.run("echo served").output == b"served\n"
