@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -187,7 +188,9 @@ class Agent:
         except OSError as problem:
             self._say(f"cannot take a connection: {problem}")
             if problem.errno in (errno.EMFILE, errno.ENFILE):
-                self._make_room()
+                # The connection stays, and would be tried again at once, for ever.
+                self._loop.unwatch(self._listener.fileno())
+                self._accept_at = time.monotonic() + ACCEPT_AGAIN
             return
         address = str(peer[0])
         same = [one for one in self._strangers if one.address == address]
@@ -206,14 +209,6 @@ class Agent:
             self._drop(client)
             return
         self._loop.watch(connection.fileno(), loop.READ, lambda: self._ready(client))
-
-    def _make_room(self) -> None:
-        """Give up the oldest client where there are too many open files, or let clients wait."""
-        if self._strangers:
-            self._drop(self._strangers[0])
-        elif self._listener:
-            self._loop.unwatch(self._listener.fileno())
-            self._accept_at = time.monotonic() + ACCEPT_AGAIN
 
     def _ready(self, client: Client) -> None:
         """Read what a client has sent, and send what it has not got yet."""
@@ -474,7 +469,7 @@ def main() -> int:
         environment["HVD_REVISION"],
         Fence(parent, environment.get("HVD_METRICS_DIR", "")),
         environment,
-        choose_limits(slots, hosts),
+        choose_limits(slots, hosts, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )
     log(f"ready for ranks: agent on port {port}")
     agent.serve()

@@ -32,9 +32,23 @@ class Limits(NamedTuple):
 # addresses there may be, beside one connection of each host.
 BASE_CONNECTIONS = 16
 SOURCES = 4
+# Open files of a session, and of the agent itself.
+SESSION_FILES = 5
+OWN_FILES = 32
+# The kernel's word for no limit (RLIM_INFINITY), and what is as good.
+MANY_FILES = 1 << 20
 
 
-def choose_limits(slots: int, hosts: int) -> Limits:
-    """Return the limits of a worker with these ranks in a run with these hosts."""
+def choose_limits(slots: int, hosts: int, files: int) -> Limits:
+    """Return the limits of a worker with these ranks, in a run with these hosts.
+
+    `files` is the number of files that a process may have open; -1 stands for no limit. Clients
+    without a request have at most half of them, so that they keep no session out.
+    """
+    half = (files if files >= 0 else MANY_FILES) // 2
     per_address = BASE_CONNECTIONS + slots
-    return Limits(per_address=per_address, strangers=SOURCES * per_address + hosts)
+    return Limits(
+        per_address=per_address,
+        strangers=min(SOURCES * per_address + hosts, half),
+        sessions=min(Limits().sessions, (half - OWN_FILES) // SESSION_FILES),
+    )

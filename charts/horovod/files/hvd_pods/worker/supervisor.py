@@ -65,12 +65,17 @@ def start(argv: Sequence[str], environment: Mapping[str, str], streams: Sequence
 
 def _arrange(streams: Sequence[int]) -> None:
     """Make the descriptors 0 to 3, and close all others: they belong to other sessions."""
+    # The agent may have as many files open as it may: the list of them needs one more.
+    os.close(0)
+    for number in map(int, fast_start.list_names("/proc/self/fd")):
+        if number >= STATUS and number not in streams:
+            with contextlib.suppress(OSError):
+                os.close(number)
     # Above the numbers that they are to have, so that none overwrites another one.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, STATUS + 1) for one in streams]
     for number, one in enumerate(high):
         os.dup2(one, number, inheritable=number != STATUS)
-    open_ones = [int(name) for name in fast_start.list_names("/proc/self/fd")]
-    os.closerange(STATUS + 1, max(open_ones, default=STATUS) + 1)
+    os.closerange(STATUS + 1, max(*high, *streams) + 1)
 
 
 def _supervise(argv: Sequence[str], environment: Mapping[str, str]) -> int:

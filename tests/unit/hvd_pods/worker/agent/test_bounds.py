@@ -1,0 +1,243 @@
+"""Clients that connect and do nothing, or much, keep no master out of a worker."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.master.session import SessionError
+from hvd_pods.worker.limits import choose_limits
+from tests.unit.hvd_pods.release_keys import ReleaseKeys
+from tests.unit.hvd_pods.worker.agent.clients import connect, greeted
+from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def silent(agent: LimitedAgent, number: int, source: str) -> Iterator[list[socket.socket]]:
+    """Clients of an address that send nothing."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(connect(agent.port, source)) for _ in range(number)]
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def check_served(agent: LimitedAgent) -> None:
+    assert agent.run("echo served").output == b"served\n"
+
+
+def is_served(agent: LimitedAgent) -> bool:
+    try:
+        return agent.run("echo served").output == b"served\n"
+    except SessionError:
+        return False
+
+
+def test_limits_of_a_worker_leave_room_for_its_ranks_and_all_hosts() -> None:
+    for files in (1 << 20, -1):
+        limits = choose_limits(8, 512, files)
+        assert limits.per_address == 24
+        assert limits.strangers == 4 * 24 + 512
+        assert limits.sessions == 1024
+
+
+def test_limits_of_a_worker_fit_into_the_files_that_it_may_open() -> None:
+    """Many container runtimes allow a process 1024 files."""
+    limits = choose_limits(8, 512, 1024)
+    assert limits.strangers + 5 * limits.sessions < 1024 - 16
+    assert limits.sessions > 90
+
+
+def test_silent_clients_of_an_address_are_few_and_the_oldest_goes_first(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
+    with (
+        start_limited(tmp_path / "agent", release, per_address=3, strangers=100) as agent,
+        silent(agent, 1, "127.0.0.3") as other,
+        silent(agent, 5, "127.0.0.2") as clients,
+    ):
+        wait_until(lambda: not is_open(clients[1]), 20, "the second one has made room")
+        assert [is_open(one) for one in clients] == [False, False, True, True, True]
+        assert is_open(other[0]), "another address made room"
+        check_served(agent)
+
+
+def test_silent_clients_of_many_addresses_are_few_and_the_oldest_goes_first(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
+    with (
+        start_limited(tmp_path / "agent", release, per_address=3, strangers=5) as agent,
+        ExitStack() as stack,
+    ):
+        clients = [
+            stack.enter_context(connect(agent.port, f"127.0.2.{number}")) for number in range(1, 9)
+        ]
+        wait_until(lambda: not is_open(clients[2]), 20, "the third one has made room")
+        assert [is_open(one) for one in clients] == [False] * 3 + [True] * 5
+        check_served(agent)
+        # The master was one more.
+        assert [is_open(one) for one in clients] == [False] * 4 + [True] * 4
+
+
+def test_sessions_are_none_of_the_clients_that_make_room(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
+    with (
+        start_limited(tmp_path / "agent", release, per_address=2, strangers=2) as agent,
+        ExitStack() as stack,
+    ):
+        programs = []
+        for _ in range(4):
+            programs.append(stack.enter_context(agent.shell("echo up; cat")))
+            programs[-1].read_until(b"up\n")
+        with silent(agent, 10, "127.0.0.1"):
+            for program in programs:
+                program.give(b"still\n")
+                program.read_until(b"still\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"])
+def test_client_that_stalls_is_given_up_and_delays_nobody(
+    tmp_path: Path, release: ReleaseKeys, content: bytes
+) -> None:
+    limits = {"silent_within": 0.4, "ask_within": 0.4}
+    with start_limited(tmp_path / "agent", release, **limits) as agent, connect(agent.port) as one:
+        one.sendall(content)
+        began = time.monotonic()
+        check_served(agent)
+        assert is_open(one) or time.monotonic() - began > 0.4, "others waited for it"
+        wait_until(lambda: not is_open(one), 20, "it is given up")
+        said = "127.0.0.1 has sent no request within 0.4 s"
+        assert (said in agent.log) == bool(content)
+
+
+def test_bytes_that_come_one_by_one_give_no_more_time(tmp_path: Path, release: ReleaseKeys) -> None:
+    with (
+        start_limited(tmp_path / "agent", release, ask_within=0.4) as agent,
+        connect(agent.port) as one,
+    ):
+        began = time.monotonic()
+        # The begin of a record that would be long.
+        content = iter(b"\x16\x03\x01\x3f\xff" + bytes(1000))
+        while is_open(one):
+            one.send(bytes([next(content)]))
+            time.sleep(0.05)
+            assert time.monotonic() - began < 20, "it is not given up"
+
+
+def test_master_that_asks_for_nothing_is_given_up(tmp_path: Path, release: ReleaseKeys) -> None:
+    with (
+        start_limited(tmp_path / "agent", release, ask_within=0.4) as agent,
+        greeted(agent, tmp_path, release) as (client, _),
+        pytest.raises(OSError, match=r"(?i)ended|reset|eof"),
+    ):
+        client.receive()
+
+
+def test_log_has_few_lines_about_clients_and_none_of_their_content(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
+    with start_limited(tmp_path / "agent", release) as agent:
+        for _ in range(40):
+            with connect(agent.port) as one:
+                one.sendall(b"GET /secret-path HTTP/1.1\r\n\r\n")
+                while one.recv(100):
+                    continue
+        check_served(agent)
+        wait_until(lambda: "session of" in agent.log, 20, "the log has the session")
+        lines = [line for line in agent.log.splitlines() if "agent: " in line]
+        assert len(lines) == 20
+        assert "secret" not in agent.log
+
+
+def test_log_goes_on_about_clients_after_a_while(tmp_path: Path, release: ReleaseKeys) -> None:
+    with start_limited(tmp_path / "agent", release, lines=1, lines_every=0.3) as agent:
+
+        def come_again() -> bool:
+            with connect(agent.port) as one:
+                one.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                while one.recv(100):
+                    continue
+            return agent.log.count("http request") > 1
+
+        wait_until(come_again, 20, "the log has a second line")
+
+
+def test_sessions_are_bounded(tmp_path: Path, release: ReleaseKeys) -> None:
+    with (
+        start_limited(tmp_path / "agent", release, sessions=1) as agent,
+        agent.shell("echo up; cat") as first,
+    ):
+        first.read_until(b"up\n")
+        with pytest.raises(SessionError, match="refused: this worker has 1 sessions"):
+            agent.run("echo second")
+        first.give(b"")
+        assert first.wait() == 0
+
+
+def test_agent_with_too_few_files_refuses_and_goes_on(tmp_path: Path, release: ReleaseKeys) -> None:
+    with (
+        start_limited(tmp_path / "agent", release, files=40) as agent,
+        ExitStack() as stack,
+    ):
+        programs = []
+        with pytest.raises(SessionError, match="Too many open files|timed out|reset|ended"):
+            for _ in range(20):
+                program = stack.enter_context(agent.shell("echo up; cat"))
+                programs.append(program)
+                program.read_until(b"up\n")
+        for program in programs[:-1]:
+            program.give(b"")
+            assert program.wait() == 0
+            program.close()
+        check_served(agent)
+
+
+def test_clients_wait_while_the_agent_has_too_many_open_files(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
+    limits = {"per_address": 1000, "strangers": 1000, "silent_within": 0.5}
+    with (
+        start_limited(tmp_path / "agent", release, files=30, **limits) as agent,
+        ExitStack() as stack,
+    ):
+        # Known from now on: the first use of the keys opens their files.
+        check_served(agent)
+        for _ in range(60):
+            one = stack.enter_context(socket.socket())
+            one.connect(("127.0.0.1", agent.port))
+        wait_until(lambda: "cannot take a connection" in agent.log, 20, "files are used up")
+        cpu = Path(f"/proc/{agent.process.pid}/stat")
+        before = int(cpu.read_text().split()[13])
+        time.sleep(0.3)
+        assert int(cpu.read_text().split()[13]) - before < 15, "it tries again all the time"
+        wait_until(lambda: is_served(agent), 20, "silent clients have made room")
+
+
+def test_refusal_reaches_a_master_that_has_sent_much(agent_of_epoch_9: LimitedAgent) -> None:
+    with agent_of_epoch_9.shell("cat", 8) as late:
+        late.give(bytes(3_000_000))
+        with pytest.raises(SessionError, match="epoch is 8, but a newer master"):
+            late.wait()
+
+
+@pytest.fixture
+def agent_of_epoch_9(tmp_path: Path, release: ReleaseKeys) -> Iterator[LimitedAgent]:
+    with start_limited(tmp_path / "agent", release) as agent:
+        assert agent.run("true", 9).code == 0
+        yield agent
