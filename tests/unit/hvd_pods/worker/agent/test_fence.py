@@ -1,0 +1,252 @@
+"""One master at a time: a newer epoch ends all that older ones have left, and locks them out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from hvd_pods.master.session import SessionError
+from hvd_pods.worker import fence
+from tests.unit.hvd_pods.copies import FILES
+from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands, start_agent
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+# Stays as a process that calls itself what its first argument says, and runs what follows it.
+RENAMED = """
+import os, sys, time
+with open("/proc/self/comm", "w") as name:
+    name.write(sys.argv[1])
+open(sys.argv[2], "w")
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def fenced() -> Iterator[AgentPod]:
+    """A worker whose epochs only grow while these tests run."""
+    with start_agent() as started:
+        yield started
+
+
+@pytest.fixture
+def epoch(fenced: AgentPod) -> int:
+    """An epoch that is newer than all before."""
+    _EPOCHS.append(max(_EPOCHS) + 10)
+    return _EPOCHS[-1]
+
+
+_EPOCHS = [100]
+
+
+def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
+    fenced: AgentPod, epoch: int
+) -> None:
+    with fenced.shell("echo $HVD_EPOCH; sleep 60", epoch) as old:
+        old.read_until(f"{epoch}\n".encode())
+        assert fenced.run("echo $HVD_EPOCH", epoch + 1).output == f"{epoch + 1}\n".encode()
+        assert old.wait() == 128 + signal.SIGKILL, "its rank goes on"
+    said = f"refused: this master's epoch is {epoch}, but a newer master"
+    with pytest.raises(SessionError, match=said):
+        fenced.run("echo trained", epoch)
+    assert fenced.run("true", epoch + 1).code == 0
+
+
+def test_program_without_an_epoch_runs_beside_those_of_the_present_one(
+    fenced: AgentPod, epoch: int
+) -> None:
+    """As a script's `ssh` in a master whose variables were removed."""
+    with fenced.shell("echo up; cat", epoch) as running:
+        running.read_until(b"up\n")
+        assert fenced.run("echo $HVD_EPOCH").output == f"{epoch}\n".encode()
+        running.give(b"")
+        assert running.wait() == 0
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "setsid {program} &",
+        "HVD_EPOCH= setsid {program} &",
+        "env -i setsid {program} &",
+        "setsid -f {program}",
+        "(setsid -f sh -c '{program} & exec {program}' &)",
+        "trap '' HUP TERM INT; nohup {program} &",
+        "cd / && exec -a hvd-guard {program} &",
+    ],
+)
+def test_whatever_older_epochs_have_left_is_ended_before_a_program_of_a_newer_one_starts(
+    fenced: AgentPod, epoch: int, how: str
+) -> None:
+    """Also what runs on, as the session of it does."""
+    mark = f"sleep 64{os.getpid()}{epoch}"
+    line = how.format(program=f"env {mark} </dev/null >/dev/null 2>&1")
+    with fenced.ask(["bash", "-c", f"{line}\necho up; cat"], epoch) as program:
+        program.read_until(b"up\n")
+        wait_until(lambda: mark.encode() in all_commands(), 20, "it is there")
+        find = "for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$p 2>/dev/null; echo; done"
+        following = fenced.run(find, epoch + 1).output
+    assert b"/hvd_pods/worker/agent.py" in following, "processes are shown"
+    assert mark.encode() not in following
+
+
+def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, epoch: int) -> None:
+    ready = fenced.pod.generated / f"ready-{epoch}"
+    script = fenced.pod.generated / f"renamed-{epoch}.py"
+    script.write_text(RENAMED)
+    words = f"python3 -I {script} hvd-guard {ready}"
+    with fenced.shell(f"setsid -f {words} >/dev/null 2>&1; echo up; cat", epoch) as program:
+        program.read_until(b"up\n")
+        wait_until(ready.exists, 20, "it is there")
+        assert fenced.run("true", epoch + 1).code == 0
+    assert str(ready).encode() not in all_commands()
+
+
+def test_files_that_a_program_writes_change_no_epoch_and_no_environment(
+    fenced: AgentPod, epoch: int
+) -> None:
+    """Also not those that workers of chart 0.2.0 read: their names are in generated."""
+    folder = fenced.pod.generated
+    far = str(10**15)
+    lines = "".join(
+        f"printf %s {content} >{folder}/{name};"
+        for name, content in {
+            "epoch": far,
+            "finished": f"'{far} 1'",
+            "environment": r"'PYTHONPATH=/tmp/evil\0HVD_EPOCH=1\0'",
+            "sitecustomize.py": "'print(1)'",
+            "workers.json": "'{}'",
+        }.items()
+    )
+    exports = "export PYTHONPATH=/tmp/evil PATH=/tmp/evil:$PATH HVD_REVISION=x"
+    before = fenced.run("env | sort", epoch).output
+    assert fenced.run(f"{lines} {exports}", epoch).code == 0
+    after = fenced.run("env | sort", epoch).output
+    assert after == before
+    assert fenced.run("echo next", epoch + 1).output == b"next\n"
+
+
+def test_lock_on_a_file_of_the_worker_hangs_no_newer_epoch(fenced: AgentPod, epoch: int) -> None:
+    held = f"for f in {fenced.pod.generated}/* {fenced.pod.root}/metrics; do echo; done"
+    line = f"flock -x {fenced.pod.generated} -c '{held}; echo up; sleep 600'"
+    with fenced.shell(line, epoch) as program:
+        program.read_until(b"up\n")
+        assert fenced.run("echo next", epoch + 1).output == b"next\n"
+
+
+def test_input_that_comes_while_an_older_epoch_is_ended_reaches_the_program(
+    fenced: AgentPod, epoch: int
+) -> None:
+    """As the user's code does, which the first session of an attempt brings."""
+    with fenced.shell("echo up; cat", epoch) as old:
+        old.read_until(b"up\n")
+        for later in range(1, 6):
+            with fenced.shell("wc -c; sleep 60", epoch + later) as new:
+                new.give(bytes(200_000))
+                new.give(b"")
+                new.read_until(b"200000\n")
+
+
+def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, epoch: int) -> None:
+    with (
+        fenced.shell("echo up; cat", epoch) as old,
+        fenced.shell("sleep 60", epoch + 1) as first,
+        fenced.shell("echo second", epoch + 2) as second,
+    ):
+        old.read_until(b"up\n")
+        # It asks, and the agent may still end what the old one has left.
+        while first.session.due != float("inf"):
+            first.step(first.session.due)
+        assert second.wait() == 0
+        assert second.output == b"second\n"
+        try:
+            assert first.wait() == 128 + signal.SIGKILL
+        except SessionError as problem:
+            assert "newer master" in str(problem)
+
+
+# A worker's main program: what its children leave comes to it. It has started a process of its own
+# before the agent, whose fence ends what is left after that.
+MAIN = """
+import os, subprocess, sys
+sys.path.insert(0, {files!r})
+from hvd_pods.common import fast_start
+fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
+own = subprocess.Popen(["sleep", "600"])
+words = [sys.executable, "-I", "-c", {agent!r}]
+agent = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+agent.stdout.readline()
+left = "sleep 600 >/dev/null & echo $!"
+orphan = subprocess.check_output(["sh", "-c", left], text=True).strip()
+print(fast_start.read_stat(orphan)[1] == str(os.getpid()))
+agent.communicate("\\n")
+print(own.poll() is None, fast_start.read_stat(orphan)[0])
+own.kill()
+"""
+AGENT = """
+import os, sys, time
+sys.path.insert(0, {files!r})
+from hvd_pods.worker import fence
+tried = fence.Fence(os.getppid(), "")
+print(flush=True)
+sys.stdin.readline()
+tried.admit(1)
+while not tried.end_older():
+    time.sleep(0.01)
+"""
+
+
+def test_process_that_lost_its_guard_is_ended_and_the_workers_own_are_not() -> None:
+    """Training code in a warm rank can kill its guard: it is then the main program's child."""
+    agent = AGENT.format(files=str(FILES))
+    main = MAIN.format(files=str(FILES), agent=agent)
+    words = [sys.executable, "-I", "-c", main]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["True", "True", "Z"]
+
+
+class TestEpochs:
+    """What decides which requests are admitted."""
+
+    @pytest.fixture
+    def tried(self, monkeypatch: pytest.MonkeyPatch) -> fence.Fence:
+        made = fence.Fence(os.getpid(), "")
+        monkeypatch.setattr(made, "_kill", set)
+        return made
+
+    def test_first_and_newer_epochs_close_the_fence_until_nothing_is_left(
+        self, tried: fence.Fence
+    ) -> None:
+        assert tried.admit(5)
+        assert tried.is_closed
+        assert tried.end_older()
+        assert not tried.is_closed
+        assert not tried.admit(5)
+        assert not tried.admit(0)
+        assert not tried.is_closed
+        assert tried.admit(6)
+        assert tried.is_closed
+
+    def test_older_epoch_is_refused(self, tried: fence.Fence) -> None:
+        tried.admit(5)
+        with pytest.raises(fence.FenceError, match="epoch is 4, but a newer master .* epoch 5"):
+            tried.admit(4)
+        assert tried.epoch == 5
+
+    def test_processes_that_do_not_end_are_named_and_looked_for_again(
+        self, tried: fence.Fence, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tried, "_kill", lambda: {12, 11})
+        monkeypatch.setattr(fence, "GONE_WITHIN", -1.0)
+        tried.admit(5)
+        with pytest.raises(fence.FenceError, match=r"of an earlier epoch: \[11, 12\]"):
+            tried.end_older()
+        # The next request does not start its program beside them.
+        assert not tried.admit(5)
+        assert tried.is_closed
