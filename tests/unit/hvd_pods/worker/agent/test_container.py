@@ -1,0 +1,96 @@
+"""A worker as a whole: what it holds, and with what it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common import errors
+from hvd_pods.master.session import SessionError
+from tests.unit.hvd_pods.release_keys import ReleaseKeys
+from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, start_agent
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def ending() -> Iterator[AgentPod]:
+    """A worker that may end."""
+    with start_agent() as started:
+        yield started
+
+
+def test_worker_ends_with_its_agent(ending: AgentPod) -> None:
+    """The kubelet then starts the container again, and nothing of it is left."""
+    os.kill(ending.agent, signal.SIGKILL)
+    assert ending.process.wait(60) == 128 + signal.SIGKILL
+    assert "the agent has ended with exit code 137" in ending.log
+
+
+def test_training_code_that_kills_the_agent_ends_the_worker(ending: AgentPod) -> None:
+    with ending.shell(f"kill -KILL {ending.agent}; sleep 60") as program:
+        with pytest.raises(SessionError):
+            program.wait()
+        assert ending.process.wait(60) == 128 + signal.SIGKILL
+
+
+def test_keys_of_the_master_are_in_no_worker(worker: AgentPod) -> None:
+    found = worker.run(f"cat {worker.pod.root}/keys/*; env").output
+    for name in ("tls.crt", "tls.key"):
+        assert worker.release.worker[name].strip() in found
+        assert worker.release.master[name].strip() not in found
+    assert worker.release.master["ca.crt"].strip() in found
+
+
+def test_worker_without_its_keys_ends_with_the_reason_and_no_retry(
+    release: ReleaseKeys,
+) -> None:
+    # Not pytest's folder, which only its own user may enter.
+    with tempfile.TemporaryDirectory(prefix="agent-pods-") as name:
+        Path(name).chmod(0o755)
+        pod = Pod(Path(name) / "worker", release)
+        (pod.root / "keys/tls.key").unlink()
+        done = pod.run(
+            PYTHON,
+            "-I",
+            "-S",
+            str(pod.files / "hvd_pods/worker/main.py"),
+            HVD_AGENT_PORT="2222",
+            HVD_REVISION="r1",
+            HVD_MASTER_NAME=release.master_name,
+            HVD_METRICS_DIR=str(pod.root / "metrics"),
+        )
+        termination = (pod.generated / "termination-log").read_text()
+    assert done.returncode == errors.BAD_CONFIGURATION
+    for shown in (done.stderr.decode(), termination):
+        assert "the agent's keys are not there" in shown
+        assert "agent.generation=N" in shown
+
+
+def test_code_is_unpacked_anew_although_another_run_has_planted_files_under_its_name(
+    worker: AgentPod,
+) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        member = tarfile.TarInfo("train.py")
+        member.size = 5
+        archive.addfile(member, io.BytesIO(b"right"))
+    folder = worker.pod.root / "code" / "v1"
+    planted = f"mkdir -p {folder}/sub; echo wrong >{folder}/train.py; echo x >{folder}/numpy.py"
+    elsewhere = f"ln -s {folder} {folder.parent}/v2"
+    assert worker.run(f"{planted}; {elsewhere}").code == 0
+    for name in ("v1", "v2"):
+        with worker.own("common/code_archive.py", name) as program:
+            program.give(content.getvalue())
+            program.give(b"")
+            assert program.wait() == 0, program.errors
+        found = worker.run(f"cd {folder.parent}/{name} && find . -type f && cat train.py")
+        assert found.output == b"./train.py\nright"
+    assert worker.run(f"ls {folder.parent}").output == b"v2\n"

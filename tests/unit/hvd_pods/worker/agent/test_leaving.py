@@ -1,0 +1,184 @@
+"""Notice to leave: a worker's own processes, asked to end as a pod is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.unit.hvd_pods.notices import Master
+from tests.unit.hvd_pods.programs import Program
+from tests.unit.hvd_pods.worker.agent.pods import AgentPod, start_agent
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+EPOCH = 7
+RANK_4 = {"host": os.uname().nodename, "rank": 4}
+LEAVING = {**RANK_4, "kind": "leaving", "seconds": 77.0}
+# Waits for a signal, says that it saves, and does so when the test lets it.
+SCRIPT = """
+import os, signal, sys
+def save(number, frame):
+    os.write(1, b"saving\\n")
+    open("{folder}/go-{rank}").read()
+    with open("{folder}/checkpoint-{rank}", "a") as file:
+        file.write("x")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+IDLE = "import time; print('ready', flush=True); time.sleep(600)"
+RANK = (
+    "env HVD_SLOTS=1 OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE=1"
+    " OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"
+    " python3 -I {files}/hvd_pods/rank/start.py 1 python3 -u {script}"
+)
+
+
+@pytest.fixture
+def leaving() -> Iterator[AgentPod]:
+    """A worker that may end."""
+    with start_agent() as started:
+        yield started
+
+
+@pytest.fixture
+def notices(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The notices that a master takes, which lets ranks end when all that it knows have ended."""
+    master = Master(monkeypatch)
+    taken: list[dict[str, Any]] = []
+    waiting: list[int] = []
+
+    def answer(notice: dict[str, Any], connection: int) -> None:
+        taken.append(notice)
+        waiting.append(connection)
+        known = {item["rank"] for item in taken if item["kind"] in ("leaving", "asked")}
+        if known == {item["rank"] for item in taken if item["kind"] == "ended"}:
+            master.server.release(waiting)
+
+    master.on_wait = answer
+    return taken
+
+
+@contextmanager
+def running_rank(worker: AgentPod, rank: int = 4, content: str = SCRIPT) -> Iterator[Program]:
+    """A rank that a launcher has started, and that handles SIGTERM."""
+    folder = worker.pod.generated
+    os.mkfifo(folder / f"go-{rank}")
+    (folder / f"go-{rank}").chmod(0o666)
+    script = folder / f"train-{rank}.py"
+    script.write_text(content.format(folder=folder, rank=rank))
+    line = RANK.format(files=worker.pod.files, script=script, rank=rank)
+    given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
+    with worker.shell(line, EPOCH, variables=given) as program:
+        program.read_until(b"ready\n")
+        yield program
+
+
+def ask(worker: AgentPod, *words: str, run: str = "") -> tuple[int, bytes, bytes]:
+    """Run worker/draining.py as the master does: its exit code, output and errors."""
+    given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
+    own = worker.own("worker/draining.py", *words, epoch=EPOCH, variables=given, run=run)
+    with own as program:
+        code = program.wait()
+    return code, program.output, program.errors
+
+
+def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
+    leaving: AgentPod, notices: list[dict[str, Any]]
+) -> None:
+    """Also those that save for longer than the first, whose launcher would end the others."""
+    folder = leaving.pod.generated
+    ended = {**RANK_4, "kind": "ended"}
+    # The master follows the progress until its launch ends, in a session of its own.
+    with (
+        leaving.own("worker/report_progress.py", "1", epoch=EPOCH) as follows,
+        running_rank(leaving, 4) as first,
+        running_rank(leaving, 5) as second,
+    ):
+        follows.step(0)
+        leaving.process.terminate()
+        first.read_until(b"saving\n")
+        second.read_until(b"saving\n")
+        assert notices == [LEAVING, {**LEAVING, "rank": 5}], "the master does not know why"
+        wait_until(lambda: not leaving.banner(), 20, "the next attempt could begin here")
+        leaving.process.terminate()
+        (folder / "go-4").write_text("")
+        wait_until(lambda: ended in notices, 60, "the master knows that one rank has ended")
+        assert first.code is None, "its launcher would end the other rank now"
+        assert not (folder / "checkpoint-5").exists()
+        assert leaving.process.poll() is None
+        (folder / "go-5").write_text("")
+        assert first.wait() == second.wait() == 143, "the launcher does not learn how"
+        first.close()
+        second.close()
+        assert leaving.process.wait(9) == 0
+    assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
+    assert notices[2:] == [ended, {**ended, "rank": 5}]
+    assert "Traceback" not in leaving.log
+
+
+def test_worker_without_ranks_ends_at_once(leaving: AgentPod) -> None:
+    leaving.process.terminate()
+    assert leaving.process.wait(9) == 0
+    assert "Traceback" not in leaving.log
+
+
+def test_session_of_a_master_that_does_not_end_keeps_no_worker_that_leaves(
+    leaving: AgentPod, notices: list[dict[str, Any]]
+) -> None:
+    """The grace period, in which nothing would happen any more, may be long."""
+    with running_rank(leaving) as rank:
+        leaving.process.terminate()
+        rank.read_until(b"saving\n")
+        (leaving.pod.generated / "go-4").write_text("")
+        assert rank.wait() == 143
+        # Its connection stays open.
+        assert leaving.process.wait(20) == 0
+    assert notices == [LEAVING, {**RANK_4, "kind": "ended"}]
+
+
+def test_master_that_is_asked_to_end_asks_each_rank_once(
+    leaving: AgentPod, notices: list[dict[str, Any]]
+) -> None:
+    with running_rank(leaving) as rank:
+        for _ in range(2):
+            assert ask(leaving) == (0, b"1\n", b"")
+            assert notices == [{**RANK_4, "kind": "asked"}]
+        rank.read_until(b"saving\n")
+        (leaving.pod.generated / "go-4").write_text("")
+        assert rank.wait() == 143
+        assert rank.output == b"", "it was asked again while it saved"
+    assert (leaving.pod.generated / "checkpoint-4").read_text() == "x"
+    assert notices == [{**RANK_4, "kind": "asked"}, {**RANK_4, "kind": "ended"}]
+    assert ask(leaving) == (0, b"0\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "kept", "number"),
+    [
+        pytest.param(IDLE, "run-1", b"1 7 2\n", id="state kept"),
+        pytest.param(IDLE, "run-2", b"0 7 2\n", id="another run's state"),
+        pytest.param(SCRIPT, "run-1", b"0 7 2\n", id="saves by itself"),
+    ],
+)
+def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
+    notices: object, content: str, kept: str, number: bytes
+) -> None:
+    with start_agent() as worker:
+        root = worker.pod.root
+        folder = root / "shm" / kept
+        folder.mkdir(parents=True)
+        (folder / "main-shared.a").touch()
+        (worker.pod.generated / "finished").write_text("7 2")
+        with running_rank(worker, content=content):
+            line = f"HVD_KEEP={root}/shm python3 -I {worker.pod.files}/hvd_pods/worker/draining.py"
+            given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
+            done = worker.run(f"{line} look", EPOCH, run="run-1", variables=given)
+        assert (done.output, done.errors) == (number, b"")

@@ -1,0 +1,140 @@
+"""Input and output of a program that does not read, and of a master that does not read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.agent import frames
+from hvd_pods.master.session import SessionError
+from tests.unit.hvd_pods.release_keys import ReleaseKeys
+from tests.unit.hvd_pods.worker.agent.limited import start_limited
+from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def test_program_that_does_not_read_its_input_is_ended_with_its_connection(
+    worker: AgentPod,
+) -> None:
+    """The end of a connection is seen only by who reads all that came before."""
+    mark = f"sleep 65{os.getpid()}"
+    with worker.shell(f"echo up; exec {mark}") as program:
+        program.give(bytes(10_000_000))
+        program.read_until(b"up\n")
+    wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
+
+
+def test_program_that_closes_its_input_goes_on_while_its_master_sends_more(
+    worker: AgentPod,
+) -> None:
+    with worker.shell("exec <&-; echo closed; sleep 0.3; echo end") as program:
+        program.give(bytes(300_000))
+        program.read_until(b"closed\n")
+        for _ in range(3):
+            program.give(b"more\n")
+            program.step(time.monotonic() + 0.05)
+        assert program.wait() == 0
+    assert program.output == b"end\n"
+
+
+def test_master_knows_how_much_of_its_input_waits_for_the_program(worker: AgentPod) -> None:
+    with worker.shell("echo up; read line; exec cat >/dev/null") as program:
+        program.give(b"go on\n" + bytes(1_000_000))
+        program.read_until(b"up\n")
+        until = time.monotonic() + 60
+        while program.session.waiting > frames.TELL_AFTER:
+            assert time.monotonic() < until
+            program.step(until)
+        program.give(b"")
+        assert program.wait() == 0
+
+
+def test_input_that_waits_for_a_program_is_bounded(worker: AgentPod) -> None:
+    with worker.shell("echo up; sleep 60") as program:
+        program.read_until(b"up\n")
+        rest = 70
+        with pytest.raises(SessionError, match="has ended|reset"):
+            while rest:
+                rest -= 1
+                program.give(bytes(1_000_000))
+                program.step(time.monotonic() + (5 if rest == 0 else 0.01))
+    assert "more than 67108864 bytes of input wait" in worker.log
+
+
+def test_all_output_comes_to_a_master_that_reads_it_late(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
+    """Also what the program had written just before its end."""
+    with (
+        start_limited(tmp_path / "agent", release, end_within=0.2) as agent,
+        agent.shell("echo up; head -c 5000000 /dev/zero; echo end") as program,
+    ):
+        program.read_until(b"up\n")
+        time.sleep(1)
+        assert program.wait() == 0
+        assert len(program.output) == 5_000_004
+        assert program.output.endswith(b"end\n")
+
+
+def test_both_streams_come_in_the_order_of_each(worker: AgentPod) -> None:
+    line = "for n in $(seq 500); do echo out $n; echo err $n >&2; done"
+    with worker.shell(line) as program:
+        assert program.wait() == 0
+    numbers = range(1, 501)
+    assert program.output.splitlines() == [b"out %d" % number for number in numbers]
+    assert program.errors.splitlines() == [b"err %d" % number for number in numbers]
+
+
+def test_end_of_the_input_reaches_a_program_that_has_read_nothing_yet(worker: AgentPod) -> None:
+    with worker.shell("sleep 0.2; wc -c") as program:
+        program.give(bytes(1_000_000))
+        program.give(b"")
+        assert program.wait() == 0
+    assert program.output == b"1000000\n"
+
+
+def test_program_that_was_left_goes_on_for_its_time_and_is_then_ended(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
+    written = tmp_path / "written"
+    line = f"echo up; read line; while :; do echo $line >>{written}; sleep 0.05; done"
+    with start_limited(tmp_path / "agent", release, end_within=0.1) as agent:
+        with agent.shell(line, stay=1.0) as program:
+            program.read_until(b"up\n")
+            program.session.send(frames.STAY)
+            wait_until(written.exists, 20, "it was told to stay")
+        began = time.monotonic()
+        wait_until(lambda: f"ended: {-signal.SIGKILL}" in agent.log, 20, "it is ended", 0.05)
+        assert 0.9 < time.monotonic() - began < 5.0
+        assert set(written.read_text().split()) == {"stay"}
+        # Nothing is left of it.
+        size = written.stat().st_size
+        time.sleep(0.2)
+        assert written.stat().st_size == size
+
+
+def test_program_that_was_not_left_does_not_stay(tmp_path: Path, release: ReleaseKeys) -> None:
+    with start_limited(tmp_path / "agent", release, end_within=0.1) as agent:
+        with agent.shell("echo up; sleep 60", stay=60.0) as program:
+            program.read_until(b"up\n")
+        wait_until(lambda: f"ended: {-signal.SIGKILL}" in agent.log, 20, "it is ended")
+
+
+def test_program_has_no_descriptor_of_another_session(worker: AgentPod) -> None:
+    with worker.shell("echo up; cat") as other:
+        other.read_until(b"up\n")
+        listed = worker.run("ls -l /proc/self/fd /proc/$PPID/fd | grep -c socket:")
+        assert listed.output == b"0\n"
+
+
+def test_program_has_a_session_and_a_group_of_its_own_and_no_terminal(worker: AgentPod) -> None:
+    fields = worker.run("cut -d' ' -f1,5,6,7 /proc/$$/stat").output.split()
+    pid, group, session, terminal = fields
+    assert pid == group == session
+    assert terminal == b"0"
