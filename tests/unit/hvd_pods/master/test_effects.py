@@ -100,6 +100,7 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     effects.carry_out(m.EndLeftovers(2, first_two, addresses))
     effects.carry_out(m.WatchHosts(3))
     told.wait_for(m.HostAnswers, 2, attempt=3)
+    pod.workers.start(2)
     effects.carry_out(m.EndLeftovers(3, ["hvd-worker-2"], addresses))
     wait_until(lambda: expected[2] in asked(), TIMEOUT, "the next attempt asks")
     assert asked() == expected
