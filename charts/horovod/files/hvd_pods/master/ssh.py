@@ -106,7 +106,8 @@ def main() -> NoReturn:
         client = gateway_client.ask(host, ["/bin/sh", "-c", line])
     except OSError as problem:
         refuse(f"the master does not take programs for workers: {problem}")
-    os.dup2(client.fileno(), 3, inheritable=True)
+    # A copy, because dup2 leaves a descriptor as it is that has the number already.
+    os.dup2(os.dup(client.fileno()), 3, inheritable=True)
     os.execv("/bin/sh", ["/bin/sh", "-c", WAIT])
 
 
