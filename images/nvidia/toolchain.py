@@ -111,8 +111,8 @@ def assemble(folder: Path, home: Path) -> None:
 
 def settings(*libraries: Path) -> Path:
     """A CMake file with what CMake reads from no environment variable. Horovod's library finds
-    `libraries` relative to itself, site-packages/horovod/FRAMEWORK: SSH sessions have no
-    LD_LIBRARY_PATH.
+    `libraries` relative to itself, site-packages/horovod/FRAMEWORK: a program that sets its own
+    environment may have no LD_LIBRARY_PATH.
     """
     folders = [
         f"$ORIGIN/../../{library.parent.relative_to(site_packages())}" for library in libraries

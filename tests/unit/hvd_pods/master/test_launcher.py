@@ -48,7 +48,7 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
 def test_nothing_is_left_of_a_launcher_that_has_ended(
     start: Start, told: Told, tmp_path: Path, ends: str
 ) -> None:
-    """Such as its SSH clients, which would run beside the next attempt.
+    """Such as clients of the gateway, which would run beside the next attempt.
 
     A process group of its own, as interactive shells make them, saves nobody.
     """

@@ -1,4 +1,4 @@
-"""Room for the launcher's SSH clients: memory that is checked, and files that may be open."""
+"""Room for the launcher's clients: memory that is checked, and files that may be open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
     launcher_memory.check_memory(1000, None)
     with pytest.raises(ConfigurationError) as refused:
         launcher_memory.check_memory(257, 641)
-    for words in ("257 SSH clients", "may use 641 MiB", "master.resources.limits.memory to 642Mi"):
+    for words in ("keeps 257 sessions open", "may use 641 MiB", "master.resources.limits.memory to 642Mi"):
         assert words in str(refused.value)
 
 

@@ -22,7 +22,7 @@ class Line:
         _, _, _, self.hostfile, *self.words = launch.build_command(self.run, implementation)
         self.file = folder / "hostfile"
         addresses = {host: host.address for host in self.run.hosts}
-        self.file.write_text(mpi.format_hostfile(self.run, addresses, implementation))
+        self.file.write_text(mpi.format_hostfile(addresses, implementation))
 
 
 @pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)

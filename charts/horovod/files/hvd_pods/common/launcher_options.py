@@ -72,7 +72,7 @@ def find_conflicts(
 
 
 def connection_memory(clients: int) -> int:
-    """The MiB that the master's container needs with this number of SSH clients at a time.
+    """The MiB that the master's container needs with this number of clients at a time.
 
     launcher_options.json tells where its two figures come from.
     """

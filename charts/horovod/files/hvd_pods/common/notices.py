@@ -1,8 +1,8 @@
 """Notices: what workers report to the master during an attempt, each a line of JSON over TCP.
 
 The launchers' own connections cannot carry them: a notice would have to go through the output of a
-rank, which may be a socket, a file or closed. The master's address and a secret come with each SSH
-session (`SendEnv`), as the epoch does.
+rank, which may be a socket, a file or closed. The master's address and a secret come with each
+request for a session, as the epoch does.
 """
 
 from __future__ import annotations

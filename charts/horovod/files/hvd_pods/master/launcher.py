@@ -69,7 +69,7 @@ class Launcher:
 
     def _wait(self) -> None:
         code = self._process.wait()
-        # Its SSH clients, or what a script has left, would run beside the next attempt.
+        # Clients of the gateway, or what a script has left, would run beside the next attempt.
         for pid, _, _, session in processes():
             if session == self._process.pid:
                 with contextlib.suppress(OSError):

@@ -56,7 +56,7 @@ class NoticeServer:
         most = BASE_CONNECTIONS + len(run.hosts)
         limits = Limits(notices.SEND_WITHIN, LONGEST_NOTICE, most)
         server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
-        # Launchers, and the master's own ssh, inherit it.
+        # Launchers, and clients of the gateway, inherit it.
         os.environ[notices.ADDRESS] = f"{own_address},{server.port},{self._secret}"
         spawn("take-notices", server.serve)
 

@@ -1,6 +1,6 @@
 """Starts the ranks of one host where no launcher of the image does (`launch.mode: direct`).
 
-master/direct.py runs it in one SSH session for each host. The first line of standard input has the
+master/direct.py runs it in one session for each host. The first line of standard input has the
 directory, the variables and the command of the ranks as JSON. When standard input ends, or a rank
 fails, the ranks that are left are ended. It exits as the rank that failed first. After a line
 `stay`, the ranks go on without a master for the seconds of the first line, unless the session of

@@ -92,7 +92,7 @@ def check_interpreter(program: str, python: str) -> None:
 def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
     """Raise ColdStart when a variable differs that modules may have read when they were imported.
 
-    Launchers, SSH and shells set some for each rank, which are read later (launcher_options.json).
+    Launchers and shells set some for each rank, which are read later (launcher_options.json).
     """
     own = LAUNCHER_OPTIONS["ownOfEachRank"]
     own_prefixes = tuple(own["prefixes"])
