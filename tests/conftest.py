@@ -26,7 +26,7 @@ SHARED_RESOURCES = {
     "tests/images/": "ranks of images",
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
-    "tests/unit/hvd_pods/worker/ssh/": "pods that serve SSH",
+    "tests/unit/hvd_pods/worker/agent/": "a worker that serves",
 }
 # Tests that take long and prepare nothing for others: any process runs any of them. The tests of a
 # class, which share its fixtures, stay together.
@@ -38,7 +38,7 @@ ORDER = (
     *APART,
     "tests/chart/",
     "tests/unit/hvdchart/calls/",
-    "tests/unit/hvd_pods/worker/ssh/",
+    "tests/unit/hvd_pods/worker/agent/",
     "tests/unit/hvd_pods/warm/",
     "tests/",
 )

@@ -11,7 +11,7 @@ from devtools.images.lock import lock_file, tree_lock
 from images.common import build_horovod
 
 # The files of a context that a build uses. Others, such as READMEs and .in files, do not change it.
-_USED = ("Dockerfile", "*.txt", "*.json", "*.py", "*.sh", "*.debs", "series")
+_USED = ("Dockerfile", "*.txt", "*.json", "*.py", "*.sh", "*.c", "*.debs", "series")
 # Options that the compiled Horovod does not depend on.
 _NOT_COMPILED = {"allocator"}
 # The library to preload for each `allocator`.

@@ -111,6 +111,12 @@ class Namespace:
         """`helm upgrade`, which must succeed."""
         self.install(release, values, version, "upgrade")
 
+    def keys(self, release: str, generation: int = 1) -> dict[str, Any]:
+        """The data of the Secrets with the release's keys, by whose they are; None for no data."""
+        suffix = "" if generation == 1 else f"-{generation}"
+        names = {of: f"{release}-agent-{of}{suffix}" for of in ("master", "worker")}
+        return {of: self.get("secret", name).get("data") for of, name in names.items()}
+
     def jobs(self, release: str) -> list[str]:
         """Names of the release's Jobs, also of those that are being deleted."""
         listed = self.get("jobs", "--selector", f"app.kubernetes.io/instance={release}")

@@ -35,7 +35,7 @@ def node_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def foreign_images(kubeconfig: Path) -> dict[str, str]:
     """References of images as others build them, in the cluster, by their names."""
-    return {name: _loaded(name) for name in ("plain", "public", "arm64")}
+    return {name: _loaded(name) for name in ("plain", "public", "empty")}
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +45,9 @@ def pytorch_image(kubeconfig: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def ssh_image(kubeconfig: Path) -> dict[str, str]:
-    """The chart's ssh.image."""
-    return image_values(in_cluster("ssh"))
+def python_image(kubeconfig: Path) -> dict[str, str]:
+    """An image in the cluster of Python alone, with a user of its own that has no home folder."""
+    return image_values(_loaded("python"))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Images of Python and pip packages alone: SSH comes from ssh.image, MPI from requirements.txt."""
+"""An image of Python alone, whose user the pods are not: an MPI comes from requirements.txt."""
 
 from __future__ import annotations
 
@@ -7,72 +7,92 @@ from typing import Any
 import pytest
 
 from hvdchart.run.pod_problems import problem_of
-from tests.e2e.cluster import Namespace, Values
+from tests.e2e.cluster import Namespace, Values, image_values
 from tests.e2e.mpis import LOCKS, wheels
 from tests.e2e.volumes import claimed_folder
 
-TRAIN = """
-import os, socket, sys
+# Each rank adds its number, with nothing but Python's library, and tells who it is, and where.
+ADD = """
+import getpass, os, socket, sys, tempfile, time
+rank = int(os.environ["RANK"])
+place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    other = socket.create_server(("", place[1])).accept()[0]
+    total = rank + 1 + int(other.recv(100))
+    other.sendall(b"%d" % total)
+else:
+    for _ in range(300):
+        try:
+            other = socket.create_connection(place)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    other.sendall(b"%d" % (rank + 1))
+    total = int(other.recv(100))
+tempfile.TemporaryFile(dir=os.path.expanduser("~")).close()
+sys.stdout.write(f"SUM {total} UID {os.getuid()} {getpass.getuser()} ON {socket.gethostname()}\\n")
+"""
+ADD_WITH_MPI = """
+import getpass, os, socket, sys
 from mpi4py import MPI
 total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1)
-sys.stdout.write(f"SUM {total} UID {os.getuid()} ON {socket.gethostname()}\\n")
+sys.stdout.write(f"SUM {total} UID {os.getuid()} {getpass.getuser()} ON {socket.gethostname()}\\n")
 """
 # As OpenShift chooses one: no image has a name for it.
 UID = 1000680000
 
 
-def values(image: dict[str, str], ssh_image: dict[str, str], **changes: Any) -> Values:
-    """Two workers of an image, and wheels from a volume in place of a package index."""
-    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
-    env = [{"name": name, "value": value} for name, value in index.items()]
+def values(image: dict[str, str], script: str, **changes: Any) -> Values:
+    """Two workers of an image. A failed attempt is the last one."""
     return {
         "image": image,
-        "ssh": {"image": ssh_image},
         "podSecurityContext": {"runAsUser": UID},
-        "worker": {"env": env},
-        "master": {"args": ["python3", "train.py"], "env": env, "backoffLimit": 0},
-        "volumes": [{"name": "wheels", "persistentVolumeClaim": {"claimName": "wheels"}}],
-        "volumeMounts": [{"name": "wheels", "mountPath": "/wheels", "readOnly": True}],
+        "code": {"files": {"train.py": script}},
+        "master": {"args": ["python3", "train.py"], "backoffLimit": 0},
         **changes,
     }
 
 
+def with_mpi(image: dict[str, str], mpi: str) -> Values:
+    """The same with an MPI for the ranks, whose wheels a volume has in place of a package index."""
+    base = values(image, ADD_WITH_MPI)
+    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+    env = [{"name": name, "value": value} for name, value in index.items()]
+    files = {"train.py": ADD_WITH_MPI, "requirements.txt": (LOCKS / f"{mpi}.in").read_text()}
+    return {
+        **base,
+        "code": {"files": files},
+        "worker": {"env": env},
+        "master": {**base["master"], "env": env},
+        "volumes": [{"name": "wheels", "persistentVolumeClaim": {"claimName": "wheels"}}],
+        "volumeMounts": [{"name": "wheels", "mountPath": "/wheels", "readOnly": True}],
+    }
+
+
+def assert_added(log: str) -> None:
+    """Both ranks have the sum, and a name, which no file of the image has for their user."""
+    output = sorted(line for line in log.splitlines() if line.startswith("SUM "))
+    assert output == [f"SUM 3 UID {UID} horovod ON hvd-worker-{number}" for number in (0, 1)]
+
+
+def test_image_of_python_alone_runs_ranks(
+    namespace: Namespace, python_image: dict[str, str]
+) -> None:
+    assert_added(namespace.train("hvd", values(python_image, ADD, launch={"mode": "direct"})))
+
+
 @pytest.mark.parametrize("mpi", ["openmpi5", pytest.param("mpich", marks=pytest.mark.rare)])
-def test_image_with_neither_ssh_nor_mpi_runs_an_allreduce(
-    namespace: Namespace, wheels_image: dict[str, str], ssh_image: dict[str, str], mpi: str
+def test_image_of_python_alone_runs_an_allreduce_of_mpi(
+    namespace: Namespace, python_image: dict[str, str], mpi: str
 ) -> None:
-    files = {"train.py": TRAIN, "requirements.txt": (LOCKS / f"{mpi}.in").read_text()}
     with claimed_folder(namespace, "wheels", wheels(mpi)):
-        namespace.train("hvd", values(wheels_image, ssh_image, code={"files": files}))
-    output = [line for line in namespace.log("hvd").splitlines() if line.startswith("SUM ")]
-    assert sorted(output) == [f"SUM 3 UID {UID} ON hvd-worker-{number}" for number in (0, 1)]
+        assert_added(namespace.train("hvd", with_mpi(python_image, mpi)))
 
 
-@pytest.mark.parametrize(
-    ("lacks", "told"),
-    [
-        ("python", "use an image with Python 3"),
-        ("ssh", "has no ssh-keygen: set ssh.image"),
-        ("cpu", "sshd of ssh.image is for arm64, and this node is x86-64"),
-    ],
-)
-def test_what_an_image_lacks_is_named_and_nothing_waits(
-    namespace: Namespace,
-    wheels_image: dict[str, str],
-    ssh_image: dict[str, str],
-    foreign_images: dict[str, str],
-    lacks: str,
-    told: str,
+def test_image_without_python_is_named_and_nothing_waits(
+    namespace: Namespace, foreign_images: dict[str, str]
 ) -> None:
-    """The image with OpenSSH has no Python."""
-    image = ssh_image if lacks == "python" else wheels_image
-    brought = {} if lacks == "ssh" else ssh_image
-    if lacks == "cpu":
-        brought = dict(zip(("repository", "tag"), foreign_images["arm64"].split(":"), strict=True))
-    namespace.install("hvd", values(image, brought, volumes=[], volumeMounts=[]))
+    namespace.install("hvd", values(image_values(foreign_images["empty"]), ADD))
     assert namespace.wait_for_end("hvd", 300) == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
-    (status,) = attempt["status"]["containerStatuses"]
-    problem = problem_of(attempt, [])
-    said = f"{problem}" if problem else status["state"]["terminated"]["message"]
-    assert told in said, attempt["status"]
+    assert "use an image with Python 3" in str(problem_of(attempt, [])), attempt["status"]

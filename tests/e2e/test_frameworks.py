@@ -269,24 +269,22 @@ def test_allreduce_is_measured_in_pods(
 
 
 def test_jax_trains_in_an_image_of_pip_packages_alone(
-    namespace: Namespace, tmp_path: Path, wheels_image: dict[str, str], ssh_image: dict[str, str]
+    namespace: Namespace, tmp_path: Path, wheels_image: dict[str, str]
 ) -> None:
     script = EXAMPLES / "digits_jax.py"
-    ssh = {"ssh": {"image": ssh_image}}
     words = ["--epochs", "5", "--target-accuracy", "0.8"]
-    log = deploy(namespace, tmp_path, script, *words, image=wheels_image, values=ssh)
+    log = deploy(namespace, tmp_path, script, *words, image=wheels_image)
     run = read_result(log)
     assert (run["ranks"], run["devices"], run["ranks_agree"], run["ok"]) == (2, 2, True, True)
     assert "start cold" not in log
 
 
 def test_keras_trains_on_jax(
-    namespace: Namespace, tmp_path: Path, wheels_image: dict[str, str], ssh_image: dict[str, str]
+    namespace: Namespace, tmp_path: Path, wheels_image: dict[str, str]
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(KERAS)
-    ssh = {"ssh": {"image": ssh_image}}
-    log = deploy(namespace, tmp_path, script, image=wheels_image, values=ssh)
+    log = deploy(namespace, tmp_path, script, image=wheels_image)
     run = read_result(log)
     assert run["ranks"] == 2
     assert run["losses"][-1] < run["losses"][0]

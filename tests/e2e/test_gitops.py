@@ -392,8 +392,7 @@ WAIT = "import os, time\nwhile not os.path.exists('/data/go'): time.sleep(0.1)"
 def identity(namespace: Namespace) -> dict[str, Any]:
     """What tells a run from another one: its Job, and the keys of the release."""
     job = namespace.get("job", namespace.job(RELEASE))["metadata"]
-    keys = namespace.get("secret", f"{RELEASE}-ssh").get("data")
-    return {"job": (job["name"], job["uid"]), "keys": keys}
+    return {"job": (job["name"], job["uid"]), "keys": namespace.keys(RELEASE)}
 
 
 @dataclass(frozen=True)
@@ -475,7 +474,7 @@ class TestReleaseOfATeam:
 
     def test_another_chart_alone_repeats_nothing(self, bumped: Kept, namespace: Namespace) -> None:
         assert namespace.replicas(f"{RELEASE}-worker") == 0
-        assert namespace.get("secret", f"{RELEASE}-ssh")["data"] == bumped.first["keys"]
+        assert namespace.keys(RELEASE) == bumped.first["keys"]
 
     def test_another_value_is_another_run_with_the_same_keys(
         self, changed: Kept, namespace: Namespace

@@ -172,7 +172,7 @@ def test_plain_image_runs_without_settings(
 def test_public_images_layout_runs_as_root_under_baseline(
     namespace: Namespace, foreign_images: dict[str, str]
 ) -> None:
-    """Root, its own mpirun, /horovod and ~/.ssh, under `baseline` and on a read-only root."""
+    """Root, its own mpirun and /horovod, under `baseline` and on a read-only root."""
     level = "pod-security.kubernetes.io/enforce=baseline"
     namespace.kubectl("label", "namespace", namespace.name, "--overwrite", level)
     context = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}

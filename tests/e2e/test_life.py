@@ -53,7 +53,7 @@ class Run:
 
     @classmethod
     def of(cls, namespace: Namespace) -> Run:
-        return cls(namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"])
+        return cls(namespace.job("hvd"), namespace.keys("hvd"))
 
 
 @pytest.fixture(scope="class")
@@ -125,7 +125,7 @@ class TestUpgrades:
         assert_trained(namespace, "hvd")
 
     def test_upgrade_keeps_the_keys(self, changed: Run, namespace: Namespace) -> None:
-        assert namespace.get("secret", "hvd-ssh")["data"] == changed.keys
+        assert namespace.keys("hvd") == changed.keys
 
     def test_rollback_starts_the_first_run_again(
         self, rolled_back: Run, namespace: Namespace
@@ -219,8 +219,9 @@ class TestSyncedManifests:
     """As docs/gitops.md says: rendered without the cluster, applied again and again, pruned."""
 
     def test_first_master_makes_the_keys(self, synced: Synced, namespace: Namespace) -> None:
-        made = "created the SSH keys of the release in Secret hvd-ssh"
-        assert made in namespace.log("hvd")
+        log = namespace.log("hvd")
+        for of in ("master", "worker"):
+            assert f"created keys of the release in Secret hvd-agent-{of}" in log
 
     def test_run_trains_once(self, synced: Synced, namespace: Namespace) -> None:
         assert stages(namespace) == ["Started", "HostsReady", "Training", "Finished"]
@@ -256,8 +257,7 @@ class TestSyncedManifests:
     def test_other_values_keep_the_keys(
         self, synced_with_more_workers: Synced, namespace: Namespace
     ) -> None:
-        keys = namespace.get("secret", "hvd-ssh")["data"]
-        assert keys == synced_with_more_workers.run.keys
+        assert namespace.keys("hvd") == synced_with_more_workers.run.keys
 
 
 ENDLESS: Values = {"args": ["python3", "-c", SLEEP], "backoffLimit": 0}

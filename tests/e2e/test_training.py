@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -89,8 +90,9 @@ class TestTwoReleases:
         assert namespace.replicas(f"{release}-worker") == 0
 
     def test_no_key_is_that_of_another_release(self, namespace: Namespace) -> None:
-        keys = [namespace.get("secret", f"{release}-ssh")["data"] for release in RELEASES]
-        assert len({key for pair in keys for key in pair.values()}) == 4
+        secrets = [data for release in RELEASES for data in namespace.keys(release).values()]
+        # Of a master and of the workers, each with a key, a certificate and an authority.
+        assert len({content for data in secrets for content in data.values()}) == 4 * 3
 
     def test_uninstall_leaves_nothing_and_the_other_release_stays(
         self, uninstalled: None, namespace: Namespace
@@ -103,7 +105,7 @@ class TestTwoReleases:
             "nothing of the release is left",
             PROGRAM_PAUSE,
         )
-        assert "two-ssh" in all_names(namespace)
+        assert {"two-agent-master", "two-agent-worker"} <= set(all_names(namespace))
 
 
 def test_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
@@ -121,6 +123,60 @@ def test_run_trains_as_any_user_id(namespace: Namespace) -> None:
     context = {"runAsUser": 123456, "runAsGroup": 0, "fsGroup": 123456}
     namespace.install("hvd", values(podSecurityContext=context))
     assert_trained(namespace, "hvd", uid=123456)
+
+
+def test_mpirun_starts_its_daemons_by_the_agents(namespace: Namespace) -> None:
+    log = namespace.train("hvd", values(cleanup="Never"))
+    assert "$ mpirun" in log
+    for worker in ("hvd-worker-0", "hvd-worker-1"):
+        told = namespace.kubectl("logs", worker, "--container", "worker")
+        assert "ready for ranks: agent on port 2222" in told
+        assert re.search(r"session of \S+: epoch \d+, argv [0-9a-f]{12}, ended: 0$", told, re.M), (
+            told
+        )
+
+
+# As a script of a user's own does, which finds the command on PATH.
+VISIT = r"""
+while read -r host slots; do
+    ssh -n -o BatchMode=yes "$host" 'echo "AT $HVD_POD $MARK"'
+    ssh -n "$host" 'test -e /horovod/generated/bin/ssh || echo "NONE $HVD_POD"'
+    echo 7 | ssh "$host" 'read -r code; exit "$code"' || echo "CODE $? $slots"
+done < $(HOSTFILE)
+ssh -n elsewhere true || echo "CODE $? of another host"
+"""
+
+
+@pytest.fixture(scope="class")
+def lines_of_visit(namespace: Namespace) -> list[str]:
+    """What a script has printed that starts programs on all hosts by the command `ssh`."""
+    worker = {"env": [{"name": "MARK", "value": "a 'b'  \"$c\""}]}
+    master = {"args": ["sh", "-c", VISIT], "backoffLimit": 0}
+    run = values(worker=worker, master=master, launch={"mode": "custom"})
+    return namespace.train("hvd", run).splitlines()
+
+
+class TestCommandThatUsesSsh:
+    """The master's own command of this name, which asks the agents of the workers."""
+
+    def test_program_runs_on_the_host_with_the_workers_environment(
+        self, lines_of_visit: list[str]
+    ) -> None:
+        shown = [line for line in lines_of_visit if line.startswith("AT ")]
+        assert shown == [f"AT hvd-worker-{number} a 'b'  \"$c\"" for number in (0, 1)]
+
+    def test_program_reads_its_input_and_its_exit_code_is_that_of_the_command(
+        self, lines_of_visit: list[str]
+    ) -> None:
+        assert lines_of_visit.count("CODE 7 slots=2") == 2
+
+    def test_host_that_is_not_of_the_run_is_refused(self, lines_of_visit: list[str]) -> None:
+        assert "CODE 255 of another host" in lines_of_visit
+        assert any("elsewhere is no host of this run" in line for line in lines_of_visit)
+
+    def test_workers_have_no_such_command(self, lines_of_visit: list[str]) -> None:
+        shown = [line for line in lines_of_visit if line.startswith("NONE ")]
+        assert shown == ["NONE hvd-worker-0", "NONE hvd-worker-1"]
 
 
 @pytest.mark.rare
@@ -189,12 +245,13 @@ def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
 def test_keys_are_rotated_by_one_upgrade(namespace: Namespace) -> None:
     namespace.install("hvd", values())
     assert_trained(namespace, "hvd")
-    before = namespace.get("secret", "hvd-ssh")["data"]
-    rotate = ["--reuse-values", "--set", "ssh.generation=2,master.generation=2"]
+    before = namespace.keys("hvd")
+    rotate = ["--reuse-values", "--set", "agent.generation=2,master.generation=2"]
     assert namespace.helm("upgrade", "hvd", str(CHART), *rotate).returncode == 0
-    after = namespace.get("secret", "hvd-ssh-2")["data"]
-    assert set(before) == set(after)
-    assert not set(before.values()) & set(after.values())
+    after = namespace.keys("hvd", generation=2)
+    for of, data in before.items():
+        assert set(data) == set(after[of])
+        assert not set(data.values()) & set(after[of].values())
     assert_trained(namespace, "hvd")
 
 
@@ -209,7 +266,10 @@ def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> No
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"ssh": {"existingSecret": "none"}}, ["ssh.existingSecret", "none"]),
+        (
+            {"agent": {"masterSecret": "none", "workerSecret": "neither"}},
+            ["agent.masterSecret", "none"],
+        ),
         (
             {"volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "gone"}}]},
             ["gone", "persistentVolumeClaim"],

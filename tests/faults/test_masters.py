@@ -42,7 +42,7 @@ def test_upgrade_to_more_workers(training: Training) -> None:
 @pytest.mark.fault("50 upgrades")
 def test_many_upgrades(training: Training) -> None:
     training.run_to(FAULT_AT, MANY)
-    keys = training.namespace.get("secret", "hvd-ssh")["data"]
+    keys = training.namespace.keys("hvd")
     fault = time.time()
     for number in range(1, UPGRADES):
         # How often a failed run is tried again concerns no run; other settings replace it.
@@ -50,7 +50,7 @@ def test_many_upgrades(training: Training) -> None:
         training.upgrade(MANY, master={"backoffLimit": number}, podLabels={"run": run})
     training.upgrade(training.steps()[-1].step + MEANWHILE)
     training.finish(fault)
-    assert training.namespace.get("secret", "hvd-ssh")["data"] == keys
+    assert training.namespace.keys("hvd") == keys
     starts = len(training.starts())
     # The first one, one for each label, and the last one.
     assert starts <= 2 + UPGRADES // EACH_THAT_CHANGES_THE_RUN, "an upgrade disturbed the run"
