@@ -214,7 +214,7 @@ def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
 
 def move_to_second_node(run: Run) -> None:
     second = cluster.add_node()
-    load(run.namespace.image, second)
+    load(run.contestant.image, second)
     run.namespace.kubectl("cordon", second.first.node_name)
     while run.host(1)["spec"]["nodeName"] != second.node_name:
         # Spares that are on the first node come first.

@@ -53,6 +53,11 @@ class Contestant(ABC):
     kinds: ClassVar[Sequence[str]]
     launcher_label: ClassVar[str] = f"batch.kubernetes.io/job-name={NAME}"
 
+    @property
+    def image(self) -> str:
+        """The image of its pods, which the cluster has."""
+        return self.namespace.image
+
     def prepare(self, output: Path | None = None) -> None:  # noqa: B027
         """Do what an administrator does once, before runs are started."""
 

@@ -11,8 +11,8 @@ from devtools.toolchain.tools import MPI_OPERATOR, module_folder, module_version
 from hvd_pods.common.threads import YIELD
 from tests.bench.contestants import NAME, Contestant
 from tests.controllers import Controller
-from tests.e2e.cluster import Namespace
 from tests.faults.storm import MOST_FAULTS
+from tests.openssh.image import openssh_image
 
 FOLDER = "peer"
 CRD = "manifests/base/kubeflow.org_mpijobs.yaml"
@@ -64,9 +64,9 @@ def mpi_operator() -> Controller:
     return Controller("mpi-operator", (crd,), ("Started workers",), arguments)
 
 
-def container(namespace: Namespace, name: str, command: Sequence[str]) -> dict[str, Any]:
-    image = {"image": namespace.image, "imagePullPolicy": "IfNotPresent"}
-    return {"name": name, **image, "command": [*command]}
+def container(image: str, name: str, command: Sequence[str]) -> dict[str, Any]:
+    pulled = {"image": image, "imagePullPolicy": "IfNotPresent"}
+    return {"name": name, **pulled, "command": [*command]}
 
 
 def with_output(spec: dict[str, Any], output: Path | None) -> dict[str, Any]:
@@ -90,10 +90,18 @@ class MpiOperator(Contestant):
     kinds: ClassVar[Sequence[str]] = ("MPIJob", "Job")
     launcher_label: ClassVar[str] = "training.kubeflow.org/job-role=launcher"
 
+    @property
+    def image(self) -> str:
+        return openssh_image()
+
+    def prepare(self, output: Path | None = None) -> None:
+        # It is built before anything is measured.
+        openssh_image()
+
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        launcher = container(self.namespace, "launcher", [*MPIRUN, *command])
+        launcher = container(self.image, "launcher", [*MPIRUN, *command])
         # Its documentation recommends a probe; only WaitForWorkersReady makes use of it.
-        worker = {**container(self.namespace, "worker", SSHD), "readinessProbe": PROBE}
+        worker = {**container(self.image, "worker", SSHD), "readinessProbe": PROBE}
         user = {"securityContext": {"runAsUser": UID, "runAsGroup": UID}}
         pods = {"containers": [launcher], **user}, {"containers": [worker], **user}
         replicas = {
@@ -119,7 +127,7 @@ class Bare(Contestant):
     kinds: ClassVar[Sequence[str]] = ("Job",)
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        mpirun = container(self.namespace, "mpirun", [*MPIRUN, "--oversubscribe", *command])
+        mpirun = container(self.image, "mpirun", [*MPIRUN, "--oversubscribe", *command])
         user = {"securityContext": {"runAsUser": UID, "runAsGroup": UID}}
         pod = {"containers": [mpirun], "restartPolicy": "OnFailure", **user}
         spec = {"backoffLimit": MOST_FAULTS, "template": {"spec": with_output(pod, output)}}

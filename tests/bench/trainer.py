@@ -14,6 +14,7 @@ from tests.bench.contestants import NAME, Contestant
 from tests.bench.mpi_operator import HOME, MPIRUN, PROBE, SSHD, with_output
 from tests.controllers import ALONE, Controller
 from tests.faults.storm import MOST_FAULTS
+from tests.openssh.image import openssh_image
 
 FOLDER = "trainer"
 GROUP = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "metadata": {"name": NAME}}
@@ -61,6 +62,10 @@ class Trainer(Contestant):
     kinds: ClassVar[Sequence[str]] = ("TrainJob", "JobSet", "Job")
     launcher_label: ClassVar[str] = "jobset.sigs.k8s.io/replicatedjob-name=launcher"
 
+    @property
+    def image(self) -> str:
+        return openssh_image()
+
     def prepare(self, output: Path | None = None) -> None:
         runtime = yaml.safe_load((module_folder(FOLDER, TRAINER) / RUNTIME).read_text())["spec"]
         runtime["mlPolicy"]["mpi"]["sshAuthMountPath"] = f"{HOME}/.ssh"
@@ -96,5 +101,5 @@ class Trainer(Contestant):
         job["backoffLimit"] = MOST_FAULTS
         pod = with_output(job["template"]["spec"], output)
         for each in pod["containers"]:
-            each |= {"image": self.namespace.image, "imagePullPolicy": "IfNotPresent"}
+            each |= {"image": self.image, "imagePullPolicy": "IfNotPresent"}
         job["template"]["spec"] = pod

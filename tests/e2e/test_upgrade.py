@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
 from tests.conftest import new_namespace
 from tests.e2e.cluster import CHART, Namespace
+from tests.openssh.image import openssh_image
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # `python -m devtools.release keep` packaged them.
@@ -33,9 +34,12 @@ def earlier(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="class")
-def namespace(earlier: Path, kubeconfig: Path, examples_image: str) -> Iterator[Namespace]:
-    """A namespace for each earlier chart."""
-    with new_namespace(f"upgrade-{earlier.stem}", kubeconfig, examples_image) as made:
+def namespace(
+    earlier: Path, kubeconfig: Path, request: pytest.FixtureRequest
+) -> Iterator[Namespace]:
+    """A namespace for each earlier chart, with an image that has what a chart with SSH needs."""
+    image = openssh_image(str(request.config.getoption("--examples")))
+    with new_namespace(f"upgrade-{earlier.stem}", kubeconfig, image) as made:
         yield made
 
 
@@ -79,8 +83,21 @@ def left_over(namespace: Namespace) -> list[str]:
     return [name for name in names if "hvd" in name]
 
 
-def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
-    """No line of a private key is in an object, a log or the values; the Secret alone has them."""
+def read_secrets(namespace: Namespace) -> dict[str, dict[str, str]]:
+    """The data of the release's Secrets, which have the keys, by their names."""
+    selector = ("--selector", "app.kubernetes.io/instance=hvd")
+    listed = namespace.get("secrets", *selector)["items"]
+    return {secret["metadata"]["name"]: secret["data"] for secret in listed}
+
+
+def private_keys(secrets: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The private keys in Secrets, as these have them: in base64."""
+    values = [value for data in secrets.values() for value in data.values()]
+    return [value for value in values if b"PRIVATE KEY" in base64.b64decode(value)]
+
+
+def assert_no_key_is_shown(namespace: Namespace, keys: Sequence[str]) -> None:
+    """No line of a private key is in an object, a log or the values, but in Secrets alone."""
     selector = ("--selector", "app.kubernetes.io/instance=hvd")
     logs = namespace.kubectl("logs", *selector, "--all-containers", "--tail=-1", "--prefix")
     objects = namespace.kubectl(
@@ -89,7 +106,8 @@ def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
     shown = logs + objects + helm(namespace, "helm4", "get", "values", "hvd", "--all")
     assert "RANK 1" in logs
     assert "pod/hvd-worker-0/worker" in logs
-    for key in keys.values():
+    assert len(keys) >= 2
+    for key in keys:
         body = base64.b64decode(key).decode().splitlines()[1:-1]
         assert len(body) > 1
         for line in (key, *body):
@@ -132,10 +150,10 @@ def charts(
 
 @dataclass(frozen=True)
 class Run:
-    """The Job of the earlier chart's run, and the keys of the release."""
+    """The Job of the earlier chart's run, and the Secrets of the release then."""
 
     job: str
-    keys: dict[str, str]
+    secrets: dict[str, dict[str, str]]
 
 
 @pytest.fixture(scope="class")
@@ -145,7 +163,7 @@ def installed(charts: Charts, namespace: Namespace, version: str) -> Run:
     words = charts.words(charts.earlier)
     helm(namespace, version, "install", "hvd", *words, cleanup="Never", master=master)
     namespace.wait_for_event("Training", 240)
-    return Run(namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"])
+    return Run(namespace.job("hvd"), read_secrets(namespace))
 
 
 @pytest.fixture(scope="class")
@@ -175,18 +193,27 @@ class TestUpgradeFromAnEarlierChart:
     ) -> None:
         assert '"status":"Success"' in evict_for_trial(namespace, "hvd-worker-0")
 
-    def test_upgrade_replaces_the_run_and_keeps_the_keys(
+    def test_upgrade_replaces_the_run(self, upgraded: Run, namespace: Namespace) -> None:
+        assert upgraded.job not in namespace.jobs("hvd"), "the run of the previous chart goes on"
+
+    def test_upgrade_keeps_the_keys_of_agents_and_makes_them_after_ssh(
         self, upgraded: Run, namespace: Namespace
     ) -> None:
-        assert upgraded.job not in namespace.jobs("hvd"), "the run of the previous chart goes on"
-        assert namespace.get("secret", "hvd-ssh")["data"] == upgraded.keys
+        secrets = read_secrets(namespace)
+        assert secrets.keys() == {"hvd-agent-master", "hvd-agent-worker"}
+        kept = secrets.keys() & upgraded.secrets.keys()
+        assert {name: secrets[name] for name in kept} == {
+            name: upgraded.secrets[name] for name in kept
+        }
+        assert kept or "hvd-ssh" in upgraded.secrets
 
     def test_run_of_the_present_chart_finishes(self, upgraded: Run, namespace: Namespace) -> None:
         namespace.assert_completes("hvd")
         assert ranks(namespace) == ["0", "1"]
 
     def test_private_keys_are_shown_nowhere(self, upgraded: Run, namespace: Namespace) -> None:
-        assert_no_key_is_shown(namespace, upgraded.keys)
+        now = private_keys(read_secrets(namespace))
+        assert_no_key_is_shown(namespace, [*now, *private_keys(upgraded.secrets)])
 
     def test_disruption_budget_of_the_upgrade_holds(
         self, upgraded: Run, namespace: Namespace

@@ -1,0 +1,42 @@
+"""An image of examples with OpenSSH, for what starts ranks over SSH: earlier charts, and others."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from devtools.common.cache import cache_dir, content_key
+from devtools.common.locks import exclusive_lock
+from devtools.images.build import build
+from devtools.images.engines import Build
+from devtools.images.machine import write_secrets
+from devtools.localkube.images import load
+
+DOCKERFILE = Path(__file__).with_name("Dockerfile")
+
+
+@cache
+def openssh_image(examples: str = "examples") -> str:
+    """Build the image unless it is here, load it into the cluster, and return its reference.
+
+    examples: the image of images/versions.yaml that gets OpenSSH. Raises DevtoolsError.
+    """
+    base = build(examples)
+    reference = f"hvd-test-openssh:{examples}"
+    key = content_key([DOCKERFILE], base.key)
+    # The lock of all builds: tests run in several processes.
+    with exclusive_lock(cache_dir() / "images" / ".lock", "building images"):
+        if base.engine.key(reference) != key:
+            with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:
+                context = Path(name) / "context"
+                secrets = Path(name) / "secrets"
+                context.mkdir()
+                secrets.mkdir(mode=0o700)
+                dockerfile = Path(shutil.copy2(DOCKERFILE, context))
+                arguments = {"BASE_IMAGE": base.reference}
+                files = write_secrets(secrets)
+                base.engine.build(Build(context, dockerfile, [reference], arguments, files, key))
+    load(reference)
+    return reference
