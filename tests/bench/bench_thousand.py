@@ -1,12 +1,12 @@
-"""Measures a run of up to 4,000 workers: a real control plane, the chart's master and real sshd.
+"""Measures a run of up to 4,000 workers: a real control plane, the chart's master and its agent.
 
 python -m tests.bench.bench_thousand [--hosts 64,128,256,512,1000,4000] [--mpi openmpi5]
 
 The API server, the scheduler and the controllers are real. kwok plays the nodes and their kubelets.
-80 sshd have the addresses of the first 1,280 pods (farm.py). All of it shares this machine's cores,
-so that the seconds of a launch say little; memory, processes, open files and requests are those of
-a real master. The aims, which nothing checks: hosts known in 2 s, and 256 MiB for the master at
-1,000 hosts. Needs root.
+One agent has the addresses of all pods (farm.py). All of it shares this machine's cores, so that
+the seconds of a launch say little; memory, processes, open files and requests are those of a real
+master. The aims, which nothing checks: hosts known in 2 s, and 256 MiB for the master at 1,000
+hosts. Needs root.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ import yaml
 from devtools.docs_gen.generated import table
 from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
-from hvd_pods.master.logins import MOST
-from tests.bench.farm import ADDRESSES_PER_SERVER, NETWORK, PORT, SERVERS, Farm, start_farm
+from tests.bench.farm import MOST_HOSTS, NETWORK, PORT, Farm, start_farm
 from tests.bench.process_tree import watch
 from tests.bench.report import figures_file, publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
-from tests.unit.hvd_pods.worker.ssh.pods import PYTHON
+from tests.unit.hvd_pods.worker.agent.pods import PYTHON
 from tests.waiting import wait_until
 
 # Pods for each node that kwok plays, as kubelets allow.
@@ -71,8 +70,8 @@ LAUNCH = {
     "known": "known, s",
     "launch": "launch, s",
     "memory": "master, MiB",
-    "ssh_memory": "of that ssh",
-    "ssh": "ssh",
+    "client_memory": "clients, MiB",
+    "clients": "clients",
     "files": "open files",
     "cpu": "CPU, s",
     "requests": "requests",
@@ -91,16 +90,15 @@ def main() -> None:
     known = json.loads(file.read_text()) if file.exists() else {}
     sizes_known = [key for key in known if key.isdigit() and known.get("mpi") == options.mpi]
     measured: dict[int, Figures] = {int(key): known[key] for key in sizes_known}
-    revision = run_settings(manifests)["groups"][0]["revision"]
     with (
-        start_farm(revision) as farm,
+        start_farm(run_settings(manifests), mpi_variables(options.mpi)) as farm,
         release(manifests) as namespace,
         played_nodes(namespace, max(sizes)),
     ):
         for size in sizes:
             made = make_pods(namespace, manifests, size)
             measured = dict(sorted({**measured, size: {**made.seconds}}.items()))
-            if size <= SERVERS * ADDRESSES_PER_SERVER:
+            if size <= MOST_HOSTS:
                 measured[size] |= launch(farm, namespace, manifests, options.mpi, made)
             measured[size]["removed"] = remove_pods(namespace, manifests)
             text = f"{phase_table(measured)}\n\n{launch_table(measured, options.mpi)}"
@@ -137,8 +135,7 @@ def model_table(measured: Mapping[int, Figures]) -> str:
     for name, column in (PHASES | LAUNCH).items():
         known = {size: figures[name] for size, figures in measured.items() if name in figures}
         if name in LAUNCH:
-            # The master keeps logins of fewer hosts, which take their own memory.
-            known = {at: value for at, value in known.items() if MOST < at <= MOST_LAUNCHED}
+            known = {at: value for at, value in known.items() if at <= MOST_LAUNCHED}
         *sizes, last = sorted(known)
         if len(sizes) < 2:  # Two points make a line.
             continue
@@ -156,7 +153,7 @@ def rendered(hosts: int) -> list[Manifest]:
     values = {
         "image": {"repository": "bench", "tag": "1"},
         "worker": {"number": hosts},
-        "ssh": {"port": PORT},
+        "agent": {"port": PORT},
         "master": {"args": ["true"]},
     }
     done = helm_template(values)
@@ -300,7 +297,6 @@ def launch(
     if hosts > MOST_LAUNCHED:
         run.update(mode="custom", args=["true"])
     variables = mpi_variables(mpi)
-    farm.set_environment({**variables, "HVD_SLOTS": "1"})
     names = {f"{pod}.{run['service']}": where for pod, where in made.addresses.items()}
     master = farm.add_master(f"{mpi}-{hosts}-{secrets.token_hex(2)}", names)
     server = account(namespace, master.root / "account", one(manifests, "ServiceAccount"))
@@ -330,8 +326,8 @@ def launch(
     asked = requests(namespace) - before
     return seconds(text) | {
         "memory": peak.memory,
-        "ssh_memory": peak.ssh_memory,
-        "ssh": peak.ssh,
+        "client_memory": peak.client_memory,
+        "clients": peak.clients,
         "files": peak.open_files,
         "cpu": peak.cpu_seconds,
         "requests": asked,
