@@ -35,7 +35,9 @@ def ask(
         client.connect(SOCKET)
         rights = array.array("i", streams)
         sent = client.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        client.sendall(content[sent:])
+        # The gateway may have answered already, and then takes nothing, not even no bytes.
+        if sent < len(content):
+            client.sendall(content[sent:])
     except OSError:
         client.close()
         raise

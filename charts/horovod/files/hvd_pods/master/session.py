@@ -21,6 +21,7 @@ from hvd_pods.common.session_variables import ATTEMPT, EPOCH, RUN_ID
 # processes of an older epoch first, for which worker/fence.py has 30 s.
 CONNECT_WITHIN = 10.0
 LONGEST_BANNER = 256
+OLDER_REMEDY = "it is a worker of chart 0.2.0 or older: delete its pod, so that its StatefulSet makes a new one"
 # Where this pod's programs find the workers: how to reach them, and each host's address.
 WORKERS = GENERATED / "workers.json"
 
@@ -187,7 +188,7 @@ class Session:
                 break
         banner = self._banner.decode("ascii", "replace").strip()
         if not banner.startswith(MARK):
-            older = ": it is a worker of chart 0.2.0 or older" if banner.startswith(OLDER) else ""
+            older = f": {OLDER_REMEDY}" if banner.startswith(OLDER) else ""
             raise SessionError(f"port {self._port} is not an agent, it sent {banner!r}{older}")
         self._channel = frames.Channel(self._socket, self._keys.client(), self._keys.peer_name)
         self._channel.begin()

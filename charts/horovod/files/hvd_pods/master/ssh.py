@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from typing import NoReturn, Sequence
 
 FAILED = 255
-# Options without a value. They are about terminals, addresses and forwarding, of which the agent
-# has none; -n is obeyed.
-FLAGS = "46ACNTXYafknqtvx"
+# Options without a value. They are about terminals, addresses, versions and forwarding, of which
+# the agent has none; -n is obeyed. Not -f, with which ssh goes on in the background, and -N, with
+# which it starts nothing.
+FLAGS = "246ACKTXYaknqtvx"
 # Options with a value that means nothing here: the agent has one port, one user and its own keys.
 WITH_VALUE = "bceilp"
 # Settings that launchers, the MPI operator, rsync and scripts pass with -o.
@@ -45,8 +46,9 @@ SETTINGS = {
     "user",
     "userknownhostsfile",
 }
-# Waits for the exit code on descriptor 3. The end of the gateway ends it, too.
-WAIT = 'read -r code <&3 && exit "$code"; exit 255'
+# Waits for the exit code on a descriptor. The end of the gateway ends it, too.
+WAITS_ON = 3
+WAIT = f'read -r code <&{WAITS_ON} && exit "$code"; exit {FAILED}'
 
 
 class UsageError(Exception):
@@ -59,6 +61,19 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool]:
     Raises UsageError for an option that is not known, and without a host or a line.
     """
     rest = list(arguments)
+    is_empty = _take_options(rest)
+    if not rest:
+        raise UsageError("no host is named")
+    host = rest.pop(0).rpartition("@")[2]
+    # OpenSSH takes options after the host, too, and horovodrun has them there.
+    is_empty = _take_options(rest) or is_empty
+    if not rest:
+        raise UsageError("no command is named: a worker has no interactive login; use kubectl exec")
+    return host, " ".join(rest), is_empty
+
+
+def _take_options(rest: list[str]) -> bool:
+    """Remove the options at the begin of the arguments; return whether -n is among them."""
     is_empty = False
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
@@ -76,14 +91,7 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool]:
             is_empty = is_empty or "n" in option
         else:
             raise UsageError(f"{option} is not supported")
-    if not rest:
-        raise UsageError("no host is named")
-    host = rest.pop(0).rpartition("@")[2]
-    if rest and rest[0] == "--":
-        rest.pop(0)
-    if not rest:
-        raise UsageError("no command is named: a worker has no interactive login; use kubectl exec")
-    return host, " ".join(rest), is_empty
+    return is_empty
 
 
 def refuse(problem: object) -> NoReturn:
@@ -97,6 +105,10 @@ def main() -> NoReturn:
         host, line, is_empty = parse(sys.argv[1:])
     except UsageError as problem:
         refuse(problem)
+    for number in range(3):
+        if not os.path.exists(f"/proc/self/fd/{number}"):
+            # The lowest that is free, in place of one that the caller has closed.
+            os.open(os.devnull, os.O_RDWR)
     if is_empty:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     # Imported late: a wrong use is told at once.
@@ -106,8 +118,10 @@ def main() -> NoReturn:
         client = gateway_client.ask(host, ["/bin/sh", "-c", line])
     except OSError as problem:
         refuse(f"the master does not take programs for workers: {problem}")
-    # A copy, because dup2 leaves a descriptor as it is that has the number already.
-    os.dup2(os.dup(client.fileno()), 3, inheritable=True)
+    if client.fileno() != WAITS_ON:
+        os.dup2(client.fileno(), WAITS_ON)
+    # A dup2 to the same number would leave it to be closed.
+    os.set_inheritable(WAITS_ON, True)
     os.execv("/bin/sh", ["/bin/sh", "-c", WAIT])
 
 

@@ -1,0 +1,357 @@
+"""The command `ssh` of a master's pod: what it takes, what it refuses, and a session by it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any
+
+import pytest
+
+from hvd_pods.agent.keys import Keys
+from hvd_pods.common.errors import RunError
+from hvd_pods.master import gateway, gateway_client, launch, mpi
+from hvd_pods.master import ssh as command
+from hvd_pods.master.remote import Reach
+from hvd_pods.master.session import Where
+from tests.unit.hvd_pods.copies import copy_files
+from tests.unit.hvd_pods.release_keys import WORKER_NAME, ReleaseKeys
+from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
+from tests.unit.hvd_pods.worker.agent.pods import all_commands
+from tests.waiting import wait_until
+
+HOST = "hvd-worker-0"
+FULL_NAME = f"{HOST}.hvd.team.svc"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parsed"),
+    [
+        pytest.param("w true", ("w", "true", False), id="plain"),
+        pytest.param("-x w orted -mca a b", ("w", "orted -mca a b", False), id="open mpi"),
+        pytest.param(
+            "-x -q w hydra_pmi_proxy --x", ("w", "hydra_pmi_proxy --x", False), id="hydra"
+        ),
+        pytest.param("-2 -a -x -lroot w uname -a", ("w", "uname -a", False), id="pdsh"),
+        pytest.param(
+            "-o PasswordAuthentication=no -o StrictHostKeyChecking=no w -p 2222 -i /key true",
+            ("w", "true", False),
+            id="horovodrun",
+        ),
+        pytest.param("w -o ConnectTimeout=10 -- -x y", ("w", "-x y", False), id="after the host"),
+        pytest.param("-xTn -oBatchMode=yes w true", ("w", "true", True), id="no input"),
+        pytest.param("w -n true", ("w", "true", True), id="no input, after the host"),
+        pytest.param(
+            "-T -e none -c aes128-gcm@openssh.com w rsync", ("w", "rsync", False), id="rsync"
+        ),
+        pytest.param("-otcpkeepalive=yes user@w a  b", ("w", "a b", False), id="user"),
+        pytest.param("-- w true", ("w", "true", False), id="end of the options"),
+    ],
+)
+def test_options_that_launchers_pass_are_taken(
+    arguments: str, parsed: tuple[str, str, bool]
+) -> None:
+    assert command.parse(arguments.split()) == parsed
+
+
+def test_words_after_the_host_are_one_line_as_they_are() -> None:
+    assert command.parse(["w", "echo 'a  b' ;", "exit 3"]) == ("w", "echo 'a  b' ; exit 3", False)
+    assert command.parse(["-o", "Compression = no", "w", "x"]) == ("w", "x", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no host is named"),
+        (["-x"], "no host is named"),
+        (["w"], "no command is named: a worker has no interactive login"),
+        (["-x", "w", "-T"], "no command is named"),
+        (["-o"], "-o has no value"),
+        (["-p"], "-p has no value"),
+        (["-o", "", "w", "true"], "-o  is not supported"),
+        (["-oProxyCommand=touch x", "w", "true"], "-o ProxyCommand=touch x is not supported"),
+        (["-o", " proxycommand touch x", "w", "true"], "is not supported"),
+        (["-o", '"ProxyCommand" touch x', "w", "true"], "is not supported"),
+        (["w", "-o", "ProxyCommand=touch x", "true"], "is not supported"),
+        (["-oLocalCommand=touch x", "w", "true"], "is not supported"),
+        (["-oKnownHostsCommand=touch x", "w", "true"], "is not supported"),
+        (["-xoProxyCommand=touch x", "w", "true"], "is not supported"),
+        (["-oHostName=elsewhere", "w", "true"], "is not supported"),
+        *(
+            ([f"-{letter}", "value", "w", "true"], f"-{letter} is not supported")
+            for letter in "BDEFGIJLMNOPQRSVWfgmswyz"
+        ),
+        (["-tf", "w", "true"], "-tf is not supported"),
+        (["--help"], "--help is not supported"),
+        (["-", "w", "true"], "- is not supported"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_anything_else_is_refused_by_name(arguments: list[str], said: str) -> None:
+    with pytest.raises(command.UsageError) as problem:
+        command.parse(arguments)
+    assert said in str(problem.value)
+
+
+class Pod:
+    """A master's pod with a gateway, of which the host hvd-worker-0 is an agent."""
+
+    def __init__(self, agent: LimitedAgent, folder: Path, release: ReleaseKeys) -> None:
+        self.agent = agent
+        self.program = str(folder / "generated/bin/ssh")
+        keys = Keys(str(release.write_master(folder / "keys")), WORKER_NAME)
+        address = "127.0.0.1"
+        known = {HOST: address, FULL_NAME: address}
+        self.reach = Reach(keys, Where(agent.port, WORKER_NAME, known))
+        self.problem: RunError | None = None
+        self.gateway = gateway.Gateway(self._reach)
+
+    def _reach(self) -> Reach:
+        if self.problem:
+            raise self.problem
+        return self.reach
+
+    @contextmanager
+    def start(self, *words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+        variables = options.pop("variables", {})
+        environment = {"PATH": os.environ["PATH"], **variables}
+        process = subprocess.Popen([self.program, *words], env=environment, **options)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def run(self, *words: str, content: bytes = b"", **variables: str) -> tuple[int, bytes, bytes]:
+        """Run `ssh` to its end: its exit code, output and errors."""
+        pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+        with self.start(*words, variables=variables, **pipes) as process:
+            output, errors = process.communicate(content, timeout=60)
+        return process.returncode, output, errors
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Iterator[Pod]:
+    folder = tmp_path_factory.mktemp("master")
+    (folder / "generated").mkdir()
+    files = copy_files(folder, sys.executable)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        start_limited(folder / "agent", release, end_within=0.1) as agent,
+    ):
+        patch.setattr(gateway_client, "SOCKET", str(folder / "generated/gateway.sock"))
+        patch.setattr(mpi, "SSH", folder / "generated/bin/ssh")
+        patch.setattr(launch, "PROGRAMS", files / "hvd_pods")
+        launch.write_ssh(sys.executable)
+        started = Pod(agent, folder, release)
+        started.gateway.start()
+        yield started
+
+
+slow = pytest.mark.slow
+
+
+@slow
+def test_input_output_and_exit_code_are_those_of_the_program(pod: Pod) -> None:
+    line = "cat; echo wrong >&2; exit 7"
+    assert pod.run("-x", HOST, line, content=b"in\n") == (7, b"in\n", b"wrong\n")
+    assert pod.run(FULL_NAME, "kill -TERM $$")[0] == 128 + signal.SIGTERM
+    assert pod.run("user@127.0.0.1", "echo", "$((1", "+", "1))") == (0, b"2\n", b"")
+
+
+@slow
+def test_program_has_the_variables_of_the_attempt_and_no_others(pod: Pod) -> None:
+    given = {
+        "HVD_EPOCH": "12",
+        "HVD_ATTEMPT": "3",
+        "HVD_RUN_ID": "run-1",
+        "HVD_NOTICES": "a,1,s",
+        "HVD_MEETING": "m",
+    }
+    code, output, _ = pod.run(HOST, "env", **given, SECRET="secret", LD_PRELOAD="x")
+    assert code == 0
+    found = dict(line.split("=", 1) for line in output.decode().splitlines())
+    assert {name: found[name] for name in given} == given
+    assert "SECRET" not in found
+    assert "LD_PRELOAD" not in found
+
+
+@slow
+def test_large_input_and_output_pass(pod: Pod) -> None:
+    content = os.urandom(3_000_000)
+    assert pod.run(HOST, "cat", content=content) == (0, content, b"")
+
+
+@slow
+def test_program_gets_no_input_with_n(pod: Pod) -> None:
+    with pod.start("-n", HOST, "cat; echo end", stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdout
+        assert process.stdout.read() == b"end\n", "it waits for input that stays open"
+
+
+@slow
+def test_input_that_is_closed_or_a_file_is_given(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(b"file\n")
+    with (
+        (tmp_path / "input").open("rb") as file,
+        pod.start(HOST, "cat", stdin=file, stdout=PIPE) as process,
+    ):
+        assert process.communicate(timeout=60)[0] == b"file\n"
+    with pod.start(HOST, "cat; echo end", stdin=DEVNULL, stdout=PIPE) as process:
+        assert process.communicate(timeout=60)[0] == b"end\n"
+
+
+@slow
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "3</dev/null"])
+def test_streams_may_be_closed_and_others_open(pod: Pod, closed: str) -> None:
+    words = ["sh", "-c", f"{pod.program} {HOST} 'cat; exit 5' {closed}"]
+    assert subprocess.run(words, stdin=DEVNULL, check=False, timeout=60).returncode == 5
+
+
+@slow
+@pytest.mark.parametrize("host", ["nowhere", "localhost", "127.0.0.9", "$(touch x)", "a b", ""])
+def test_unknown_host_is_named_and_nothing_is_started(pod: Pod, host: str) -> None:
+    said = f"[hvd] error: {host}: {host} is no host of this run\n"
+    assert pod.run("-x", host, "true") == (255, b"", said.encode())
+
+
+@slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-oProxyCommand={}", HOST, "true"],
+        [HOST, "-o", "ProxyCommand={}", "true"],
+        ["-F", "{}", HOST, "true"],
+        ["`{}`", "true"],
+        ["$({})", "true"],
+        ["; {} ;", "true"],
+        ["-l", "$({})", "nowhere", "true"],
+    ],
+    ids=" ".join,
+)
+def test_name_of_a_host_or_an_option_starts_no_program(
+    pod: Pod, tmp_path: Path, words: list[str]
+) -> None:
+    """Training code names hosts: those of MPI's info key add-host."""
+    started = tmp_path / "started"
+    code, output, errors = pod.run(*(word.format(f"touch {started}") for word in words))
+    assert (code, output) == (255, b"")
+    assert errors.startswith(b"[hvd] error: ")
+    assert not started.exists()
+
+
+@slow
+def test_refusal_of_a_use_names_the_command(pod: Pod) -> None:
+    said = b"[hvd] error: ssh: -f is not supported\n"
+    assert pod.run("-f", HOST, "true") == (255, b"", said)
+
+
+@slow
+def test_pod_whose_master_takes_no_programs_is_told(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = Path(gateway_client.SOCKET)
+    hidden = socket.rename(socket.with_suffix(".hidden"))
+    try:
+        code, _, errors = pod.run(HOST, "true")
+    finally:
+        hidden.rename(socket)
+    assert code == 255
+    assert b"the master does not take programs for workers: " in errors
+
+
+@slow
+def test_ssh_leaves_the_launchers_output_blocking(pod: Pod) -> None:
+    """Open MPI drops what is left at its end when a pipe takes no more: lines would be missing."""
+    reader, writer = os.pipe()
+    try:
+        with pod.start(HOST, "echo up; exec sleep 60", stdout=writer, stderr=writer):
+            assert os.read(reader, 3) == b"up\n"
+            assert os.get_blocking(writer)
+    finally:
+        for end in (reader, writer):
+            os.close(end)
+
+
+@slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_session_ends_when_its_client_is_killed(pod: Pod, number: int) -> None:
+    mark = f"sleep 66{os.getpid()}{int(number)}"
+    with pod.start(HOST, f"echo up; {mark}", stdout=PIPE) as process:
+        assert process.stdout
+        assert process.stdout.read(3) == b"up\n"
+        process.send_signal(number)
+        process.wait(20)
+        wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
+
+
+@slow
+def test_session_ends_when_its_client_is_killed_while_nobody_reads_its_output(pod: Pod) -> None:
+    mark = f"/bin/sh -c : 67{os.getpid()}; while :; do echo much; done"
+    reader, writer = os.pipe()
+    try:
+        with pod.start(HOST, mark, stdout=writer) as process:
+            wait_until(lambda: mark.encode() in all_commands(), 20, "it runs")
+            # The pipe is full.
+            wait_until(lambda: not _takes(writer), 20, "nothing is written any more")
+            process.kill()
+            process.wait(20)
+            wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
+    finally:
+        for end in (reader, writer):
+            os.close(end)
+
+
+def _takes(stream: int) -> bool:
+    return gateway._takes(stream)  # noqa: SLF001
+
+
+@slow
+def test_session_ends_when_nobody_can_read_its_output(pod: Pod) -> None:
+    """As with `| head -1`."""
+    mark = f": 68{os.getpid()}; while :; do echo much; done"
+    reader, writer = os.pipe()
+    with pod.start(HOST, mark, stdout=writer) as process:
+        os.close(writer)
+        assert os.read(reader, 5) == b"much\n"
+        os.close(reader)
+        assert process.wait(20) == 255
+    wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
+
+
+@slow
+def test_output_reaches_a_pipe_that_another_process_has_made_non_blocking(pod: Pod) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    received = 0
+    with pod.start(HOST, "head -c 1000000 /dev/zero; echo end", stdout=writer) as process:
+        os.close(writer)
+        time.sleep(0.2)
+        while part := os.read(reader, 65536):
+            received += len(part)
+        assert process.wait(20) == 0
+    os.close(reader)
+    assert received == 1_000_004
+
+
+@slow
+def test_many_sessions_run_side_by_side(pod: Pod) -> None:
+    started = [
+        subprocess.Popen(
+            [pod.program, HOST, f"read line; echo {number} $line"],
+            stdin=PIPE,
+            stdout=PIPE,
+            env={"PATH": os.environ["PATH"]},
+        )
+        for number in range(8)
+    ]
+    for number, process in reversed([*enumerate(started)]):
+        assert process.communicate(b"x\n", timeout=60)[0] == f"{number} x\n".encode()
+        assert process.returncode == 0
