@@ -40,10 +40,14 @@ BACKLOG = 1024
 
 
 class Gateway:
-    """Serves clients in threads from `start` on. `reach` tells how workers are reached now."""
+    """Serves clients in threads from `start` on. `reach` tells how workers are reached now.
 
-    def __init__(self, reach: Callable[[], Reach]) -> None:
+    A client has `ask_within` seconds to send its request.
+    """
+
+    def __init__(self, reach: Callable[[], Reach], ask_within: float = ASK_WITHIN) -> None:
         self._reach = reach
+        self._ask_within = ask_within
         self._listener: socket.socket | None = None
         # Why workers refuse this master, or this master them, since the last call of `forget`.
         self.key_problem = ""
@@ -72,7 +76,7 @@ class Gateway:
 
     def _serve(self, client: socket.socket) -> None:
         with client:
-            client.settimeout(ASK_WITHIN)
+            client.settimeout(self._ask_within)
             streams: list[int] = []
             try:
                 request = receive(client, streams)

@@ -1,0 +1,26 @@
+"""What a master makes of the line that it gets before anything is encrypted."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvd_pods.agent.banner import STALE, find_banner_problem, format_banner
+
+
+def test_worker_of_this_revision_is_one() -> None:
+    assert find_banner_problem(format_banner("r1").decode().strip(), 2222, "r1") is None
+
+
+@pytest.mark.parametrize(
+    ("banner", "said"),
+    [
+        ("HVD-AGENT-1 r0", f"{STALE}: it sent 'HVD-AGENT-1 r0', this run needs HVD-AGENT-1 r1"),
+        ("HVD-AGENT-1 r11", f"{STALE}: it sent 'HVD-AGENT-1 r11', this run needs"),
+        ("SSH-2.0-OpenSSH_9.2 hvd-r1", f"{STALE}: it is a worker of chart 0.2.0 or older"),
+        ("SSH-2.0-OpenSSH_9.2", "port 2222 is not the agent of a worker: it sent 'SSH-2.0-"),
+        ("", "port 2222 is not the agent of a worker: it sent ''"),
+        ("220 mail", "port 2222 is not the agent of a worker: it sent '220 mail'"),
+    ],
+)
+def test_other_server_is_named(banner: str, said: str) -> None:
+    assert str(find_banner_problem(banner, 2222, "r1")).startswith(said)

@@ -1,0 +1,306 @@
+"""How programs of the master's pod have programs started in workers: the gateway itself."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.agent.keys import Keys
+from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.fast_start import STAY
+from hvd_pods.master import gateway, gateway_client
+from hvd_pods.master.remote import Reach
+from hvd_pods.master.session import Where
+from tests.unit.hvd_pods.release_keys import WORKER_NAME, ReleaseKeys
+from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+HOST = "hvd-worker-0"
+
+
+class Served:
+    """A gateway, an agent that it reaches as hvd-worker-0, and the streams of a client."""
+
+    def __init__(self, agent: LimitedAgent, reach: Reach) -> None:
+        self.agent = agent
+        self.reach = reach
+        self.problem: RunError | None = None
+        self.gateway = gateway.Gateway(self._reach)
+        self.gateway.start()
+
+    def _reach(self) -> Reach:
+        if self.problem:
+            raise self.problem
+        return self.reach
+
+
+class Client:
+    """A client of the gateway whose streams the test has."""
+
+    def __init__(self) -> None:
+        reader, self.stdin = os.pipe()
+        self.stdout, out = os.pipe()
+        self.stderr, errors = os.pipe()
+        self.streams = [reader, out, errors]
+        self._own = {self.stdin, self.stdout, self.stderr}
+
+    def ask(self, line: str, host: str = HOST, stay: float = 0.0) -> None:
+        """Ask for a program. The program's streams are then the gateway's alone."""
+        self.connection = gateway_client.ask(host, ["/bin/sh", "-c", line], self.streams, stay)
+        for stream in self.streams:
+            os.close(stream)
+        self.streams = []
+
+    def end_input(self) -> None:
+        self._own.remove(self.stdin)
+        os.close(self.stdin)
+
+    def code(self) -> int:
+        self.connection.settimeout(20)
+        return int(self.connection.makefile("rb").readline())
+
+    def close(self) -> None:
+        for stream in [*self.streams, *self._own]:
+            os.close(stream)
+
+
+def read(descriptor: int) -> bytes:
+    content = b""
+    while part := os.read(descriptor, 1 << 16):
+        content += part
+    return content
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("gateway")
+    keys = Keys(str(release.write_master(folder / "keys")), WORKER_NAME)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        start_limited(folder / "agent", release, end_within=0.1) as agent,
+    ):
+        patch.setattr(gateway_client, "SOCKET", str(folder / "gateway.sock"))
+        where = Where(agent.port, WORKER_NAME, {HOST: "127.0.0.1"})
+        yield Served(agent, Reach(keys, where))
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    made = Client()
+    yield made
+    made.close()
+
+
+def send(content: bytes, streams: list[int]) -> bytes:
+    """Send bytes and descriptors to the gateway; return its answer, if it has one."""
+    with socket.socket(socket.AF_UNIX) as connection, suppress(ConnectionResetError):
+        connection.settimeout(20)
+        connection.connect(gateway_client.SOCKET)
+        rights = array.array("i", streams)
+        connection.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        connection.shutdown(socket.SHUT_WR)
+        return connection.makefile("rb").read()
+    return b""
+
+
+def test_only_the_pods_user_may_connect(served: Served) -> None:
+    assert Path(gateway_client.SOCKET).stat().st_mode & 0o777 == 0o600
+
+
+def test_program_has_the_streams_of_the_client(served: Served, client: Client) -> None:
+    client.ask("cat; echo wrong >&2; exit 4")
+    os.write(client.stdin, b"in\n")
+    client.end_input()
+    assert read(client.stdout) == b"in\n"
+    assert read(client.stderr) == b"wrong\n"
+    assert client.code() == 4
+
+
+GOOD: dict[str, Any] = {"host": HOST, "argv": ["true"], "variables": {}, "stay": 0}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"[]\n",
+        b"{}\n",
+        b"not json\n",
+        b"\xff\n",
+        json.dumps(GOOD).encode(),
+        *(
+            json.dumps({**GOOD, **change}).encode() + b"\n"
+            for change in (
+                {"argv": 1},
+                {"variables": 1},
+                {"variables": {"HVD_EPOCH": "x"}},
+                {"stay": "x"},
+                {"stay": None},
+                {"argv": []},
+                {"argv": [1]},
+                {"argv": ["a\0b"]},
+            )
+        ),
+        b'{"host": "' + b"x" * (1 << 18) + b'"}\n',
+    ],
+    ids=lambda content: content[:40].decode("latin-1"),
+)
+def test_request_that_is_none_gets_the_code_of_a_failure(
+    served: Served, client: Client, content: bytes
+) -> None:
+    assert send(content, client.streams) in (b"255\n", b"")
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_request_without_all_streams_is_refused(
+    served: Served, client: Client, number: int
+) -> None:
+    content = json.dumps(GOOD).encode() + b"\n"
+    assert send(content, client.streams[:number]) == b"255\n"
+
+
+def test_more_descriptors_than_three_are_not_kept(served: Served, client: Client) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    content = json.dumps(GOOD).encode() + b"\n"
+    for _ in range(20):
+        send(content, client.streams * 10)
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2, 20, "they are closed")
+
+
+def test_streams_belong_to_no_other_program_of_the_master(served: Served, client: Client) -> None:
+    """A launcher waits for the end of a rank's output, which any copy would keep open."""
+    client.ask("echo up; cat")
+    assert os.read(client.stdout, 3) == b"up\n"
+    pipe = os.readlink(f"/proc/self/fd/{client.stdout}")
+    for number in _numbers():
+        if _link(number) == pipe and number != client.stdout:
+            assert not os.get_inheritable(number)
+    client.end_input()
+    assert client.code() == 0
+
+
+def _numbers() -> list[int]:
+    return [int(name) for name in os.listdir("/proc/self/fd")]
+
+
+def _link(number: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return ""
+
+
+def test_client_that_says_nothing_is_given_up(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_client, "SOCKET", str(tmp_path / "gateway.sock"))
+    gateway.Gateway(lambda: served.reach, ask_within=0.1).start()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(gateway_client.SOCKET)
+        assert connection.makefile("rb").read() == b"255\n"
+
+
+def test_problem_of_the_master_is_told_to_the_client(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "problem", RunError("the API server is gone"))
+    client.ask("true")
+    assert client.code() == 255
+    assert read(client.stderr) == b"[hvd] error: hvd-worker-0: the API server is gone\n"
+    assert served.gateway.key_problem == ""
+
+
+def test_problem_of_keys_is_remembered_until_the_next_attempt(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It ends the run, as no attempt could help."""
+    foreign = Keys(str(ReleaseKeys().write_master(tmp_path / "keys")), WORKER_NAME)
+    monkeypatch.setattr(served, "reach", served.reach._replace(keys=foreign))
+    client.ask("true")
+    assert client.code() == 255
+    said = "hvd-worker-0: its certificate is not of this release's authority"
+    assert said in read(client.stderr).decode()
+    assert served.gateway.key_problem.startswith(said)
+    served.gateway.forget()
+    assert served.gateway.key_problem == ""
+
+
+def test_keys_that_are_gone_are_told_to_the_client(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "problem", ConfigurationError("the keys are not there"))
+    client.ask("true")
+    assert client.code() == 255
+    assert b"the keys are not there" in read(client.stderr)
+
+
+def test_program_that_the_client_leaves_goes_on_for_its_time(
+    served: Served, client: Client, tmp_path: Path
+) -> None:
+    left = tmp_path / "left"
+    client.ask(f"echo up; read line; sleep 0.5; echo $line >{left}; sleep 60", stay=60.0)
+    assert os.read(client.stdout, 3) == b"up\n"
+    client.connection.sendall(STAY)
+    client.connection.close()
+    wait_until(left.exists, 20, "it goes on")
+
+
+def test_output_that_came_before_a_session_broke_reaches_the_client(
+    served: Served, client: Client
+) -> None:
+    """The last lines of a worker that is lost say why."""
+    client.ask("head -c 200000 /dev/zero; echo last words; kill -KILL $PPID; sleep 60")
+    # The pipe to the client takes a part of it.
+    time.sleep(0.3)
+    output = read(client.stdout)
+    assert len(output) == 200_011
+    assert output.endswith(b"last words\n")
+    assert client.code() == 137
+
+
+def test_last_output_of_a_connection_that_breaks_reaches_the_client(
+    tmp_path: Path,
+    served: Served,
+    client: Client,
+    release: ReleaseKeys,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with start_limited(tmp_path / "agent", release) as agent:
+        where = served.reach.where._replace(port=agent.port)
+        monkeypatch.setattr(served, "reach", served.reach._replace(where=where))
+        client.ask("head -c 200000 /dev/zero; exec sleep 60")
+        time.sleep(0.3)
+        agent.kill()
+        assert len(read(client.stdout)) == 200_000
+        assert client.code() == 255
+        assert b"error: hvd-worker-0: port " in read(client.stderr)
+
+
+def test_streams_have_any_numbers(served: Served, client: Client) -> None:
+    """A launch on many hosts has thousands of descriptors, more than select() takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 3000:
+        pytest.skip("this machine allows too few files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3000), hard))
+    with ExitStack() as stack:
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        os.set_blocking(client.streams[1], False)
+        client.ask("head -c 500000 /dev/zero")
+        time.sleep(0.2)
+        assert len(read(client.stdout)) == 500_000
+        assert client.code() == 0
