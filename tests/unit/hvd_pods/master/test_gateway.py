@@ -129,6 +129,16 @@ def test_program_has_the_streams_of_the_client(served: Served, client: Client) -
 
 
 GOOD: dict[str, Any] = {"host": HOST, "argv": ["true"], "variables": {}, "stay": 0}
+CHANGES: list[dict[str, Any]] = [
+    {"argv": 1},
+    {"variables": 1},
+    {"variables": {"HVD_EPOCH": "x"}},
+    {"stay": "x"},
+    {"stay": None},
+    {"argv": []},
+    {"argv": [1]},
+    {"argv": ["a\0b"]},
+]
 
 
 @pytest.mark.parametrize(
@@ -141,19 +151,7 @@ GOOD: dict[str, Any] = {"host": HOST, "argv": ["true"], "variables": {}, "stay":
         b"not json\n",
         b"\xff\n",
         json.dumps(GOOD).encode(),
-        *(
-            json.dumps({**GOOD, **change}).encode() + b"\n"
-            for change in (
-                {"argv": 1},
-                {"variables": 1},
-                {"variables": {"HVD_EPOCH": "x"}},
-                {"stay": "x"},
-                {"stay": None},
-                {"argv": []},
-                {"argv": [1]},
-                {"argv": ["a\0b"]},
-            )
-        ),
+        *(json.dumps({**GOOD, **change}).encode() + b"\n" for change in CHANGES),
         b'{"host": "' + b"x" * (1 << 18) + b'"}\n',
     ],
     ids=lambda content: content[:40].decode("latin-1"),
@@ -172,35 +170,36 @@ def test_request_without_all_streams_is_refused(
     assert send(content, client.streams[:number]) == b"255\n"
 
 
+def open_files() -> dict[int, str]:
+    """Return the descriptors of this process, and of what they are."""
+    found = {}
+    for link in Path("/proc/self/fd").iterdir():
+        # The one of the folder itself is closed already.
+        with suppress(OSError):
+            found[int(link.name)] = str(link.readlink())
+    return found
+
+
 def test_more_descriptors_than_three_are_not_kept(served: Served, client: Client) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_files())
     content = json.dumps(GOOD).encode() + b"\n"
     for _ in range(20):
         send(content, client.streams * 10)
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2, 20, "they are closed")
+    wait_until(lambda: len(open_files()) <= before + 2, 20, "they are closed")
 
 
-def test_streams_belong_to_no_other_program_of_the_master(served: Served, client: Client) -> None:
+def test_streams_are_inherited_by_no_other_program_of_the_master(
+    served: Served, client: Client
+) -> None:
     """A launcher waits for the end of a rank's output, which any copy would keep open."""
     client.ask("echo up; cat")
     assert os.read(client.stdout, 3) == b"up\n"
-    pipe = os.readlink(f"/proc/self/fd/{client.stdout}")
-    for number in _numbers():
-        if _link(number) == pipe and number != client.stdout:
-            assert not os.get_inheritable(number)
+    files = open_files()
+    pipe = files.pop(client.stdout)
+    (taken,) = (number for number, file in files.items() if file == pipe)
+    assert not os.get_inheritable(taken)
     client.end_input()
     assert client.code() == 0
-
-
-def _numbers() -> list[int]:
-    return [int(name) for name in os.listdir("/proc/self/fd")]
-
-
-def _link(number: int) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{number}")
-    except OSError:
-        return ""
 
 
 def test_client_that_says_nothing_is_given_up(

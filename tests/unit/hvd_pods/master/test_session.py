@@ -18,7 +18,7 @@ from hvd_pods.agent.keys import REMEDY, Keys
 from hvd_pods.agent.requests import Request
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import session
-from hvd_pods.master.session import Session, SessionError, Where
+from hvd_pods.master.session import SessionError, Where
 from tests.ports import find_port
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.fake_worker import FakeWorker
@@ -277,7 +277,7 @@ class TestWhere:
 def test_keys_that_are_missing_are_named(tmp_path: Path, release: ReleaseKeys) -> None:
     folder = release.write_master(tmp_path / "keys")
     (folder / "peer-ca.crt").unlink()
-    with pytest.raises(ConfigurationError, match="keys are not there: .*peer-ca.crt"):
+    with pytest.raises(ConfigurationError, match=r"keys are not there: .*peer-ca\.crt"):
         Keys(str(folder), WORKER_NAME)
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -129,10 +129,12 @@ class Pod:
             process.kill()
             process.communicate()
 
-    def run(self, *words: str, content: bytes = b"", **variables: str) -> tuple[int, bytes, bytes]:
+    def run(
+        self, *words: str, content: bytes = b"", variables: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes, bytes]:
         """Run `ssh` to its end: its exit code, output and errors."""
         pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
-        with self.start(*words, variables=variables, **pipes) as process:
+        with self.start(*words, variables=variables or {}, **pipes) as process:
             output, errors = process.communicate(content, timeout=60)
         return process.returncode, output, errors
 
@@ -175,7 +177,9 @@ def test_program_has_the_variables_of_the_attempt_and_no_others(pod: Pod) -> Non
         "HVD_NOTICES": "a,1,s",
         "HVD_MEETING": "m",
     }
-    code, output, _ = pod.run(HOST, "env", **given, SECRET="secret", LD_PRELOAD="x")
+    code, output, _ = pod.run(
+        HOST, "env", variables={**given, "SECRET": "secret", "LD_PRELOAD": "x"}
+    )
     assert code == 0
     found = dict(line.split("=", 1) for line in output.decode().splitlines())
     assert {name: found[name] for name in given} == given
@@ -310,7 +314,7 @@ def test_session_ends_when_its_client_is_killed_while_nobody_reads_its_output(po
 
 
 def _takes(stream: int) -> bool:
-    return gateway._takes(stream)  # noqa: SLF001
+    return gateway._takes(stream)
 
 
 @slow

@@ -21,7 +21,7 @@ from hvd_pods.common.session_variables import ATTEMPT, EPOCH, RUN_ID
 # processes of an older epoch first, for which worker/fence.py has 30 s.
 CONNECT_WITHIN = 10.0
 LONGEST_BANNER = 256
-OLDER_REMEDY = "it is a worker of chart 0.2.0 or older: delete its pod, so that its StatefulSet makes a new one"
+OLDER_REMEDY = "it is a worker of chart 0.2.0 or older: delete its pod, and a new one is made"
 # Where this pod's programs find the workers: how to reach them, and each host's address.
 WORKERS = GENERATED / "workers.json"
 

@@ -48,6 +48,8 @@ MOST_INPUT = 1 << 26
 FENCE_EVERY = 0.01
 ACCEPT_AGAIN = 0.1
 BACKLOG = 1024
+# Looks at processes that have lost their supervisor: one whose parent ends meanwhile is missed.
+LOOKS = 3
 NEVER = float("inf")
 
 
@@ -363,13 +365,14 @@ class Agent:
 
     def _end_orphans(self, client: Client) -> None:
         """Kill the processes below this one that belong to no other session."""
-        # In this order: what another session starts meanwhile is not among these.
-        found = set(fast_start.descendants(os.getpid()))
         others = [one.program.pid for one in self._sessions if one is not client and one.program]
-        below = {pid for other in others for pid in [other, *fast_start.descendants(other)]}
-        for pid in found - below:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        for _ in range(LOOKS):
+            # In this order: what another session starts meanwhile is not among these.
+            found = set(fast_start.descendants(os.getpid()))
+            below = {pid for other in others for pid in [other, *fast_start.descendants(other)]}
+            for pid in found - below:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
 
     # Ends.
 

@@ -17,6 +17,7 @@ from typing import Iterator
 
 from hvd_pods.common import fast_start
 from hvd_pods.rank import warm_client
+from hvd_pods.worker.supervisor import has_child
 
 # Seconds in which killed processes must be gone: a process may wait for a file server. And those
 # in which the guard of a warm rank ends the rank, and then itself, as the rank's client is gone.
@@ -31,10 +32,21 @@ class FenceError(Exception):
 
 
 class Fence:
-    """Admits the requests of one epoch. `main` is the worker's main program."""
+    """Admits the requests of one epoch. `main` is the worker's main program.
 
-    def __init__(self, main: int, metrics_folder: str) -> None:
+    It is made before any training code runs in the worker.
+    """
+
+    def __init__(
+        self,
+        main: int,
+        metrics_folder: str,
+        gone_within: float = GONE_WITHIN,
+        guards_within: float = GUARDS_WITHIN,
+    ) -> None:
         self.epoch = 0
+        self._gone_within = gone_within
+        self._guards_within = guards_within
         self._main = main
         self._metrics = metrics_folder
         # When the processes of an older epoch must be gone; None while none are awaited.
@@ -63,7 +75,7 @@ class Fence:
         if is_new or self._has_failed:
             self.epoch = max(epoch, self.epoch)
             self._has_failed = False
-            self._until = time.monotonic() + GONE_WITHIN
+            self._until = time.monotonic() + self._gone_within
         return is_new
 
     def end_older(self) -> bool:
@@ -71,8 +83,11 @@ class Fence:
 
         Raises FenceError when it does not end in time.
         """
+        for _ in fast_start.ended_children():
+            continue
         left = self._kill()
-        if not left:
+        # What has lost its parent is a child of this process, or of the main program.
+        if not left and not has_child():
             self._until = None
             self._forget_progress()
             return True
@@ -84,19 +99,23 @@ class Fence:
 
     def _kill(self) -> set[int]:
         started = set(fast_start.descendants(os.getpid()))
-        # Processes whose parents were killed, such as the guards of warm ranks, by training code.
-        for orphan in set(_children(self._main)) - self._own:
-            started |= {orphan[0], *fast_start.descendants(orphan[0])}
+        # A second look finds the child of a process that ended during the first one.
+        for orphan in self._orphans() or self._orphans():
+            started |= {orphan, *fast_start.descendants(orphan)}
         guards = set(self._guards())
         killed = set(started)
-        waited = GONE_WITHIN - ((self._until or 0.0) - time.monotonic())
-        if waited > GUARDS_WITHIN:
+        waited = self._gone_within - ((self._until or 0.0) - time.monotonic())
+        if waited > self._guards_within:
             for guard in guards:
                 killed |= {guard, *fast_start.descendants(guard)}
         for pid in killed:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         return started | guards
+
+    def _orphans(self) -> set[int]:
+        """Return processes whose parents were killed, such as guards of ranks by training code."""
+        return {pid for pid, _ in set(_children(self._main)) - self._own}
 
     def _guards(self) -> Iterator[int]:
         """Yield the guards of warm ranks, which are below the process that has imported."""

@@ -22,7 +22,7 @@ from hvd_pods.common.fast_start import PROGRAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable, Mapping, NoReturn, Sequence
+    from typing import Mapping, NoReturn, Sequence
 
 # What the agent passes on to the program.
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -89,7 +89,7 @@ def _supervise(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     for standard in range(STATUS):
         os.dup2(nothing, standard)
     status = _wait(program)
-    end_all(lambda: fast_start.descendants(os.getpid()))
+    _end_all()
     with contextlib.suppress(OSError):
         os.write(STATUS, str(status).encode())
     return 0
@@ -108,18 +108,29 @@ def _wait(program: int) -> int:
             return status
 
 
-def end_all(find: Callable[[], Iterable[int]]) -> None:
-    """Kill the processes that `find()` yields, until there are none."""
-    while True:
-        left = list(find())
-        for pid in left:
+def _end_all() -> None:
+    """Kill all that is below this process, until there is nothing.
+
+    What has lost its parent comes to this process, so that nothing is left when it has no child. A
+    look at all processes alone would miss one whose parent ends meanwhile.
+    """
+    while has_child():
+        for pid in list(fast_start.descendants(os.getpid())):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         for _ in fast_start.ended_children():
             continue
-        if not left:
-            return
-        time.sleep(LOOK_EVERY)
+        if has_child():
+            time.sleep(LOOK_EVERY)
+
+
+def has_child() -> bool:
+    """Whether this process has a child, also one that has ended and was not reaped."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
@@ -134,12 +145,10 @@ def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         if module:
             code = _run(module, argv[len(OWN_PROGRAM) :])
         else:
-            path = fast_start.which(argv[0])
-            if path:
-                os.execv(path, list(argv))
             code = NOT_FOUND
-            host = os.uname().nodename
-            print(f"[hvd] error: {host} has no program {argv[0]}", file=sys.stderr)
+            path = _find(argv[0])
+            code = CANNOT_RUN
+            os.execv(path, list(argv))
     except OSError as problem:
         print(f"[hvd] error: cannot run {argv[0]}: {problem}", file=sys.stderr)
     except SystemExit as end:
@@ -152,6 +161,13 @@ def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _find(program: str) -> str:
+    path = fast_start.which(program)
+    if path is None:
+        raise FileNotFoundError(f"there is no such program on {os.uname().nodename}")
+    return path
 
 
 def own_module(argv: Sequence[str]) -> str:

@@ -155,7 +155,8 @@ def test_second_request_of_a_connection_starts_nothing_and_ends_the_first(
     agent: LimitedAgent, master: tuple[Client, str], tmp_path: Path
 ) -> None:
     client, nonce = master
-    first, second = tmp_path / "first", tmp_path / "second"
+    first = tmp_path / "first"
+    second = tmp_path / "second"
     client.ask(nonce, ["sh", "-c", f"trap 'touch {first}' EXIT; echo up; cat"])
     assert client.receive() == (frames.OUTPUT, b"up\n")
     client.ask(nonce, ["touch", str(second)])

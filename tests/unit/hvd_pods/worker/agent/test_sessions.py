@@ -14,6 +14,15 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
+# Each process starts the next one, and ends.
+FORKS = """
+import os, time
+until = time.monotonic() + 20
+while time.monotonic() < until:
+    if os.fork():
+        os._exit(0)
+"""
+
 
 def test_program_gets_its_input_and_its_output_and_exit_code_come_back(worker: AgentPod) -> None:
     with worker.shell("cat; echo wrong >&2; exit 7") as program:
@@ -100,6 +109,22 @@ def test_nothing_that_a_program_has_started_outlives_it(worker: AgentPod, how: s
     program = worker.run(f"{how} {mark} </dev/null >/dev/null 2>&1 & echo started")
     assert program.output == b"started\n"
     assert mark.encode() not in all_commands()
+
+
+def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_session(
+    worker: AgentPod,
+) -> None:
+    """A look at all processes misses the child of one that ends during the look."""
+    script = worker.pod.generated / "forks.py"
+    # Bounded, so that a red test leaves nothing for ever.
+    script.write_text(FORKS)
+    for number in range(5):
+        mark = f"mark-{os.getpid()}-{number}"
+        program = worker.run(f"setsid -f python3 -I {script} {mark} >/dev/null 2>&1; sleep 0.1")
+        assert program.code == 0
+        assert mark.encode() not in all_commands()
+        time.sleep(0.02)
+        assert mark.encode() not in all_commands()
 
 
 def test_end_of_the_connection_ends_the_program_with_all_that_it_has_started(

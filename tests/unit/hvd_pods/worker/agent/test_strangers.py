@@ -189,7 +189,8 @@ def test_no_session_can_be_resumed_without_the_certificate(
 
 
 def test_keys_that_are_replaced_are_those_of_the_next_connection(tmp_path: Path) -> None:
-    first, second = ReleaseKeys(), ReleaseKeys()
+    first = ReleaseKeys()
+    second = ReleaseKeys()
     with start_limited(tmp_path / "agent", first) as agent:
         with agent.shell("echo up; read line; echo $line") as running:
             running.read_until(b"up\n")
