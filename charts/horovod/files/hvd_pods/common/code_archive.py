@@ -59,6 +59,9 @@ def unpack(content: bytes, directory: Path) -> None:
             for member in archive:
                 unpack_member(archive, member, complete)
         with contextlib.suppress(FileNotFoundError):
+            if not directory.is_symlink():
+                # Without its rights, it could not be moved to another folder.
+                directory.chmod(0o700)
             directory.rename(Path(name) / "replaced")
         complete.rename(directory)
 

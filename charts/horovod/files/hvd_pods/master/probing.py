@@ -47,7 +47,7 @@ MOST_OPEN = 400
 LONGEST_BANNER = 256
 # Seconds between two attempts on a host that answered and is silent, and between two connections.
 SUSPECT_EVERY = 1.0
-# Seconds until a kept connection is renewed: before worker/agent.py's SILENT_WITHIN is over.
+# Seconds until a kept connection is renewed: before `silent_within` of worker/limits.py is over.
 RENEW_EVERY = 60.0
 # TCP keepalive: idle seconds before the first probe, and between probes; SHORT stands for both if
 # a host counts as lost sooner than after PATIENT seconds.

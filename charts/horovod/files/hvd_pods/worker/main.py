@@ -23,7 +23,7 @@ from typing import Mapping
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import fast_start, metrics, notices, packages, threads
 from hvd_pods.common.metrics import Sample, format_page, script_samples
-from hvd_pods.common.paths import CODE, PROGRAMS
+from hvd_pods.common.paths import CODE, GENERATED, PROGRAMS
 from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
@@ -32,6 +32,20 @@ from hvd_pods.worker import draining, rank_watch
 # Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
 MOST_FILES = 256
+
+
+def write_ssh() -> None:
+    """Put a program in the place of the master's command `ssh` that refuses to start anything.
+
+    Open MPI's daemons look for the launcher's agent also where they need none.
+    """
+    program = GENERATED / "bin" / "ssh"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(
+        "#!/bin/sh\necho '[hvd] error: ssh: only the master starts programs in workers' >&2\n"
+        "exit 255\n"
+    )
+    program.chmod(0o755)
 
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
@@ -143,6 +157,7 @@ def main() -> int:
     if CODE.is_dir():
         # The packages are installed later: sessions and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
+    write_ssh()
     start_warm_process(sys.executable, os.environ)
     agent = subprocess.Popen(
         [sys.executable, "-I", "-S", str(PROGRAMS / "worker" / "agent.py")],
