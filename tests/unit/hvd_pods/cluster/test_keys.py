@@ -34,7 +34,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder = tmp_path / attribute.lower()
         folder.mkdir()
         monkeypatch.setattr(keys, attribute, folder)
-    return tmp_path / "secrets"
+    return tmp_path / "keys"
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_program_has_the_containers_environment_and_what_the_master_gives(
 def test_program_that_is_not_there_is_named(worker: AgentPod) -> None:
     with worker.ask(["no-such-program"]) as program:
         assert program.wait() == 127
-    assert b"has no program no-such-program" in program.errors
+    assert b"cannot run no-such-program: there is no such program" in program.errors
 
 
 @pytest.mark.parametrize("how", ["setsid", "setsid -f", "nohup"])
