@@ -12,13 +12,13 @@ from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.measure import run_trials
 from hvdchart.run.release import Object
-from hvdchart.run.trials import Outcome, Trial
+from hvdchart.run.trials import Outcome
 
 
 def measure(
     cluster: Cluster,
     plan: Plan,
-    trials: Sequence[Trial],
+    trials: Sequence[int],
     turns: int,
     report: Callable[[str], None],
     helm: Helm,
@@ -32,7 +32,7 @@ def measure(
     place: Object = {}
 
     def take(outcome: Outcome) -> None:
-        workers = trials[outcome.trial].workers
+        workers = trials[outcome.trial]
         if outcome.speed is None:
             raise RunFailedError(f"cannot measure {workers} workers: {outcome.error}")
         if not measured:

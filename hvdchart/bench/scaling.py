@@ -18,7 +18,7 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object, component_of
-from hvdchart.run.trials import Trial, trials_plan
+from hvdchart.run.trials import trials_plan
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 from hvdchart.values.merge import merge_values
@@ -53,16 +53,16 @@ def sizes(workers: int, given: Sequence[int]) -> list[int]:
     return chosen
 
 
-def turns_of(chosen: Sequence[int], turns: int) -> list[Trial]:
-    """All sizes in each turn, which begins with another size than the one before."""
-    trials = []
+def turns_of(chosen: Sequence[int], turns: int) -> list[int]:
+    """The workers of each trial: all sizes in each turn, which begins with another size."""
+    trials: list[int] = []
     for turn in range(turns):
         first = turn % len(chosen)
-        trials += [Trial(size) for size in (*chosen[first:], *chosen[:first])]
+        trials += [*chosen[first:], *chosen[:first]]
     return trials
 
 
-def bench_plan(plan: Plan, trials: Sequence[Trial], command: Sequence[str]) -> Plan:
+def bench_plan(plan: Plan, trials: Sequence[int], command: Sequence[str]) -> Plan:
     """The plan of the run that measures, which has the benchmark as its code.
 
     Raises SpecError for a spec of several groups.

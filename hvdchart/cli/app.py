@@ -51,9 +51,12 @@ _COMMANDS = (
     "doctor",
     "discover",
     "migrate",
-    "tune",
     "bench",
 )
+# Commands that this version does not have, and what to do instead.
+_GONE = {
+    "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
+}
 # Python has functions of these names: the modules append an underscore to theirs.
 _TAKEN = ("list", "exec")
 # How a write to a full disk, or to /dev/full, fails.
@@ -93,10 +96,22 @@ def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
     group.command(name, help=text, epilog=f"\b{mark}{examples}")(function)
 
 
+def _refuse(name: str, instead: str) -> None:
+    """Add a command that only says that it was removed, and what to do instead."""
+
+    def refuse() -> None:
+        raise typer.BadParameter(f"`{name}` was removed: {instead}")
+
+    ignored = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app.command(name, hidden=True, context_settings=ignored)(refuse)
+
+
 for _name in _COMMANDS:
     _module = import_module(f"hvdchart.cli.{_name}")
     _function = f"{_name}_" if _name in _TAKEN else _name
     _add(app, _name, getattr(_module, _function))
+for _name, _instead in _GONE.items():
+    _refuse(_name, _instead)
 _image = typer.Typer(no_args_is_help=True, help="Check container images.")
 _image.callback()(lambda: None)
 _add(_image, "check", image.check)

@@ -1,9 +1,9 @@
-"""Runs a command once for each trial of `hvdchart bench` or `tune`, one after the other.
+"""Runs a command once for each trial of `hvdchart bench`, one after the other.
 
 Its text is sent to the master and run by the image's own Python, 3.8 or newer: standard library
-only. Arguments: a JSON object with `command`, `trials` (each with `workers`, the number of the
-first workers that it runs on, and `env`, the ranks' environment); the host file; and the launcher's
-command line for all workers, to which the command is appended.
+only. Arguments: a JSON object with `command` and `trials` (for each, the number of the first
+workers that it runs on); the host file; and the launcher's command line for all workers, to which
+the command is appended.
 
 For each trial it prints the word `MEASURED` and a JSON object in one line: `trial`, `ranks`,
 `speed` in images/s (null when there is none) and `error` (then, the end of the output). No line of
@@ -66,16 +66,13 @@ def main(text: str, hostfile: str, launcher: list[str]) -> int:
     """Run all trials; 1 when none printed a speed."""
     job = json.loads(text)
     succeeded = False
-    for number, trial in enumerate(job["trials"]):
-        line, ranks, hosts = on_first_hosts(launcher, hostfile, trial["workers"])
-        # With `env` on the workers: their own settings would override what mpirun passes on.
-        env = [f"{name}={value}" for name, value in trial["env"].items()]
-        command = ["env", *env, *job["command"]] if env else job["command"]
+    for number, workers in enumerate(job["trials"]):
+        line, ranks, hosts = on_first_hosts(launcher, hostfile, workers)
         with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file:
             file.write(hosts)
             file.flush()
             line = [file.name if word == hostfile else word for word in line]
-            code, output = run([*line, *command])
+            code, output = run([*line, *job["command"]])
         speed = parse_speed(output) if code == 0 else None
         error = "" if speed is not None else f"exit code {code}: {output[-800:]}"
         measured = {"trial": number, "ranks": ranks, "speed": speed, "error": error}

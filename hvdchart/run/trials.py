@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hvd_pods.common.hostile import one_line
@@ -13,14 +13,6 @@ from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
 
 _MARK = "MEASURED "
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run of the command: on how many workers, with which further environment of the ranks."""
-
-    workers: int
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -33,15 +25,16 @@ class Outcome:
     error: str
 
 
-def trials_plan(plan: Plan, purpose: str, trials: Sequence[Trial], command: Sequence[str]) -> Plan:
+def trials_plan(plan: Plan, purpose: str, trials: Sequence[int], command: Sequence[str]) -> Plan:
     """The plan of a run NAME-PURPOSE, with as many workers as the largest trial has.
 
-    Its master makes the trials one after the other, each with `command` on the ranks.
+    Its master makes the trials one after the other, each with `command` on the ranks of as many
+    workers as `trials` says.
     """
     driver = Path(__file__).with_name("driver.py").read_text("utf-8")
-    job = {"command": list(command), "trials": [asdict(each) for each in trials]}
+    job = {"command": list(command), "trials": list(trials)}
     line = ["python3", "-c", driver, json.dumps(job), "$(HOSTFILE)", "$(LAUNCH)"]
-    return measuring_plan(plan, purpose, line, max(trial.workers for trial in trials))
+    return measuring_plan(plan, purpose, line, max(trials))
 
 
 def parse_outcome(line: str, trials: int) -> Outcome | None:

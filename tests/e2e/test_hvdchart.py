@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -237,42 +236,6 @@ def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
 
 
 # Faster with more threads, so that the best setting is known.
-SPEED = (
-    "import json, os; n = int(os.environ['TF_NUM_INTRAOP_THREADS']); "
-    "print('RESULT', json.dumps({'imagesPerSecond': n * 10}))"
-)
-
-
-@pytest.fixture(scope="class")
-def tuned(
-    namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
-) -> subprocess.CompletedProcess[str]:
-    """A `tune` of the threads of each rank."""
-    spec = write_spec(tmp_path_factory.mktemp("spec"), namespace, ["python3", "-V"])
-    command = f"python3 -c {shlex.quote(SPEED)}"
-    tries = ["--intra", "1,3", "--inter", "1", "--repeat", "2", "--confirm", "1"]
-    tries += ["--command", command]
-    return hvdchart(namespace, "tune", spec, *tries, *here(namespace))
-
-
-class TestTune:
-    def test_each_setting_is_measured(self, tuned: subprocess.CompletedProcess[str]) -> None:
-        assert "4/4     30.00" in tuned.stderr
-
-    def test_faster_setting_is_measured_again(
-        self, tuned: subprocess.CompletedProcess[str]
-    ) -> None:
-        assert "2/2     30.00" in tuned.stderr
-
-    def test_fastest_setting_is_printed(self, tuned: subprocess.CompletedProcess[str]) -> None:
-        assert "The best setting is +200.0% faster than the plan's." in tuned.stdout
-        assert "intraOpThreads: 3" in tuned.stdout
-
-    @pytest.mark.usefixtures("tuned")
-    def test_run_is_uninstalled(self, namespace: Namespace) -> None:
-        assert namespace.get("statefulsets,jobs")["items"] == []
-
-
 def test_discover_writes_a_spec_of_the_clusters_nodes(namespace: Namespace) -> None:
     # Other tests create nodes.
     name = current().node_name

@@ -1,4 +1,4 @@
-"""The driver of `hvdchart bench` and `tune`, with the launcher's line as the master builds it."""
+"""The driver of `hvdchart bench`, with the launcher's line as the master builds it."""
 
 from __future__ import annotations
 

@@ -101,14 +101,12 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["render"], 2, "no spec"),
         (["render", SPEC, "--check"], 2, "--check needs --write"),
         (["plan", SPEC, "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),
-        (["plan", SPEC, "--expect", "alexnet", "--speed", "1"], 2, "must be one of resnet50"),
-        (["plan", SPEC, "--expect", "vgg16"], 2, "needs --speed"),
-        (["plan", MIXED, "--expect", "vgg16", "--speed", "1"], 3, "expected one group"),
-        (["tune", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
-        (["tune", MIXED, "--model", "ResNet50"], 3, "2 groups; expected one group to tune"),
+        (["plan", SPEC, "--expect", "vgg16", "--speed", "1"], 2, "--expect was removed"),
+        (["tune", SPEC, "--intra", "1,2"], 2, "`tune` was removed: set `tuning` in the spec"),
+        (["bench", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["migrate"], 2, "give one of FILE and --command-line FILE"),
         (["migrate", "values"], 5, "values: cannot read the file: Is a directory"),
-        (["tune", SPEC, "--inter", "1,,2"], 2, "must be whole numbers, separated by commas"),
+        (["bench", SPEC, "--workers", "1,,2"], 2, "must be whole numbers, separated by commas"),
         (["wait", "hvd", "--timeout", "5 m"], 2, "is not a duration such as 90s, 5m, 2h or 1d"),
         (["image", "check", "i", "--mode", "x"], 2, "must be one of mpirun, horovodrun"),
         (["dev", "-"], 2, "for a spec on standard input, also --code"),
@@ -130,7 +128,7 @@ def every_command(group: Any, *before: str) -> Iterator[tuple[str, ...]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from every_command(command, *before, name)
-        else:
+        elif not command.hidden:
             yield *before, name
 
 

@@ -54,7 +54,6 @@ HELM_COMMANDS = {
     **{name: COMMANDS[name] for name in CHANGING},
     "undeploy": ("undeploy", "hvd"),
     "dev": ("dev", SPEC, "--code", SPEC),
-    "tune": ("tune", SPEC),
     "render": ("render", SPEC, "--manifests"),
 }
 READ = ("jobs", "pods", "statefulsets", "configmaps", "events", "services")
@@ -147,11 +146,10 @@ def interrupt_while_helm_works(helm: StubProgram, command: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["bench", "tune"])
 def test_interrupted_measurement_uninstalls_its_release(
-    fake_cluster: FakeCluster, helm: StubProgram, command: str
+    fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
-    interrupt_while_helm_works(helm, command)
+    interrupt_while_helm_works(helm, "bench")
     assert helm.commands()[-1] == "uninstall"
 
 
@@ -165,14 +163,13 @@ def test_interrupted_deploy_leaves_its_release_and_says_how_to_remove_it(
     assert errors.endswith("or remove it with hvdchart undeploy hvd --namespace team\n")
 
 
-@pytest.mark.parametrize("command", ["bench", "tune"])
 def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
     helm.answer("get", json.dumps({"name": "run", "chart": "horovod", "version": "1"}))
-    done = hvdchart(command, SPEC)
+    done = hvdchart("bench", SPEC)
     assert done.code == 7
-    assert f"-{command} exists already in namespace team: another command runs it" in said(done)
+    assert "-bench exists already in namespace team: another command runs it" in said(done)
     assert not {"upgrade", "uninstall"} & {*helm.commands()}
 
 
