@@ -14,15 +14,16 @@ def migrate(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="Values of another chart, an MPIJob or a Volcano Job; - reads standard input.",
+            help="Values of the old chart, an MPIJob, a Volcano Job or a script with one "
+            "launcher's line; - reads standard input.",
         ),
     ] = None,
     command_line: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Read a typed command line, or a shell script with one, instead: mpirun, "
-            "horovodrun, docker run, mlt; - reads standard input.",
+            help="Read this file as a script, whatever its first line: mpirun, srun, torchrun, "
+            "horovodrun, accelerate or deepspeed; - reads standard input.",
         ),
     ] = None,
     output: Output = None,
@@ -31,7 +32,7 @@ def migrate(
         typer.Option(metavar="FILE", help="Write the report to this file, not to stderr."),
     ] = None,
 ) -> None:
-    """Convert values of other charts, jobs and command lines to values of this chart.
+    """Convert values of the old chart, jobs and scripts to values of this chart.
 
     The report begins with what to check by hand, and says what became of each value: carried over,
     renamed, changed or dropped, with the reason. A file that is not understood is refused.
@@ -39,7 +40,7 @@ def migrate(
     Examples:
       hvdchart migrate old-values.yaml -w values.yaml
       hvdchart migrate mpijob.yaml -w values.yaml --report report.txt
-      hvdchart migrate --command-line train.sh -w values.yaml
+      hvdchart migrate train.sh -w values.yaml
 
     Exit codes: 0 written; 3 the file is not understood, or says what the chart cannot do; 5 a file
     cannot be read or written.

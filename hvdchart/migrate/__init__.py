@@ -1,1 +1,1 @@
-"""Converts values files and manifests of other tools into values of this chart."""
+"""Converts values of the old chart, jobs and scripts into values of this chart."""

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
-from hvdchart.migrate.shell import ASSIGNMENT, Statement, Text, assign, expand, read_statements
+from hvdchart.migrate.parser import MOST, NotUnderstoodError
+from hvdchart.migrate.words import ASSIGNMENT, Statement, Word, read_statements
 from hvdchart.text import join_names
 
 Part: TypeAlias = tuple[str, str, str]
@@ -25,7 +26,8 @@ Part: TypeAlias = tuple[str, str, str]
 class CommandLine:
     """A launcher's command line, parsed.
 
-    `ranks` is the number of ranks asked for and `per_host` that of each host, None without one;
+    `launcher` is the program, and `framework` the one that it starts, empty when not known. `ranks`
+    is the number of ranks asked for and `per_host` that of each host, None without one;
     `hosts` are the hosts named with their slots; `min_ranks` and `max_ranks` are the limits of an
     elastic run. `exports` are options such as -x: the option as written, the variable, and the
     value given with it, None without one. `custom_reason` says why a line of mode `custom` was not
@@ -33,6 +35,8 @@ class CommandLine:
     """
 
     mode: str
+    launcher: str = "mpirun"
+    framework: str = ""
     options: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     ranks: int | None = None
@@ -56,14 +60,12 @@ class CommandLine:
         """Keep what an option says. Raises NotUnderstoodError when another one differs."""
         before = getattr(self, key)
         if before not in (None, value):
+            if key == "hosts":
+                raise NotUnderstoodError("two options name different hosts: name all in one -H")
             raise NotUnderstoodError(
                 f"two options of the line differ: one says {before}, one {value}"
             )
         setattr(self, key, value)
-
-
-class NotUnderstoodError(Exception):
-    """A part of a line is not understood, for the reason in the text."""
 
 
 _CHARTS_MCA = {
@@ -79,12 +81,11 @@ _RUN_TEXT = re.compile(r"-[a-z]*c")
 LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun")
 # Options that say how many ranks each host has.
 _PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
-_MOST = 10**7 - 1
 # Options that only Intel MPI and MPICH have, beside those of which the table says so.
 _HYDRA = ("hosts", "hostlist", "f")
 _VARIABLES = ("x", "genv", "genvlist", "genvall", "genvnone")
 _IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
-_PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node")
+_PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 _RANK_ENVIRONMENT = "every rank has its worker's environment"
 _NEEDLESS = {
     "allow-run-as-root": "the chart allows mpirun to run as root",
@@ -98,22 +99,24 @@ _STARTS_SSHD = re.compile(
 _WAITS = re.compile(r"sleep ([0-9]+[smhd]?|infinity)|tail -f /dev/null|set [-+]\S+( \S+)?")
 
 
-def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
+def parse_command_line(words: Sequence[str | Word]) -> CommandLine:
     """Parse a command line; mode `custom` and the unchanged words when a part is not understood."""
-    texts = [word if isinstance(word, Text) else Text(word) for word in words]
+    texts = [word if isinstance(word, Word) else Word(word) for word in words]
     try:
-        return _parse(texts)
+        return parse_line(texts)
     except NotUnderstoodError as error:
         command = [text.text for text in texts]
         return CommandLine("custom", command=command, custom_reason=str(error))
 
 
-def _parse(texts: Sequence[Text]) -> CommandLine:
+def parse_line(texts: Sequence[Word]) -> CommandLine:
+    """Parse a line of mpirun, its relatives or horovodrun. Raises NotUnderstoodError."""
     before, (first, *rest) = _unwrap_shell(texts)
     launcher = PurePosixPath(first.text).name
     if launcher not in LAUNCHERS:
         raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
-    line = CommandLine("horovodrun" if launcher == "horovodrun" else "mpirun", parts=before)
+    mode = "horovodrun" if launcher == "horovodrun" else "mpirun"
+    line = CommandLine(mode, launcher, parts=before)
     line.exports_all = True if launcher in ("horovodrun", "mpiexec.hydra") else None
     if first.text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
         line.checks.append(
@@ -145,7 +148,7 @@ def _parse(texts: Sequence[Text]) -> CommandLine:
     return line
 
 
-def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], Sequence[Text]]:
+def _unwrap_shell(words: Sequence[Word]) -> tuple[list[Part], Sequence[Word]]:
     """What is before the launcher, and its words. Raises NotUnderstoodError."""
     text = words[0].text if len(words) == 1 and " " in words[0].text else ""
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
@@ -154,21 +157,18 @@ def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], Sequence[Text]]:
         text = words[2].text
     if not text and words:
         return [], words
-    variables: dict[str, str | None] = {}
     try:
         *above, last = read_statements(text)
     except ValueError:
         # A quote that is not closed, or nothing at all.
         raise NotUnderstoodError(_NEEDS_SHELL) from None
-    before: list[Part] = []
-    for statement in above:
-        before.append((statement.raw, "", _reason_to_leave_out(statement, variables)))
-    unwrapped = expand(last.words, variables)
+    before = [(statement.raw, "", _reason_to_leave_out(statement)) for statement in above]
     is_simple = last.end in ("\n", ";") and not last.compound and not last.redirects
-    starts = bool(unwrapped) and not unwrapped[0].unknown and not ASSIGNMENT.match(last.words[0])
+    starts = bool(last.words) and not last.words[0].unknown
+    starts = starts and not ASSIGNMENT.match(last.written[0])
     if not is_simple or not starts or not all(reason for _, _, reason in before):
         raise NotUnderstoodError(_NEEDS_SHELL)
-    return before, unwrapped
+    return before, last.words
 
 
 def only_starts_sshd(words: Sequence[str]) -> bool:
@@ -178,24 +178,23 @@ def only_starts_sshd(words: Sequence[str]) -> bool:
         statements = read_statements(words[2] if is_shell else " ".join(words))
     except ValueError:
         return False
-    return all(_reason_to_leave_out(statement, {}) for statement in statements)
+    return all(_reason_to_leave_out(statement) for statement in statements)
 
 
-def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None]) -> str:
+def _reason_to_leave_out(statement: Statement) -> str:
     """Why the chart needs no such statement before the launcher; empty when it may need it."""
-    if statement.compound or statement.redirects or statement.end in ("|", "|&", "&", "||"):
+    if statement.compound or statement.redirects or statement.end in ("|", "&", "||"):
         return ""
     if _STARTS_SSHD.fullmatch(statement.raw):
         return "the chart needs no SSH server"
     if _WAITS.fullmatch(statement.raw):
         return "the master waits for its hosts and stops at the first error"
-    if all(ASSIGNMENT.match(word) for word in statement.words):
-        assign(statement.words, variables)
-        return "its value is in the options and arguments that name it"
+    if all(ASSIGNMENT.match(word) for word in statement.written):
+        return "a variable of the shell: only the launcher's line can name it"
     return ""
 
 
-def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
+def _parse_option(rest: Sequence[Word], line: CommandLine) -> int:
     """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
     name = option_name(rest[0].text)
     (_, has_value, value) = rest[0].text.partition("=")
@@ -253,7 +252,7 @@ def _keep_numbers(name: str, chart_value: str, value: str, line: CommandLine) ->
     if "elastic" in chart_value:
         line.mode = "elastic"
     if chart_value in counted:
-        number = parse_count(value, _MOST)
+        number = parse_count(value, MOST)
         if not number:
             raise NotUnderstoodError(f"-{name} is {value}, and no whole number from 1 on")
         line.keep(counted[chart_value], number)
@@ -262,13 +261,15 @@ def _keep_numbers(name: str, chart_value: str, value: str, line: CommandLine) ->
     elif name in ("host", "H", "hosts", "hostlist"):
         hosts = [entry.strip().partition(":") for entry in value.split(",") if entry]
         for host, colon, slots in hosts:
-            if not host or (colon and not parse_count(slots, _MOST)):
+            if not host or (colon and not parse_count(slots, MOST)):
                 raise NotUnderstoodError(f"{host}{colon}{slots} of -{name} has no number of slots")
         if len({host for host, _, _ in hosts}) < len(hosts):
             raise NotUnderstoodError(f"-{name} {value} gives a host twice")
-        line.keep("hosts", tuple((host, parse_count(slots, _MOST)) for host, _, slots in hosts))
+        line.keep("hosts", tuple((host, parse_count(slots, MOST)) for host, _, slots in hosts))
     elif chart_value == "worker.number":
         line.keep("host_file", value)
+    elif name == "pernode":
+        line.keep("per_host", 1)
     elif name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
         line.keep("per_host", int(match[1]))
 

@@ -1,4 +1,4 @@
-"""Converts values of another chart, a job's manifest or a command line to values of this chart.
+"""Converts values of the old chart, a job's manifest or a script to values of this chart.
 
 Each value of the input has an entry in the report; a file of an unknown kind is refused, and the
 message says what it looks like.
@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate import arena, stable_chart
+from hvdchart.migrate import stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.script import Script
+from hvdchart.migrate.script import is_script, migrate_script
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import child_at, nearest_node, value_at
+from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
@@ -28,18 +28,27 @@ _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
 _EXPECTED = (
-    f"values of {_STABLE} or {arena.NAME}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}) or a "
-    f"Volcano Job; {_RENDER}; a shell script needs --command-line"
+    f"values of {_STABLE}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}) or a Volcano Job; {_RENDER}; "
+    "a script whose first line is #!, #SBATCH or the launcher's line"
 )
 _ARCHIVED = "an archived project: migrate does not convert them"
+_ARENA = (
+    "values of Arena's chart, which migrate does not convert: migrate the MPIJob that it made, "
+    "kubectl get mpijob NAME -o yaml | hvdchart migrate -"
+)
 # Other files that people have, recognised by a key, and what such a file is.
-_LOOKS = {
+_LOOKS: dict[KeyPath, str] = {
     ("services",): "a Compose file",
     ("workersCount",): f"values of Nauta's pack tf-training-horovod, {_ARCHIVED}",
     ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
     ("resources", "gpu_nodes"): f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
     ("nodes",): "a spec of hvdchart, for hvdchart render",
-    ("template_parameters",): "parameters of an mlt template; see --command-line",
+    ("template_parameters",): "parameters of an mlt template, which migrate does not convert: "
+    "write the launcher's line into a script",
+    ("gpuCount",): _ARENA,
+    ("launcherOnMaster",): _ARENA,
+    ("mountsOnLauncher",): _ARENA,
+    ("trainingType",): _ARENA,
 }
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _OPERATORS_OWN = re.compile(
@@ -49,6 +58,8 @@ _OPERATORS_OWN = re.compile(
 
 def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a file's content; `schema` is that of the chart's values. Raises SpecError."""
+    if is_script(data):
+        return migrate_command_line(data, file, schema)
     root, others = read_input(data, file)
     ledger = Ledger(root, schema)
     for other in others:
@@ -59,10 +70,8 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
 
 
 def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
-    """Migrate a typed command line, or a shell script with one. Raises SpecError."""
-    script = Script(data, file, schema)
-    script.migrate()
-    return _finish(script.ledger)
+    """Migrate a script with the line of one launcher. Raises SpecError."""
+    return _finish(migrate_script(data, file, schema))
 
 
 def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
@@ -104,16 +113,11 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
         kind = ledger.tree.get("kind")
         version = ledger.tree.get("apiVersion")
         raise SpecError(place, "", f"got apiVersion {version!r}, kind {kind!r}", _EXPECTED)
-    of_arena, of_stable = (
-        sum(ledger.has(path) for path in marks) for marks in (arena.MARKS, stable_chart.MARKS)
-    )
     for key in _THIS_CHART_KEYS:
-        if key in ledger.tree and of_arena < 2:
+        if key in ledger.tree:
             problem = f"{key} is a key of this chart: the file needs no migration"
             raise SpecError(str(nearest_node(ledger.root, (key,)).place), "", problem, _EXPECTED)
-    if of_arena > max(1, of_stable):
-        return arena.NAME, arena.migrate_arena
-    if of_stable:
+    if any(ledger.has(path) for path in stable_chart.MARKS):
         return _STABLE, stable_chart.migrate_chart
     keys = join_names(sorted(ledger.tree), 6) or "none"
     looks = [f"it looks like {text}" for path, text in _LOOKS.items() if ledger.has(path)]

@@ -79,7 +79,7 @@ def _carry_over_run_policy(ledger: Ledger) -> None:
         path = (*policy, "suspend")
         ledger.carry_over(path, ("master", "suspend"), "", ledger.is_true(*path))
         ledger.drop((*policy, "managedBy"), "the chart's objects have no other controller")
-        carry_over_cleanup(ledger, (*policy, "cleanPodPolicy"))
+        _carry_over_cleanup(ledger, (*policy, "cleanPodPolicy"))
     _clean_up_for_ttl(ledger)
     scheduling: KeyPath = ("spec", "runPolicy", "schedulingPolicy")
     ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
@@ -87,7 +87,7 @@ def _carry_over_run_policy(ledger: Ledger) -> None:
     ledger.leave_out(scheduling, what)
 
 
-def carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
+def _carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
     """The operator's cleanPodPolicy -> cleanup."""
     word = ledger.text_at(*path)
     if word and word not in _CLEANUP:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.migrate.shell import Text
+from hvdchart.migrate.words import Word
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
 
@@ -16,7 +16,7 @@ MPI_OPERATOR_HOSTFILE = "/etc/mpi/hostfile"
 _TMP = "/tmp/"  # noqa: S108  a path of the image to recognize, no file of this process
 
 
-def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str | Text]) -> CommandLine:
+def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str | Word]) -> CommandLine:
     """The launcher's command line at `old` -> master.args and launch; returns the parsed line."""
     line = parse_command_line(words)
     if line.mode == "custom":
@@ -48,7 +48,10 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
     ledger.add_part(old, "the training command", "master.args", "without its launcher")
     if line.mode != "mpirun":
         ledger.put(("launch", "mode"), line.mode, old)
-        ledger.add_part(old, "horovodrun", "launch.mode", line.mode)
+        ledger.add_part(old, line.launcher, "launch.mode", line.mode)
+    if line.framework:
+        ledger.put(("launch", "framework"), line.framework, old)
+        ledger.add_part(old, line.launcher, "launch.framework", line.framework)
     for key, ranks in (("minRanks", line.min_ranks), ("maxRanks", line.max_ranks)):
         if ranks is not None:
             ledger.put(("launch", "elastic", key), ranks, old)
@@ -174,12 +177,11 @@ def exported(
     old: KeyPath,
     line: CommandLine,
     launcher: Mapping[str, Variable],
-    told: Collection[str] = (),
 ) -> dict[str, Variable]:
     """The variables that the launcher at `old` gives to all ranks, with an entry for each option.
 
     An export without a value has the value of the launcher's own variable. A check names those
-    without any, except the ones that a check names already (`told`).
+    without any.
     """
     winning: dict[str, Variable] = dict(launcher) if line.exports_all else {}
     unset: list[str] = []
@@ -193,7 +195,7 @@ def exported(
             winning[name] = launcher[name]
         else:
             ledger.add_part(old, option, "", "every rank has its worker's environment")
-            unset += [name] if name not in (*told, "PATH", "LD_LIBRARY_PATH", "HOME") else []
+            unset += [name] if name not in ("PATH", "LD_LIBRARY_PATH", "HOME") else []
             continue
         ledger.add_part(old, option, "worker.env", "every rank has its worker's environment")
     if unset:

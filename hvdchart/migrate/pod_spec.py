@@ -196,22 +196,6 @@ class Volumes:
             self._mount_places[mount_path] = path
             ledger.change(path, ("volumeMounts",), "for master and workers")
 
-    def add_pair(self, old: KeyPath, volume: dict[str, Plain], mount: dict[str, Plain]) -> None:
-        """Add a volume and its mount that a value of another kind describes, and record it."""
-        name = str(volume["name"])
-        path = str(mount["mountPath"]).rstrip("/")
-        if self.volumes.get(name, volume) != volume or self.mounts.get(path, mount) != mount:
-            problem = f"another volume is called {name} or mounted at {path}"
-            raise self.ledger.error(old, problem, "different names and mount paths")
-        if _is_charts(path):
-            problem = f"{path or '/'} belongs to the system or to the chart"
-            raise self.ledger.error(old, problem, "another mount path")
-        self.volumes[name] = volume
-        self.mounts[path] = mount
-        self._mount_places[path] = old
-        if old:
-            self.ledger.change(old, ("volumeMounts",), "a volume and its mount")
-
     def put(self, old: KeyPath) -> None:
         """Put all of them into the chart's values."""
         for path, mount in self.mounts.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 
 from hvd_pods.common.hostile import printable
@@ -15,7 +16,7 @@ _ORDER: tuple[Outcome, ...] = ("dropped", "changed", "renamed", "carried over")
 def values_text(migration: Ledger, origin: str) -> str:
     """The values file; `origin` names the file that it was made from."""
     release = migration.release or "NAME"
-    namespace = f" --namespace {migration.namespace}" if migration.namespace else ""
+    namespace = f" --namespace {shlex.quote(migration.namespace)}" if migration.namespace else ""
     head = [
         f"Migrated from {origin} by `hvdchart migrate`. To install it:",
         f"  helm install {release} charts/horovod{namespace} --values THIS-FILE",

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.paths import value_at
 from tests.unit.hvdchart.migrate.old_files import (
     PATHS,
-    load_tree,
     migrate_old,
     migrate_path,
     migrate_text,
-    migrate_tree,
 )
 
 OLD = "ssh: {useSecrets: true}\n"
@@ -37,7 +33,15 @@ JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
         ),
         ("services: {}\nversion: '3'", "its keys are services, version; it looks like a Compose"),
         ("kind: PyTorchJob\napiVersion: kubeflow.org/v1", "kind 'PyTorchJob'"),
-        ("mpirun -np 2 a", "got 'mpirun -np 2 a'; expected values of the old horovod chart or"),
+        ("some text", "got 'some text'; expected values of the old horovod chart; an MPIJob"),
+        (
+            "workers: 2\ngpuCount: 4",
+            "it looks like values of Arena's chart, which migrate does not",
+        ),
+        (
+            "template_parameters: []",
+            "parameters of an mlt template, which migrate does not convert",
+        ),
         (
             "worker: {number: 2}\nworkerGroups: []",
             "<old>:2:15: workerGroups is a key of this chart: the file needs no migration",
@@ -77,59 +81,36 @@ def test_documents_beside_the_job_are_named() -> None:
     assert named == [f"the file also has {name}" for name in names]
 
 
-def arena(**changes: Any) -> Ledger:
-    """The migration of Arena's file with other values at its top; None removes one."""
-    tree = load_tree("arena.yaml") | changes
-    return migrate_tree({key: value for key, value in tree.items() if value is not None})
-
-
 @pytest.mark.parametrize(
-    ("migrate", "values", "message"),
+    ("values", "message"),
     [
         (
-            migrate_old,
             {"worker": {"number": "many"}},
             'worker.number: got "many"; expected a whole number',
         ),
         (
-            migrate_old,
             {"worker": {"number": 0}},
             "worker.number: the chart's worker.number does not accept it: 0 is less than the "
             "minimum of 1; expected a value that worker.number accepts",
         ),
-        (migrate_old, {"worker": {"image": "a:1"}}, 'worker.image: got "a:1"; expected a map'),
+        ({"worker": {"image": "a:1"}}, 'worker.image: got "a:1"; expected a map'),
         (
-            migrate_old,
             {"volumes": [{"name": "keys", "emptyDir": {}}]},
             "volumes: the chart has a volume keys of its own; expected a volume with another name",
         ),
         (
-            migrate_old,
             {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
             "volumeMounts[0]: no volume is called data; expected one of volumes, which has none",
         ),
         (
-            migrate_old,
             {"a": 1, "b": 2, "c": 3, "d": 4, "e": [5, 6], "f": 7},
             "7 of 11 values are unknown: a, b, c and 4 more; expected a file of the old chart",
         ),
-        (arena, {"workers": None}, "the key workers is missing"),
-        (
-            arena,
-            {
-                "dataset": {"a": "/x"},
-                "dataDirs": [{"name": "b", "hostPath": "/b", "containerPath": "/x"}],
-            },
-            "mounted at /x",
-        ),
-        (arena, {"dataset": {"a": "/tmp"}}, "/tmp belongs to the system or to the chart"),
     ],
 )
-def test_wrong_value_of_a_chart_is_refused(
-    migrate: Callable[..., Ledger], values: dict[str, Any], message: str
-) -> None:
+def test_wrong_value_of_a_chart_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as error:
-        migrate(**values)
+        migrate_old(**values)
     assert message in str(error.value)
 
 

@@ -60,10 +60,10 @@ def test_values_and_report_cannot_be_one_file(tmp_path: Path) -> None:
 
 
 def test_command_reads_standard_input_and_prints_values_and_report() -> None:
-    line = PATHS["docker.sh"].read_text()
+    line = PATHS["slurm.sh"].read_text()
     done = CliRunner().invoke(app, ["migrate", "--command-line", "-"], input=line)
     assert done.exit_code == 0
-    expected = whole_report(PATHS["docker.sh"]).replace("from docker.sh", "from standard input")
+    expected = whole_report(PATHS["slurm.sh"]).replace("from slurm.sh", "from standard input")
     assert f"{done.stdout}---\n{done.stderr}" == expected
 
 

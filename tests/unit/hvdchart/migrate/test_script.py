@@ -1,4 +1,4 @@
-"""A typed command line, or a script with one, becomes values; nothing of it is lost or guessed."""
+"""A script with a launcher's line becomes values; nothing of it is lost or guessed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate.command_line import parse_command_line
-from tests.unit.hvdchart.migrate.old_files import migrate_line
+from tests.unit.hvdchart.migrate.old_files import migrate_line, migrate_text
 
 SHELL = "the line needs a shell before the launcher starts"
 
@@ -71,6 +71,24 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
 
 
 @pytest.mark.parametrize(
+    ("script", "number", "slots"),
+    [
+        ("#SBATCH --job-name=resnet-n16\n{}mpirun t", 2, 4),
+        ("#SBATCH -J x-n16 -N2\n{}mpirun t", 2, 4),
+        ("{}#SBATCH -o logs/run-n16\nmpirun -np $SLURM_NTASKS t", 2, 4),
+        ("{}#SBATCH --comment '-n 16'\nmpirun t", 2, 4),
+        ("{}#SBATCH --mem 8G # with --nodes=4 it was no faster\nmpirun t", 2, 4),
+        ("{}module load openmpi\n#SBATCH --nodes=8\nmpirun t", 2, 4),
+        ("{}cd /work\n#SBATCH --ntasks 64\nmpirun t", 2, 4),
+    ],
+)
+def test_sbatch_values_are_not_found_in_other_text(script: str, number: int, slots: int) -> None:
+    header = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n"
+    worker = migrate_line(script.format(header)).values["worker"]
+    assert (worker["number"], worker["slots"]) == (number, slots)
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("mpirun -np 12 -H a:8,b:8 t", "12 ranks fill 2 hosts of 8 slots unevenly"),
@@ -83,14 +101,12 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("mpirun t", "the line does not say how many ranks it starts; expected -np N, or hosts"),
         ("mpirun -np 2 -x A=1 -x A=2 t", "the line sets A to two values"),
         ("mpirun -np $SLURM_NTASKS t", "only a shell knows $SLURM_NTASKS"),
-        ("mpirun -np $((2 * 4)) t", "only a shell knows $((2 * 4)); expected its value, set above"),
-        ('A=1\n[ -n "$X" ] && A=2\nmpirun -np 2 t $A', "only a shell knows $A"),
-        ("A=1\nreadonly A=2\nmpirun -np 2 t $A", "only a shell knows $A"),
-        ("A=~/x\nmpirun -np 2 t $A", "only a shell knows $A"),
-        ("A+=1\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("mpirun -np 2 python $1", "only a shell knows $1; expected its value in its place"),
         ('mpirun -np 2 t "$(dirname "$0")"/*', 'only a shell knows $(dirname "$0")'),
-        ("A=$B\nmpirun -np 2 t ${A}x", "only a shell knows ${A}; expected A=VALUE in a line above"),
+        ("mpirun -np $((2 * 4)) t", "( begins more than a simple command"),
+        ("A=1\nmpirun -np 2 t ${A}x", "only a shell knows ${A}; expected its value in its place"),
+        ("mpirun -np 2 t ${LR:-0.1}", "only a shell knows ${LR:-0.1}; expected its value in its"),
+        ("mpirun -np 4 -H a:2 -H b:2 t", "two options name different hosts: name all in one -H"),
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
         ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
         ("cat <<EOF\nmpirun -np 2 a\nEOF", "<< begins more than a simple command"),
@@ -99,11 +115,6 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("mpirun -np 2 'a", "<line>: what begins with ' in line 1 is not closed"),
         ("horovodrun -np 2 --min-np 4 t", "--min-np is 4, but 1 workers x 2 slots start 2 ranks"),
         ("mpirun -np 2 -ppn 2 -bind-to none -l -mca a b t", "no launcher of mode mpirun has both"),
-        ("docker run -v data:/data a mpirun -np 2 t", "-v data:/data is no directory of the host"),
-        ("docker run -e TOKEN a mpirun -np 2 t", "-e TOKEN takes the value from the user's shell"),
-        ("docker run -v /a:/dev/shm b mpirun -np 2 t", "/dev/shm belongs to the system"),
-        ("mlt template_config set zoom 1", "zoom is no parameter of mlt's horovod template"),
-        ("mlt template_config set gpus 4", "each rank had a pod of its own with 4 GPUs"),
     ],
 )
 def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> None:
@@ -113,22 +124,88 @@ def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("docker run --gpus all a mpirun -np 2 t", "docker comes before mpirun; expected the laun"),
+        ("sudo -E mpirun -np 2 t", "sudo comes before mpirun; expected the launcher's line alone"),
+        (
+            "bash -c 'mpirun -np 2 t'",
+            "bash comes before mpirun; expected the launcher's line alone",
+        ),
+        (
+            "A=1 mpirun -np 2 t",
+            "a variable comes before mpirun; expected the launcher's line alone",
+        ),
+        ("mlt template_config set num_nodes 2", "migrate does not read a line of mlt; expected"),
+        ("jsrun -n 2 t", "migrate does not read a line of jsrun; expected a line of mpirun with"),
+        (
+            "#PBS -N 4\nmpirun -np 8 t",
+            "a line for PBS, which migrate does not read; expected lines",
+        ),
+        ("#SBATCH --nodes=2-4\nmpirun t", "line 1: #SBATCH: argument -N/--nodes: 2-4 is no whole"),
+        ("python train.py", "no line starts a training; the file begins with python train.py; exp"),
+    ],
+)
+def test_what_is_no_longer_read_is_refused_with_what_to_write(line: str, message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_line(line)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "slots", "mode"),
+    [
+        ("srun -N 2 --ntasks-per-node 4 python t", 2, 4, None),
+        ("#SBATCH -N 2 --ntasks-per-node=4\nsrun python t", 2, 4, None),
+        ("#SBATCH -N 4\nsrun -n 8 python t", 4, 2, None),
+        ("#SBATCH --ntasks-per-node=4\nsrun --nodes=2 python t", 2, 4, None),
+        ("torchrun --standalone --nproc_per_node=4 t.py", 1, 4, "direct"),
+        ("torchrun --nnodes 2 --nproc-per-node 4 --no-python t", 2, 4, "direct"),
+        ("#SBATCH -N 2\ntorchrun --nnodes=$SLURM_NNODES --nproc-per-node=4 t.py", 2, 4, "direct"),
+        ("accelerate launch --num_processes 8 --num_machines 2 t.py", 2, 4, "direct"),
+        ("deepspeed --num_nodes 2 --num_gpus 4 --no_local_rank t.py", 2, 4, "direct"),
+    ],
+)
+def test_other_launchers_are_read(line: str, number: int, slots: int, mode: str | None) -> None:
+    values = migrate_line(line).values
+    assert (values["worker"]["number"], values["worker"]["slots"]) == (number, slots)
+    assert values.get("launch", {}).get("mode") == mode
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("torchrun --nnodes 1:4 t.py", "--nnodes: 1:4 is no whole number from 1 on; expected"),
+        ("torchrun --nproc-per-node gpu t.py", "gpu is no whole number from 1 on"),
+        ("torchrun --zoom t.py", "torchrun: unrecognized arguments: --zoom"),
+        ("torchrun --nproc-per-node 2 t.py $X", "only a shell knows $X"),
+        ("torchrun", "torchrun: the following arguments are required: script"),
+        ("accelerate config", "accelerate starts a training as accelerate launch"),
+        ("accelerate launch t.py", "the line has no --num_processes"),
+        ("accelerate launch --num_machines 3 --num_processes 8 t.py", "8 processes on 3 machines"),
+        ("accelerate launch --config_file a --num_processes 8 t.py", "arguments: --config_file"),
+        ("deepspeed t.py", "the line has no --num_gpus, the number of ranks on each node"),
+        ("deepspeed --include a:0 --num_gpus 2 t.py", "unrecognized arguments: --include"),
+        ("srun -n 3 -N 2 t", "srun: 3 tasks on 2 nodes: each needs as many"),
+        ("srun -N 2 torchrun --nproc-per-node 4 t.py", "srun starts torchrun: write the line of"),
+    ],
+)
+def test_line_of_another_launcher_is_refused_by_name(line: str, message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_line(line)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("script", "arguments"),
     [
-        ("D=/data\nmpirun -np 1 t --data $D/x", ["t", "--data", "/data/x"]),
-        ("O='-a -b'\nO+=' -c'\nmpirun -np 1 t $O \"$O\"", ["t", "-a", "-b", "-c", "-a -b -c"]),
         ("mpirun -np 1 t \\\n  --a \\\n  --b # c", ["t", "--a", "--b"]),
         ("# mpirun -np 9 z\nmpirun -np 1 t '#' a#b", ["t", "#", "a#b"]),
-        ("mpirun -np 1 t ${LR:-0.1} ${2-y}", ["t", "0.1", "y"]),
-        ("A=\nmpirun -np 1 t ${A:-b} ${A} c", ["t", "b", "c"]),
         ('mpirun -np 1 t "a\\"b" \'c\\d\' e\\ f "" "$"', ["t", 'a"b', "c\\d", "e f", "", "$"]),
-        ("bash -c 'mpirun -np 1 t \"a b\"'", ["t", "a b"]),
-        ("time nohup sudo -E mpirun -np 1 t > log 2>&1 &", ["t"]),
-        ("A=1\nA=2 mpirun -np 1 t $A", ["t", "1"]),
-        ("A=1\ntest -f x && B=2; mpirun -np 1 t $A", ["t", "1"]),
-        ("A=' a  b '\nmpirun -np 1 t $A b", ["t", "a", "b", "b"]),
-        ("> log A=1 mpirun -np 1 -x A t", ["t"]),
+        ("time nohup mpirun -np 1 t > log 2>&1 &", ["t"]),
+        ("> log mpirun -np 1 -x A t", ["t"]),
         ("exec > log\necho `a` $(b) $? a\\ > c & mpirun -np 1 t | tee x", ["t"]),
+        ('#SBATCH -n 2\nmpirun t ${SLURM_NTASKS}x "$SLURM_NPROCS"', ["t", "2x", "2"]),
     ],
 )
 def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -> None:
@@ -136,32 +213,41 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("line", "env", "check"),
+    ("line", "check"),
     [
-        ("pip install x && A=1 mpirun -np 1 t", {"A": "1"}, "line 1 is dropped (pip install x)"),
-        ("export A=1; mpirun -np 1 t; export B=1 A=2", {"A": "1"}, ""),
-        ("export A=1; /opt/x/bin/mpirun -np 1 t", {"A": "1"}, "the launcher was /opt/x/bin/mpirun"),
-        ('A=1; export A "B=2"\nmpirun -np 1 t', {"A": "1", "B": "2"}, ""),
-        ("env -i A=1 mpirun -np 2 -x A t", {"A": "1"}, ""),
-        # A line of Hydra, whatever its launcher is called.
-        ("export A=1\nmpirun -ppn 1 -hosts a,b -n 2 t", {"A": "1"}, ""),
-        ("export A=1 B=2\nmpirun -ppn 1 -n 2 -genvnone -genv C=3 t", {"C": "3"}, "A, B went to"),
         (
-            "export A=1 B=2\nmpiexec -n 2 -hosts a,b -genvlist A,C t",
-            {"A": "1"},
-            "B went to the ranks of one host only",
+            "pip install x && mpirun -np 1 t",
+            "line 1 is dropped (pip install x): do it in the image",
         ),
-        # What only a shell knows is to be checked.
-        ("env A=$B C=1 mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A: set it in"),
-        ("make && export A=1 && C=1 mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of"),
-        ("export A C=1; A+=x; mpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A: "),
-        ("export A=1 C=1; read A\nmpirun -np 1 t", {"C": "1"}, "only a shell knows the value of A"),
-        ("declare -x A=1\nC=1 mpirun -np 1 t", {"C": "1"}, "line 1 is dropped (declare A): write"),
+        (
+            "cd /work && mpirun -np 1 t",
+            "line 1 is dropped (cd /work): make paths in master.args abs",
+        ),
+        ("export A=secret; mpirun -np 1 t", "line 1 is dropped (export A): if the ranks need it"),
+        ("A=secret\nmpirun -np 1 t", "line 1 is dropped (A=...): if the ranks need it, set it in"),
+        ("read A B\nmpirun -np 1 t", "line 1 is dropped (read A B): if the ranks need it, set it"),
+        ("/opt/x/bin/mpirun -np 1 t", "the launcher was /opt/x/bin/mpirun"),
+        ("mpirun -np 1 -x A t", "the launcher gives A to all ranks, and the file has no value"),
     ],
 )
-def test_variables_that_a_launcher_gives_to_its_ranks(
-    line: str, env: dict[str, str], check: str
-) -> None:
-    migration = migrate_line(line)
-    assert {e["name"]: e["value"] for e in migration.values["worker"]["env"]} == env
-    assert any(text.startswith(check) for text in migration.checks), migration.checks
+def test_what_is_dropped_is_to_be_checked(line: str, check: str) -> None:
+    checks = migrate_line(line).checks
+    assert any(text.startswith(check) for text in checks), checks
+    assert "secret" not in "".join(checks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["#!/bin/sh\nmpirun -np 2 t", "#SBATCH -n 2\nmpirun t", "mpirun -np 2 t", "A=1\nsrun -n 2 t"],
+)
+def test_script_is_known_by_its_content(text: str) -> None:
+    assert migrate_text(text).values["worker"] == {"number": 1, "slots": 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "slots"),
+    [("mpirun -np 4 -pernode t", 4, 1), ("mpirun -np 4 --map-by ppr:2:node:PE=8 t", 2, 2)],
+)
+def test_ranks_of_each_node_are_read_in_each_spelling(line: str, number: int, slots: int) -> None:
+    worker = migrate_line(line).values["worker"]
+    assert (worker["number"], worker["slots"]) == (number, slots)
