@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import functools
 import importlib
@@ -11,7 +10,6 @@ import resource
 import runpy
 import shutil
 import signal
-import struct
 import sys
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
@@ -19,11 +17,6 @@ from types import TracebackType
 from typing import Any, Callable, TextIO
 
 from hvd_pods.common import fast_start
-
-# linux/prctl.h. The second one needs no capability.
-PR_SET_MM = 35
-PR_SET_MM_MAP = 14
-_title: Any = None
 
 
 def take_over(request: dict[str, Any], received: list[int]) -> None:
@@ -130,25 +123,6 @@ def renew_randomness() -> None:
     if keras is not None:
         # Made again, from the renewed `random`, when it is used.
         vars(keras)["set_global_attribute"]("global_seed_generator", None)
-
-
-def set_title(command: list[str]) -> None:
-    """Show the rank's command in /proc/self/cmdline, where the kernel admits it, and in comm."""
-    global _title  # noqa: PLW0603 - the kernel reads it until this process ends
-    _title = ctypes.create_string_buffer(b"\0".join(os.fsencode(word) for word in command))
-    start = ctypes.addressof(_title)
-    # From proc(5): startcode, endcode, startstack, start_data, end_data, start_brk, env_start and
-    # env_end. The structure prctl_mm_map of linux/prctl.h changes all of them at once.
-    fields = [int(field) for field in fast_start.read_stat("self")[1:]]
-    code, end_code, stack = fields[22:25]
-    data, end_data, heap, _, _, environment, end = fields[41:48]
-    libc = ctypes.CDLL(None)
-    libc.sbrk.restype = ctypes.c_void_p
-    numbers = [code, end_code, data, end_data, heap, libc.sbrk(0), stack, start]
-    numbers += [start + len(_title), environment, end, 0, 0, -1]
-    changed = ctypes.create_string_buffer(struct.pack("12QIi", *numbers))
-    libc.prctl(PR_SET_MM, PR_SET_MM_MAP, changed, ctypes.c_ulong(len(changed) - 1), 0)
-    Path("/proc/self/comm").write_text(Path(command[0]).name[:15])
 
 
 def run(

@@ -67,7 +67,6 @@ def main(main_namespace: dict[str, Any]) -> None:
         script.take_over(request, received)
         script.set_up_python(request)
         faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
-        script.set_title(request["command"])
         variables = request["environment"]
         number = request["rank"]
         raised = functools.partial(exception_notice.notify, variables, number)
