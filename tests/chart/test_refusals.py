@@ -140,9 +140,9 @@ worker: {env: [{name: HVD_SLOTS, value: "4"}]}
 staging: {env: [{name: STAGING_KEY, value: x}]}
   staging.env has STAGING_KEY
 worker: {env: [{name: A, value: "1"}, {name: B, value: $(A)}, {name: A, value: $(B)}]}
-  worker.env of group "worker" | A refers to itself
-worker: {env: [{name: A, valueFrom: {fieldRef: {}}}, {name: A, value: $(A)x}]}
-  worker.env of group "worker" | A is "$(A)x" | valueFrom | another name
+  worker.env of group "worker" | A is "$(B)", which refers to B | write the value of B out
+worker: {env: [{name: A, value: "1"}, {name: A, value: $(A)x}]}
+  worker.env of group "worker" | A is "$(A)x" | write the value of A out
 staging: {command: ["true"]}
   staging.command | staging.path is empty
 staging: {path: /data/x}
