@@ -35,7 +35,7 @@ _COMPOUND = frozenset(
         "coproc",
     )
 )
-_SHELL = r"`[^`]*+`|\$\([^()]*+\)|\$\{[^}]*+\}|\$[\w@*#?!$-]"
+_SHELL = r"`[^`]*+`|\$\([^()]*+\)|\$\{[^{}]*+\}|\$[\w@*#?!${(-]"
 _DOUBLE = rf'"(?>\\.|{_SHELL}|[^"\\`])*+"'
 _WORD = rf"(?>'[^']*+'|{_DOUBLE}|{_SHELL}|\\.|[^\s;|&<>()'\"\\`])++"
 _TOKEN = re.compile(
@@ -45,7 +45,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _VARIABLE = r"\$(?P<name>[A-Za-z_]\w*)|\$\{(?P<braced>[A-Za-z_]\w*)\}"
-_PATTERN = r"[*?\[]|^~|\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}"
+_PATTERN = r"[*?\[]|^~|\{(?=[^\s{}]*(?:,|\.\.))[^\s{}]*+\}"
 _PIECE = re.compile(
     rf"'(?P<single>[^']*)'|(?P<double>{_DOUBLE})|{_VARIABLE}|(?P<shell>{_SHELL}|{_PATTERN})"
     r"|\\(?P<escaped>.)|(?P<text>.)",

@@ -106,6 +106,8 @@ def test_sbatch_values_are_not_found_in_other_text(script: str, number: int, slo
         ("mpirun -np $((2 * 4)) t", "( begins more than a simple command"),
         ("A=1\nmpirun -np 2 t ${A}x", "only a shell knows ${A}; expected its value in its place"),
         ("mpirun -np 2 t ${LR:-0.1}", "only a shell knows ${LR:-0.1}; expected its value in its"),
+        ("mpirun -np 2 t ${A:-{a}}", "only a shell knows ${; expected its value in its place"),
+        ('mpirun -np 2 t "$((2 * 4))"', "only a shell knows $(; expected its value in its place"),
         ("mpirun -np 4 -H a:2 -H b:2 t", "two options name different hosts: name all in one -H"),
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
         ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
