@@ -166,6 +166,11 @@ class Volumes:
                 size = ("emptyDir", "sizeLimit")
                 if text := ledger.text_at(*path, *size):
                     ledger.carry_over((*path, *size), ("shm", "sizeLimit"), "", text)
+                else:
+                    ledger.add_check(
+                        f"{_SHM} had no limit: here it has the default of shm.sizeLimit, which is "
+                        "part of the memory limit; set it to what the ranks need"
+                    )
                 ledger.drop(path, f"the chart mounts {_SHM} itself; its size is shm.sizeLimit")
             elif not name:
                 raise ledger.error(path, "a volume without a name", "a name")

@@ -112,6 +112,13 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
             {"worker_container__volumeMount": ["a"]},
             f"these keys are not carried over: {WORKER_POD}.containers[0].volumeMount[0]. Set",
         ),
+        (
+            {
+                "worker_pod__volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}],
+                "worker_container__volumeMounts": [{"name": "m", "mountPath": "/dev/shm"}],
+            },
+            "/dev/shm had no limit: here it has the default of shm.sizeLimit",
+        ),
         ({"worker_container__image": "a/{{ b }}:1"}, "{{ b }} is a template, which is not"),
         (
             {"worker_pod__initContainers": [WAITER]},
