@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -93,14 +93,16 @@ class Launcher:
             name = name or f"launch-{secrets.token_hex(3)}"
             number = 2 if workers is None else workers
             spec = script_spec(["python3"], name, image, workers=number, gpus=gpus or 0)
-        self._read = partial(_read, spec, name, None if code is None else Path(code))
+        self._output = output
+        folder = None if code is None else Path(code)
+        # A line is reported once.
+        self._read = partial(_read, spec, name, folder, cache(self._say))
         self._plan = _plan(self._read(), idle)
         # As it was installed last.
         self._spec: Spec | None = None
         self._namespace = namespace
         self._helm = Helm(helm, context)
         self._idle = idle
-        self._output = output
         self._cluster: Cluster | None = None
         self._connection: Connection | None = None
         # The record's last change, and the workers, at the time of the connection.
@@ -298,21 +300,26 @@ def _workers(release: Release) -> dict[str, tuple[str, int]]:
     return workers
 
 
-def _read(spec: str | Path | Spec, name: str, code: Path | None) -> Spec:
-    """The spec with the code and the programs as they are now. Raises SpecError and FileError."""
+def _read(
+    spec: str | Path | Spec, name: str, code: Path | None, report: Callable[[str], object]
+) -> Spec:
+    """The spec with the code and the programs as they are now. Raises SpecError and FileError.
+
+    `report` gets a line about secrets that are left out.
+    """
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
     if spec.launch.mode not in (None, "mpirun"):
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
     # `--code` of the command line is `code` here.
-    files = {}
-    if code:
-        files = {file.relative_to(code).as_posix(): file for file in list_files(code)}
+    files = list_files(code, report) if code else {}
     # The package of the programs, and cloudpickle.
     packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
-    files |= {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
-    files |= {f"{_PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
+    ours = {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
+    ours |= {f"{_PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
     pickle = Path(cloudpickle.__file__).parent
-    files |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
+    ours |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
+    # Some installers put links in the place of a package's files.
+    files |= {name: file.resolve() for name, file in ours.items()}
     values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
     return dataclasses.replace(spec, name=name or spec.name, values=values)
 

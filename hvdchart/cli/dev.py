@@ -101,7 +101,7 @@ def dev(
     program = Program(helm, context, revisions=_REVISIONS)
     session = _Session(cluster, program, make_plan, create_namespace=create_namespace)
     try:
-        for change in code_changes(code):
+        for change in code_changes(code, say):
             if isinstance(change, FileError):
                 say(f"{change}; waiting for the next change")
             else:

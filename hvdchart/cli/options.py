@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hvdchart.cli.terminal import note, write_document
+from hvdchart.cli.terminal import note, say, write_document
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ Code = Annotated[
     typer.Option(
         metavar="PATH",
         help="Script or folder that the master copies to the workers, without the files that "
-        ".gitignore and .hvdignore name.",
+        ".gitignore and .hvdignore name, and without those that hold secrets, such as .env.",
     ),
 ]
 Output = Annotated[
@@ -192,7 +192,7 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
     if code is not None:
         from hvdchart.code.archive import pack_code
 
-        merged = merge_values(merged, {"code": pack_code(code)})
+        merged = merge_values(merged, {"code": pack_code(code, say)})
     return merged or None
 
 

@@ -82,7 +82,7 @@ def run(
     run_name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
     command = ["python", shown, *(arguments or ())]
     spec = script_spec(command, run_name, image, workers=workers, gpus=gpus)
-    plan = make_plan(replace(spec, values={"code": pack_code(code or script)}))
+    plan = make_plan(replace(spec, values={"code": pack_code(code or script, say)}))
     if not image and plan.framework.name in ("torch", "jax"):
         why = plan.framework.reasons["framework"].because
         raise typer.BadParameter(f"{why}, which the default image lacks: name one with --image")

@@ -6,10 +6,13 @@ import base64
 import gzip
 import io
 import os
+import stat
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from pathspec import GitIgnoreSpec
 
@@ -18,8 +21,10 @@ from hvdchart.errors import FileError
 from hvdchart.files import read_patterns
 from hvdchart.quantity import pluralize
 from hvdchart.spec.yaml_tree import Plain
+from hvdchart.text import join_names
 
-IGNORE_FILES = (".gitignore", ".hvdignore")
+OWN_IGNORE_FILE = ".hvdignore"
+IGNORE_FILES = (".gitignore", OWN_IGNORE_FILE)
 # What no training reads: version control, caches of Python and of its tools, environments.
 ALWAYS_IGNORED = (
     ".git/",
@@ -34,42 +39,102 @@ ALWAYS_IGNORED = (
     ".pytest_cache/",
     ".ruff_cache/",
 )
+# Where tools keep passwords, tokens and private keys; the names are compared in lower case.
+SECRETS = (
+    ".env",
+    ".env.*",
+    "!.env.example",
+    "!.env.sample",
+    "!.env.template",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".pypirc",
+    ".npmrc",
+    ".git-credentials",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "!id_*.pub",
+    ".ssh/",
+    ".aws/",
+    ".azure/",
+    ".docker/",
+    ".gnupg/",
+    ".kube/",
+)
 # The patterns of a folder's ignore file, which are relative to it.
 _Rules: TypeAlias = tuple[Path, GitIgnoreSpec]
+Report: TypeAlias = Callable[[str], object]
 # How many files a message names.
 _NAMED = 3
+# What is unpacked at most, in the cluster and by `code -w`; the chart takes about a megabyte of it
+# compressed.
+MOST_BYTES = 256 << 20
+_SECRETS = GitIgnoreSpec.from_lines(SECRETS)
+# Windows has neither; a pipe in the place of a file would be waited for.
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def pack_code(path: Path) -> dict[str, Plain]:
+def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain]:
     """Return the chart's value `code` for a script or a folder.
 
-    A script of text is an entry of `code.files`, and the training command unless the spec has
-    another one. A folder is an archive, without the files that .gitignore and .hvdignore name. The
-    same content is the same value, whenever it is packed. Raises FileError for what cannot be read
-    and for code that is larger than the chart takes.
+    A script of text is an entry of `code.files`; one that can be executed is an archive, which
+    keeps that. A folder is an archive of the files that `list_files` returns. The same content is
+    the same value, whenever it is packed. `report` gets a line about the secrets that are left out.
+    Raises FileError for what cannot be read, for a script that is a link out of its folder, and for
+    code that is larger than the chart takes.
     """
     if path.is_dir():
-        files = list_files(path)
+        files = list_files(path, report)
         if not files:
             raise FileError(f"{path}: has no file that is not ignored")
-        named = {file.relative_to(path).as_posix(): file for file in files}
-        return {"archive": pack_files(path, named)}
+        return {"archive": pack_files(path, files)}
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        real = path.resolve(strict=True)
+        folder = path.parent.resolve(strict=True)
+        mode = real.stat().st_mode
+    except (OSError, RuntimeError) as error:
         raise FileError(f"{path}: cannot read the code: {error}") from error
-    _check_size(path, len(text), [path])
+    if not real.is_relative_to(folder):
+        raise FileError(
+            f"{path}: is a link to {real}, which is outside its folder; name that file instead"
+        )
+    if mode & 0o111 and stat.S_ISREG(mode):
+        return {"archive": pack_files(path, {path.name: real})}
+    most = int(read_data("resources.json")["codeCharacters"])
+    with _open(real) as (file, status):
+        # A character has at most four bytes.
+        data = file.read(4 * most + 1)
+    sizes = {str(path): status.st_size}
+    if len(data) > 4 * most:
+        raise _too_large(path, sizes)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path}: cannot read the code: {error}") from error
+    if len(text) > most:
+        raise _too_large(path, sizes)
     return {"files": {path.name: text}}
 
 
 def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
     """Return a tar.gz in base64 of files by their names in it; the same files are the same text.
 
-    Raises FileError for a file that cannot be read, and, with the name of `origin`, when they are
-    more than the chart takes.
+    Raises FileError for one that cannot be read, that is a link or no regular file, and, with the
+    name of `origin`, when they are more than the chart takes.
     """
     content = io.BytesIO()
-    paths = list(files.values())
+    most = int(read_data("resources.json")["codeCharacters"])
+    sizes = {str(file): _size(file) for file in files.values()}
+    # A data set in the folder is refused before any of it is read.
+    if sum(sizes.values()) > MOST_BYTES:
+        raise _too_large(origin, sizes)
     # The times are left out: the same files are the same bytes.
     with (
         gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as stream,
@@ -77,49 +142,107 @@ def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
     ):
         for name, file in files.items():
             _add(archive, file, name)
-            # A data set in the folder is refused before all of it is packed.
-            _check_size(origin, content.tell() * 4 // 3, paths)
+            if content.tell() * 4 // 3 > most:
+                raise _too_large(origin, sizes)
     text = base64.b64encode(content.getvalue()).decode()
-    _check_size(origin, len(text), paths)
+    if len(text) > most:
+        raise _too_large(origin, sizes)
     return text
 
 
-def list_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that are not ignored, sorted.
+def list_files(folder: Path, report: Report = lambda line: None) -> dict[str, Path]:
+    """Return the real path of each file of a folder that is not ignored, by its name in the folder.
 
-    Raises FileError for a folder that cannot be read, a pattern that is none, and for what is
-    neither a file nor a folder.
+    Names that usually hold secrets are left out, too, unless a line of .hvdignore takes them back
+    by their name (`!.env`); `report` gets a line about them. A link stands for a file that is in
+    the result itself. Raises FileError for a folder that cannot be read, a pattern that is none,
+    any other link, and for what is neither a file nor a folder.
     """
     try:
-        return sorted(_walk(folder, [(folder, GitIgnoreSpec.from_lines(ALWAYS_IGNORED))]))
+        root = folder.resolve(strict=True)
+        secrets: list[Path] = []
+        rules = [(root, GitIgnoreSpec.from_lines(ALWAYS_IGNORED))]
+        found = sorted(_walk(root, rules, [], secrets))
+        files = {path.relative_to(root).as_posix(): path for path in found}
+        inside = {path for path in found if not path.is_symlink()}
+        for name, path in files.items():
+            if path not in inside:
+                files[name] = _target(folder / name, path, inside)
     except OSError as error:
         raise FileError(f"{error.filename}: cannot read the code: {error.strerror}") from error
+    if secrets:
+        names = join_names(path.relative_to(root).as_posix() for path in secrets)
+        report(
+            f"{folder}: {names}: left out of the code, because such names usually hold secrets; a "
+            "line of .hvdignore hands one out (!NAME)"
+        )
+    return files
 
 
-def _walk(folder: Path, rules: list[_Rules]) -> Iterator[Path]:
-    """The files below a folder; `rules` are those of the folders above it. Raises FileError."""
+def _target(shown: Path, link: Path, inside: AbstractSet[Path]) -> Path:
+    """The file that a link stands for; raises FileError unless it is one of those `inside`."""
+    try:
+        real = link.resolve(strict=True)
+    except RuntimeError as error:
+        # Python up to 3.12, for a loop.
+        raise FileError(f"{shown}: cannot read the code: {error}") from error
+    if real not in inside:
+        raise FileError(
+            f"{shown}: is a link to {real}, which is not one of the files of the code; put a copy "
+            "in its place, or add it to .hvdignore"
+        )
+    return real
+
+
+def _walk(
+    folder: Path, rules: list[_Rules], asked: list[_Rules], secrets: list[Path]
+) -> Iterator[Path]:
+    """The files and links below a folder. Raises FileError.
+
+    `rules` are those of the folders above it, and `asked` are the names of secrets that those take
+    back. Adds the secrets that are left out.
+    """
     for name in IGNORE_FILES:
         file = folder / name
-        if file.is_file():
+        # As with git, a link gives no patterns.
+        if file.is_file() and not file.is_symlink():
             lines = file.read_text("utf-8", "surrogateescape").splitlines()
             rules = [*rules, (folder, read_patterns(file, lines))]
+            if name == OWN_IGNORE_FILE:
+                asked = [*asked, (folder, _names_taken_back(lines))]
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = folder / entry.name
-            # Links to folders are followed by git neither; one to a file is archived as that file.
             is_folder = entry.is_dir(follow_symlinks=False)
-            if _is_ignored(path, rules, is_folder=is_folder):
+            if _is_named(path, rules, is_folder=is_folder):
+                continue
+            is_secret = _is_secret(path.name, is_folder=is_folder)
+            if is_secret and not _is_named(path, asked, is_folder=is_folder):
+                secrets.append(path)
                 continue
             if is_folder:
-                yield from _walk(path, rules)
-            elif path.is_file():
+                yield from _walk(path, rules, asked, secrets)
+            elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
                 yield path
             else:
                 raise FileError(f"{path}: is neither a file nor a folder; add it to .hvdignore")
 
 
-def _is_ignored(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
-    """Apply git's order: the last pattern that matches decides, those of inner folders last."""
+def _is_secret(name: str, *, is_folder: bool) -> bool:
+    return bool(_SECRETS.check_file(name.lower() + ("/" if is_folder else "")).include)
+
+
+def _names_taken_back(lines: Sequence[str]) -> GitIgnoreSpec:
+    """What lines such as `!.env` and `!certs/ca.pem` name; a pattern such as `!*` names nothing."""
+    names = (line[1:] for line in lines if line.startswith("!"))
+    return GitIgnoreSpec.from_lines(name for name in names if not set("*?[") & set(name))
+
+
+def _is_named(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
+    """Whether patterns name a path, by git's order: the last one that matches decides.
+
+    Those of inner folders come last.
+    """
     for folder, patterns in reversed(rules):
         name = path.relative_to(folder).as_posix() + ("/" if is_folder else "")
         verdict = patterns.check_file(name).include
@@ -128,28 +251,43 @@ def _is_ignored(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
     return False
 
 
-def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
-    """Archive a file without its owner and time, which say nothing about the code."""
+def _size(file: Path) -> int:
+    """The bytes of a regular file. Raises FileError."""
     try:
-        data = file.read_bytes()
-        mode = file.stat().st_mode
+        return file.lstat().st_size
     except OSError as error:
         raise FileError(f"{file}: cannot read the code: {error.strerror}") from error
-    member = tarfile.TarInfo(name)
-    member.size = len(data)
-    member.mode = 0o755 if mode & 0o111 else 0o644
-    archive.addfile(member, io.BytesIO(data))
 
 
-def _check_size(path: Path, characters: int, files: list[Path]) -> None:
-    """Raise FileError, with the largest of `files`, for more characters than the chart takes."""
+@contextmanager
+def _open(file: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+    """A regular file and what the system says of it. Raises FileError."""
+    try:
+        with os.fdopen(os.open(file, _OPEN), "rb") as opened:
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FileError(f"{file}: is no regular file; put a copy in its place")
+            yield opened, status
+    except OSError as error:
+        raise FileError(f"{file}: cannot read the code: {error.strerror or error}") from error
+
+
+def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
+    """Archive a file without its owner and time, which say nothing about the code."""
+    with _open(file) as (opened, status):
+        member = tarfile.TarInfo(name)
+        member.size = status.st_size
+        member.mode = 0o755 if status.st_mode & 0o111 else 0o644
+        archive.addfile(member, opened)
+
+
+def _too_large(path: Path, sizes: Mapping[str, int]) -> FileError:
+    """An error that names the largest files."""
     most = int(read_data("resources.json")["codeCharacters"])
-    if characters <= most:
-        return
-    sizes = sorted(((file.stat().st_size, str(file)) for file in files), reverse=True)
-    largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in sizes[:_NAMED])
-    total = sum(size for size, _ in sizes) // 1000
-    raise FileError(
+    ordered = sorted(((size, name) for name, size in sizes.items()), reverse=True)
+    largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in ordered[:_NAMED])
+    total = sum(sizes.values()) // 1000
+    return FileError(
         f"{path}: the code has more than {most} characters in base64, which is what the chart "
         f"takes. It has {pluralize(len(sizes), 'file')} of {total} kB; the largest "
         f"are {largest}: name what no training needs in .hvdignore, or put it into the image or "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -19,12 +20,16 @@ _STEP = 20
 _TICK = 500
 
 
-def code_changes(path: Path) -> Iterator[dict[str, Plain] | FileError]:
+def code_changes(
+    path: Path, report: Callable[[str], object] = lambda line: None
+) -> Iterator[dict[str, Plain] | FileError]:
     """Yield each version of a script or folder as the chart's value `code`, or why it is none.
 
-    The present one comes first. A change of ignored files alone is no new version. Raises
-    KeyboardInterrupt on Ctrl-C.
+    The present one comes first. A change of ignored files alone is no new version. `report` gets a
+    line about secrets that are left out, once. Raises KeyboardInterrupt on Ctrl-C.
     """
+    # A line is reported once.
+    said = cache(report)
     last: dict[str, Plain] | None = None
     # An editor may replace a script by another file, so that its folder is watched.
     changes = watch(
@@ -41,7 +46,7 @@ def code_changes(path: Path) -> Iterator[dict[str, Plain] | FileError]:
         if number > 1 and not changed:
             continue
         try:
-            packed = pack_code(path)
+            packed = pack_code(path, said)
         except FileError as error:
             # A file vanished while it was packed, or the code is too large: a save may help.
             yield error

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hvdchart.code.archive import MOST_BYTES
 from hvdchart.errors import FileError
 
-# The chart takes about a megabyte of compressed code.
-MOST_BYTES = 256 << 20
 MOST_ENTRIES = 20_000
 LONGEST_NAME = 1000
 # They are left out: programs run what these name as soon as a person enters the folder.

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hvdchart.chart_files import read_data
 from hvdchart.code import unpack
-from hvdchart.code.archive import pack_code
+from hvdchart.code.archive import MOST_BYTES, list_files, pack_code, pack_files
 from hvdchart.code.unpack import unpack_code
 from hvdchart.errors import FileError
 from tests.fakes.cluster import FakeCluster
@@ -69,8 +69,7 @@ def project(tmp_path: Path) -> Path:
             "model/b.log": "kept",
         },
     )
-    write(tmp_path, {"outside.py": "linked"})
-    (folder / "link.py").symlink_to(tmp_path / "outside.py")
+    (folder / "link.py").symlink_to("model/notes")
     (folder / "run.sh").chmod(0o700)
     (folder / "keep.log").chmod(0o646)
     return folder
@@ -91,7 +90,7 @@ def test_folder_comes_back_without_ignored_files(project: Path, tmp_path: Path) 
 
 def test_link_to_a_file_comes_back_as_that_file(project: Path, tmp_path: Path) -> None:
     unpack_code(config_map(project), tmp_path / "new" / "folder")
-    assert (tmp_path / "new" / "folder" / "link.py").read_text() == "linked"
+    assert (tmp_path / "new" / "folder" / "link.py").read_text() == "a file, and no folder"
 
 
 def test_programs_come_back_as_programs_and_with_usual_rights(
@@ -129,6 +128,112 @@ def test_largest_folder_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
     assert len(pack_code(folder)["archive"]) < MOST
 
 
+SECRET_NAMES = [
+    ".env",
+    ".env.local",
+    ".ENV",
+    "model/.netrc",
+    "key.pem",
+    "id_rsa",
+    "id_ed25519_work",
+    ".ssh/config",
+    ".aws/credentials",
+    "model/.kube/config",
+]
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_name_that_holds_secrets_stays_out(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path, {"train.py": "", name: "secret", ".gitignore": "!*\n!.*\n"})
+    said: list[str] = []
+    assert set(list_files(folder, said.append)) == {"train.py", ".gitignore"}
+    assert len(said) == 1
+    assert name.partition("/")[0] in said[0]
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_name_that_holds_secrets_is_handed_out_where_it_is_asked_for(
+    tmp_path: Path, name: str
+) -> None:
+    lines = [f"!{name}\n", f"!{name.rpartition('/')[0]}/\n" if "/" in name else ""]
+    folder = write(tmp_path, {"train.py": "", name: "asked for", ".hvdignore": "".join(lines)})
+    assert name in list_files(folder)
+
+
+def test_pattern_asks_for_no_secret(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"train.py": "", ".env": "", ".hvdignore": "*\n!*.py\n!.e*\n"})
+    assert set(list_files(folder)) == {"train.py"}
+
+
+@pytest.mark.parametrize("name", [".env.example", "id_rsa.pub", "id_mapping.py", "keys.py"])
+def test_name_that_only_looks_like_a_secret_is_handed_out(tmp_path: Path, name: str) -> None:
+    assert name in list_files(write(tmp_path, {name: ""}))
+
+
+@pytest.mark.parametrize(
+    "target", ["outside/key", ".env", "inner/.git/config", "loop", "/proc/self/environ"]
+)
+def test_link_to_what_the_code_does_not_have_is_refused(tmp_path: Path, target: str) -> None:
+    """A repository of a stranger may have it."""
+    write(tmp_path, {"outside/key": "", "code/.env": "", "code/inner/.git/config": ""})
+    place = {"outside/key": "../outside/key"}.get(target, target)
+    (tmp_path / "code" / "loop").symlink_to(place)
+    with pytest.raises(FileError, match=r"code/loop: (is a link to .*hvdignore|cannot read)"):
+        pack_code(tmp_path / "code")
+
+
+def test_folder_may_be_named_by_a_link(tmp_path: Path) -> None:
+    write(tmp_path / "code", {"train.py": ""})
+    (tmp_path / "link").symlink_to("code")
+    assert set(list_files(tmp_path / "link")) == {"train.py"}
+
+
+def test_script_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"key": "secret", "code/other.py": "other"})
+    script = tmp_path / "code" / "train.py"
+    script.symlink_to("../key")
+    with pytest.raises(FileError, match=r"train\.py: is a link to .*/key, .* name that file"):
+        pack_code(script)
+
+
+def test_script_may_be_a_link_within_its_folder(tmp_path: Path) -> None:
+    write(tmp_path, {"other.py": "other"})
+    (tmp_path / "train.py").symlink_to("other.py")
+    assert pack_code(tmp_path / "train.py") == {"files": {"train.py": "other"}}
+
+
+@pytest.mark.parametrize("path", [".", "pipe"])
+def test_pipe_is_refused_and_not_waited_for(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match=r"pipe: is (neither|no regular file)"):
+        pack_code(tmp_path / path)
+
+
+def test_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
+    """It may have come there after the files were listed."""
+    (tmp_path / "train.py").symlink_to("/etc/hostname")
+    with pytest.raises(FileError, match=r"train\.py: cannot read the code"):
+        pack_files(tmp_path, {"train.py": tmp_path / "train.py"})
+
+
+@pytest.mark.parametrize("path", [".", "data.bin", "program"])
+def test_file_that_is_larger_than_any_code_is_refused_unread(tmp_path: Path, path: str) -> None:
+    """It has no blocks on the disk, and more bytes than any machine has memory."""
+    for name in ("data.bin", "program"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 42)
+    (tmp_path / "program").chmod(0o755)
+    with pytest.raises(FileError, match=r"has more than .* the largest are"):
+        pack_code(tmp_path / path)
+
+
+def test_program_comes_back_as_a_program(tmp_path: Path) -> None:
+    script = write(tmp_path, {"run.sh": "#!/bin/sh\n"}) / "run.sh"
+    script.chmod(0o755)
+    unpack_code(config_map(script), tmp_path / "new")
+    assert (tmp_path / "new" / "run.sh").stat().st_mode & 0o777 == 0o755
+
+
 def link_to_folder(folder: Path) -> None:
     write(folder.parent / "elsewhere", {"set.bin": ""})
     (folder / "data").symlink_to(folder.parent / "elsewhere")
@@ -143,7 +248,7 @@ def link_to_folder(folder: Path) -> None:
             lambda at: (at / "x.bin").write_bytes(os.urandom(2 * MOST)),
             r"has more than .* of 800 kB; .*x\.bin \(800 kB\).*hvdignore",
         ),
-        (".", link_to_folder, "data: is neither a file nor a folder"),
+        (".", link_to_folder, "data: is a link to .*elsewhere, which is not one of the files"),
         (".", lambda at: write(at, {".gitignore": "*\n"}), "has no file that is not ignored"),
         (
             ".",
@@ -186,7 +291,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, **more: Any) -> tarfile.Tar
 
 
 def bomb() -> dict[str, Any]:
-    return packed(gzip.compress(bytes(unpack.MOST_BYTES + 1), 1))
+    return packed(gzip.compress(bytes(MOST_BYTES + 1), 1))
 
 
 @pytest.mark.slow

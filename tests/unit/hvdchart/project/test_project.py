@@ -175,7 +175,7 @@ def test_name_of_a_new_project_is_quoted_only_where_need_be(project: Project) ->
 
 
 def test_a_new_project_hands_its_code_to_the_run(project: Project) -> None:
-    handed = {file.name for file in list_files(project.folder)}
+    handed = set(list_files(project.folder))
     assert handed == {"train.py", ".hvdignore", *project.template.modules}
 
 
@@ -245,7 +245,7 @@ def test_readme_tells_that_packages_go_into_the_dockerfile(with_dockerfile: Path
 
 
 def test_packages_of_the_image_are_not_handed_to_the_run(with_dockerfile: Path) -> None:
-    handed = {file.name for file in list_files(with_dockerfile)}
+    handed = set(list_files(with_dockerfile))
     assert handed & {".dockerignore", "requirements.txt"} == set()
 
 
