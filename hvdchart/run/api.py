@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
@@ -26,6 +26,8 @@ from hvdchart.run.release import Object
 T = TypeVar("T")
 # How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
 TIMEOUT_SECONDS = 30
+# Bytes of a line that are kept. An object in the API server's answer has less: etcd takes 1.5 MiB.
+LONGEST_LINE = 16 << 20
 # Characters of the API server's reason to refuse a request.
 _LONGEST = 2000
 
@@ -125,19 +127,15 @@ class Api:
     ) -> Iterator[str]:
         """Yield the lines of an answer as they come, without their ends.
 
-        Each may take `read_seconds`; None: any time.
+        Each may take `read_seconds`; None: any time. A line of more than 16 MiB comes in parts.
         """
         response = self._send(what, "GET", path, query, read_seconds=read_seconds)
         with _wrap_errors(what):
-            rest = b""
             try:
-                for chunk in response.stream(decode_content=False):
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    yield from (line.decode("utf-8", "replace") for line in lines)
+                chunks = response.stream(decode_content=False)
+                yield from (line.decode("utf-8", "replace") for line in _split(chunks))
             finally:
                 response.close()
-        if rest:
-            yield rest.decode("utf-8", "replace")
 
     def _ask(self, what: str, *request: Any, **more: Any) -> Object:
         """The object in the answer to a request; the arguments are those of `_send`."""
@@ -208,6 +206,27 @@ class Api:
                 reason = _reason(response.status, message)
                 raise RefusedError(f"cannot {what}: {reason}", response.status)
         return response
+
+
+def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a stream of bytes, without their ends; one that is too long in parts.
+
+    Each byte is looked at once, however long a line is.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if not others and size <= LONGEST_LINE:
+            continue
+        yield b"".join(parts)
+        yield from others[:-1]
+        parts = others[-1:]
+        size = sum(map(len, parts))
+    if any(parts):
+        yield b"".join(parts)
 
 
 def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ClusterError
+from hvdchart.run.api import LONGEST_LINE
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.release import Release
@@ -81,6 +82,17 @@ def test_log_may_end_without_a_line_end(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("GET", "core/pods/hvd-1/log", faults.text(200, "a\nno line end"))
     lines = list(Cluster.connect().log("hvd-1", "worker", follow=False))
     assert lines == ["a", "no line end"]
+
+
+@pytest.mark.timeout(20)
+def test_log_without_line_ends_is_read_in_parts_and_in_time(fake_cluster: FakeCluster) -> None:
+    """Its time is no square of its length: that of 100 MB was 95 s."""
+    size = 80 << 20
+    answer = faults.text(200, f"first\n{'.' * size}\nlast\n")
+    fake_cluster.fail("GET", "core/pods/hvd-1/log", answer)
+    first, *parts, last = Cluster.connect().log("hvd-1", "worker", follow=False)
+    assert (first, sum(map(len, parts)), last) == ("first", size, "last")
+    assert max(map(len, parts)) < LONGEST_LINE + (1 << 20)
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:1", "https://elsewhere.example"])
