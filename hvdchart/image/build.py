@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from hvdchart.image.engines import runtime_options
 _TAG_LENGTH = 12
 # Lines of a failed build that an error shows.
 _LAST_LINES = 10
+# Bytes of a file that are read at a time.
+_PART = 1 << 20
 Report = Callable[[str], None]
 
 
@@ -37,11 +40,13 @@ class Source:
         for name in context_files(self.folder, self.dockerfile):
             file = self.folder / name
             try:
-                mode = file.lstat().st_mode
-                content = _content(file)
+                status = file.lstat()
+                executable = status.st_mode & 0o111
+                digest.update(f"{name}\0{executable}\0{status.st_size}\0".encode())
+                for part in _content(file):
+                    digest.update(part)
             except OSError as error:
                 raise FileError(f"{file}: cannot read: {error.strerror}") from error
-            digest.update(f"{name}\0{mode & 0o111}\0{len(content)}\0".encode() + content)
         return f"{self.repository}:{digest.hexdigest()[:_TAG_LENGTH]}"
 
 
@@ -104,11 +109,17 @@ def _anchor(line: str) -> str:
     return f"{mark}/{pattern.removeprefix('./')}"
 
 
-def _content(file: Path) -> bytes:
-    """The content of a file; of a link, what it names, which the builder copies as it is."""
+def _content(file: Path) -> Iterator[bytes]:
+    """The content of a file; of a link, what it names, which the builder copies as it is.
+
+    In parts: a data set in the folder may be larger than memory.
+    """
     if file.is_symlink():
-        return str(file.readlink()).encode()
-    return file.read_bytes()
+        yield os.fsencode(file.readlink())
+        return
+    with file.open("rb") as opened:
+        while part := opened.read(_PART):
+            yield part
 
 
 def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:

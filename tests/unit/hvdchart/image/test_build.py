@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,17 @@ def test_the_tag_is_that_of_the_content_and_the_modes_of_the_files(folder: Path)
         (folder / "train.py").chmod(mode)
         tags.add(tag(folder))
     assert len(tags) == 4
+
+
+def test_the_tag_takes_little_memory_for_a_large_file(folder: Path) -> None:
+    with (folder / "data.bin").open("wb") as file:
+        file.truncate(64 << 20)
+    tracemalloc.start()
+    try:
+        tag(folder)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_tag_stays_when_an_ignored_file_changes(folder: Path) -> None:
