@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
 from watchfiles import DefaultFilter, watch
+from watchfiles.main import FileChange
 
 from hvdchart.code.archive import pack_code
 from hvdchart.errors import FileError
@@ -31,20 +33,9 @@ def code_changes(
     # A line is reported once.
     said = cache(report)
     last: dict[str, Plain] | None = None
-    # An editor may replace a script by another file, so that its folder is watched.
-    changes = watch(
-        path if path.is_dir() else path.resolve().parent,
-        watch_filter=DefaultFilter(),
-        debounce=_DEBOUNCE,
-        step=_STEP,
-        raise_interrupt=True,
-        rust_timeout=_TICK,
-        yield_on_timeout=True,
-    )
-    for number, changed in enumerate(chain([set[object]()], changes)):
-        # The first time without a change, too: the code may have changed before the watch.
-        if number > 1 and not changed:
-            continue
+    # By its name, whatever becomes of the folder that this program has started in.
+    path = path.absolute()
+    for _ in _signals(path):
         try:
             packed = pack_code(path, said)
         except FileError as error:
@@ -54,3 +45,50 @@ def code_changes(
         if packed != last:
             last = packed
             yield packed
+
+
+def _signals(path: Path) -> Iterator[None]:
+    """Yield now, and each time that the code may have changed.
+
+    The system reports changes of a folder, and not of another one that gets its name: that is
+    watched instead.
+    """
+    while True:
+        yield
+        while (known := _identity(path)) is None:
+            time.sleep(_TICK / 1000)
+        is_new = True
+        with suppress(FileNotFoundError), closing(_watch(_watched(path))) as changes:
+            for changed in changes:
+                # The first time without a change, too: the code may have changed before the watch.
+                if changed or is_new:
+                    yield
+                is_new = False
+                if _identity(path) != known:
+                    break
+
+
+def _watched(path: Path) -> Path:
+    """The folder to watch: an editor may replace a script by another file."""
+    return path if path.is_dir() else path.resolve().parent
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which folder is to be watched; None without one."""
+    try:
+        status = _watched(path).stat()
+    except (OSError, RuntimeError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _watch(folder: Path) -> Generator[set[FileChange], None, None]:
+    return watch(
+        folder,
+        watch_filter=DefaultFilter(),
+        debounce=_DEBOUNCE,
+        step=_STEP,
+        raise_interrupt=True,
+        rust_timeout=_TICK,
+        yield_on_timeout=True,
+    )
