@@ -15,7 +15,8 @@ _ORDER: tuple[Outcome, ...] = ("dropped", "changed", "renamed", "carried over")
 
 def values_text(migration: Ledger, origin: str) -> str:
     """The values file; `origin` names the file that it was made from."""
-    release = migration.release or "NAME"
+    # A reader copies the line into a shell, and a stranger's file has named both.
+    release = shlex.quote(migration.release or "NAME")
     namespace = f" --namespace {shlex.quote(migration.namespace)}" if migration.namespace else ""
     head = [
         f"Migrated from {origin} by `hvdchart migrate`. To install it:",

@@ -5,6 +5,7 @@ To write them again after a change: `python -m tests.unit.hvdchart.migrate.test_
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ def expected_report(path: Path) -> Path:
 def test_values_and_report_of_a_whole_file(path: Path) -> None:
     expected = expected_report(path).read_text("utf-8")
     assert whole_report(path) == expected, f"the report of {path.name} is another one"
+
+
+def test_line_for_a_shell_has_names_as_words() -> None:
+    migration = migrate_old()
+    migration.release = "a b"
+    migration.namespace = "team; curl x | sh #"
+    line = values_text(migration, "values.yaml").splitlines()[1].removeprefix("#")
+    assert shlex.split(line)[2:6] == ["a b", "charts/horovod", "--namespace", migration.namespace]
 
 
 def test_letters_that_nobody_sees_are_escaped() -> None:
