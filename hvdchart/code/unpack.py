@@ -13,7 +13,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from hvdchart.code.archive import MOST_BYTES
@@ -41,7 +41,8 @@ def unpack_code(config_map: Mapping[str, Any], folder: Path) -> list[str]:
         if any(folder.iterdir()):
             raise FileError(f"{folder}: is not empty; name a new folder")
         for name, (mode, content) in entries.items():
-            if _NEVER & {part.lower() for part in name.split("/")}:
+            # Windows leaves out dots and spaces at the end.
+            if _NEVER & {part.lower().rstrip(". ") for part in PureWindowsPath(name).parts}:
                 continue
             path = folder / name
             if content is None:
@@ -102,6 +103,8 @@ def _relative(name: str) -> str:
     """A name below the folder; raises ValueError for one that is too long or leads out of it."""
     if len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
         raise ValueError(f"{name[:40]!r}... has more than {LONGEST_NAME} bytes")
-    if name.startswith("/") or "\0" in name or ".." in name.split("/"):
+    # Windows also takes `\` for a separator, and `C:` for a drive.
+    path = PureWindowsPath(name)
+    if path.anchor or "\0" in name or ".." in path.parts:
         raise ValueError(f"{name!r} leads out of the folder")
     return os.path.normpath(name)

@@ -301,6 +301,8 @@ def bomb() -> dict[str, Any]:
         (lambda: archive_of(member("../out.py")), r"'\.\./out\.py' leads out of the folder"),
         (lambda: archive_of(member("inner/../../out.py")), "leads out of the folder"),
         (lambda: archive_of(member("/tmp/out.py")), "leads out of the folder"),
+        (lambda: archive_of(member("..\\out.py")), r"'\.\.\\\\out\.py' leads out of the folder"),
+        (lambda: archive_of(member("C:out.py")), "leads out of the folder"),
         (lambda: {"data": {"../out.py": "text"}}, "leads out of the folder"),
         (lambda: archive_of(member("a", tarfile.SYMTYPE, linkname="..")), "'a' is neither a file"),
         (lambda: archive_of(member("out.py", tarfile.LNKTYPE, linkname="/etc/passwd")), "neither"),
@@ -325,9 +327,19 @@ def test_hostile_code_is_refused_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["time 12:30.log", "a\\b.py"])
+def test_name_that_windows_alone_cannot_have_comes_back(tmp_path: Path, name: str) -> None:
+    assert unpack_code(archive_of(member(name)), tmp_path / "new") == [name]
+
+
 def test_code_has_no_folder_that_programs_run_on_sight(tmp_path: Path) -> None:
     """A shell's prompt asks git, and git starts what .git/config names."""
-    hostile = archive_of(member(".git/config"), member("sub/.GIT/config"), member("train.py"))
+    hostile = archive_of(
+        member(".git/config"),
+        member("sub/.GIT/config"),
+        member("train.py"),
+        member("sub\\.git.\\config"),
+    )
     assert unpack_code(hostile, tmp_path / "new") == ["train.py"]
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "train.py"]
 
