@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,12 +19,18 @@ LEVELS = ("restricted", "baseline", "privileged")
 
 @dataclass(frozen=True)
 class PodNeeds:
-    """So many equal pods, each with one container."""
+    """So many equal pods, each with one container; `ranks` are those of a pod."""
 
     name: str
     number: int
     requests: Mapping[str, Fraction]
     limits: Mapping[str, Fraction]
+    ranks: int = 0
+
+    def key(self, part: str = "") -> str:
+        """The key of a spec that sets the pods' resources, or a part of them."""
+        component = "master" if self.name == "master" else "worker"
+        return f"values.{component}.resources" + (f".{part}" if part else "")
 
     @property
     def gpus(self) -> Mapping[str, int]:
@@ -36,7 +43,10 @@ def pod_needs(values: Values) -> list[PodNeeds]:
     pods = []
     for group in merged_groups(values):
         number = int(group.get("number") or 1) + int(group.get("spares") or 0)
-        pods.append(_needs(str(group.get("name") or "worker"), number, group))
+        pod = _needs(str(group.get("name") or "worker"), number, group)
+        # Without slots, the chart starts a rank for each GPU.
+        ranks = int(group.get("slots") or 0) or sum(pod.gpus.values()) or 1
+        pods.append(dataclasses.replace(pod, ranks=ranks))
     return [*pods, _needs("master", 1, values.get("master") or {})]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
-from hvdchart.quantity import amount_text, parse_quantity
+from hvdchart.quantity import amount_text, parse_quantity, pluralize
 from hvdchart.run.release import Object, lacks_image
+from hvdchart.spec.topology import import_memory
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
 
@@ -41,15 +43,16 @@ def examine_quotas(
         names = [str(item["metadata"]["name"]) for item in [*quotas, *ranges]]
         yield Finding("quotas", "ok", join_names(names) or "none")
         return
-    problems: list[str] = []
-    for quota in quotas:
-        problems += _over_quota(quota, needs, ranges)
+    problems: list[tuple[str, str]] = []
     for limit_range in ranges:
         problems += _out_of_range(limit_range, needs)
+        problems += _below_need(limit_range, needs)
+    admitted = [_with_defaults(pod, ranges) for pod in needs]
+    for quota in quotas:
+        problems += _over_quota(quota, admitted)
     if not problems:
         yield Finding("quotas", "ok", "the pods fit")
-    fix = "use fewer or smaller workers, or ask for more"
-    yield from (Finding("quotas", "problem", problem, fix) for problem in problems)
+    yield from (Finding("quotas", "problem", problem, fix) for problem, fix in problems)
 
 
 def examine_claims(
@@ -182,10 +185,8 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
         yield Finding("GPUs", "ok", ", ".join(counts) or f"none on {len(nodes)} nodes")
 
 
-def _over_quota(
-    quota: Object, needs: Sequence[PodNeeds], ranges: Sequence[Object]
-) -> Iterator[str]:
-    """The problems of the pods with one quota."""
+def _over_quota(quota: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
+    """The problems of the pods with one quota, each with its remedy."""
     name = quota["metadata"]["name"]
     if quota["spec"].get("scopes") or quota["spec"].get("scopeSelector"):
         # It counts some pods only.
@@ -193,22 +194,30 @@ def _over_quota(
     used = quota.get("status", {}).get("used") or {}
     for resource, hard in (quota.get("status", {}).get("hard") or {}).items():
         of = resource.removeprefix("requests.").removeprefix("limits.")
-        is_limit = resource.startswith("limits.")
+        part = "limits" if resource.startswith("limits.") else "requests"
         if of == "pods":
             wanted = Fraction(sum(pod.number for pod in needs))
         else:
-            lists = [(pod, pod.limits if is_limit else pod.requests) for pod in needs]
-            missing = [pod.name for pod, own in lists if of not in own]
-            if of in ("cpu", "memory") and missing and not _has_default(ranges, of, is_limit):
-                yield f"quota {name} requires {resource}, which {join_names(missing)} does not set"
+            lists = [(pod, getattr(pod, part)) for pod in needs]
+            missing = [pod for pod, own in lists if of not in own]
+            if of in ("cpu", "memory") and missing:
+                names = join_names(pod.name for pod in missing)
+                keys = join_names(dict.fromkeys(pod.key(f"{part}.{of}") for pod in missing))
+                yield (
+                    f"quota {name} requires {resource}, which {names} does not set",
+                    f"set {keys}, or ask for a LimitRange with a default",
+                )
             wanted = sum((own.get(of, Fraction(0)) * pod.number for pod, own in lists), Fraction(0))
         left = parse_quantity(str(hard)) - parse_quantity(str(used.get(resource, "0")))
         if wanted and wanted > left:
-            yield f"quota {name} leaves {_text(of, left)} {resource} of {_text(of, wanted)} needed"
+            yield (
+                f"quota {name} leaves {_text(of, left)} {resource} of {_text(of, wanted)} needed",
+                "use fewer or smaller workers, or ask for more",
+            )
 
 
-def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[str]:
-    """The problems of the pods with one LimitRange; each pod has one container."""
+def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
+    """The problems of the pods with one LimitRange, with remedies; each pod has one container."""
     name = limit_range["metadata"]["name"]
     for limits in limit_range["spec"].get("limits") or []:
         if limits.get("type") not in ("Container", "Pod"):
@@ -217,23 +226,59 @@ def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[st
             for resource, most in (limits.get("max") or {}).items():
                 wanted = max(pod.requests.get(resource, 0), pod.limits.get(resource, 0))
                 if wanted > parse_quantity(str(most)):
-                    yield f"limit range {name} allows {most} {resource}; {pod.name} has more"
+                    yield (
+                        f"limit range {name} allows {most} {resource}; {pod.name} has more",
+                        f"lower {resource} in {pod.key()}, or ask for a higher maximum",
+                    )
             for resource, least in (limits.get("min") or {}).items():
                 wanted = pod.requests.get(resource, parse_quantity(str(least)))
                 if wanted < parse_quantity(str(least)):
-                    yield f"limit range {name} requires {least} {resource}; {pod.name} has less"
+                    yield (
+                        f"limit range {name} requires {least} {resource}; {pod.name} has less",
+                        f"raise {resource} in {pod.key()}, or ask for a lower minimum",
+                    )
 
 
-def _has_default(ranges: Sequence[Object], resource: str, is_limit: bool) -> bool:
-    """Whether a LimitRange sets a request or limit that a container does not have."""
-    keys = ("default",) if is_limit else ("default", "defaultRequest")
-    for limit_range in ranges:
-        for limits in limit_range["spec"].get("limits") or []:
-            if limits.get("type") != "Container":
+def _below_need(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
+    """Where a LimitRange gives pods without a limit less than they need, with remedies."""
+    name = limit_range["metadata"]["name"]
+    for pod in needs:
+        for resource, given in _defaults(limit_range, "default").items():
+            if resource in pod.limits:
                 continue
-            if any(resource in (limits.get(key) or {}) for key in keys):
-                return True
-    return False
+            wanted = pod.requests.get(resource, Fraction(0))
+            why = "its request"
+            if resource == "memory" and pod.ranks and wanted < import_memory(pod.ranks):
+                wanted = Fraction(import_memory(pod.ranks))
+                why = f"what {pluralize(pod.ranks, 'rank')} may take before training"
+            if given < wanted:
+                yield (
+                    f"limit range {name} limits {resource} of {pod.name} to "
+                    f"{_text(resource, given)}, which is less than {why}: "
+                    f"{_text(resource, wanted)}",
+                    f"set {pod.key(f'limits.{resource}')}, or ask for a higher default",
+                )
+
+
+def _with_defaults(pod: PodNeeds, ranges: Sequence[Object]) -> PodNeeds:
+    """The pod as LimitRanges complete it when it is created."""
+    limits = dict(pod.limits)
+    requests = dict(pod.requests)
+    for limit_range in ranges:
+        default = _defaults(limit_range, "default")
+        limits = {**default, **limits}
+        requests = {**default, **_defaults(limit_range, "defaultRequest"), **requests}
+    return dataclasses.replace(pod, limits=limits, requests=requests)
+
+
+def _defaults(limit_range: Object, key: str) -> dict[str, Fraction]:
+    """The limits (`default`) or requests (`defaultRequest`) of containers that have none."""
+    found: dict[str, Fraction] = {}
+    for limits in limit_range["spec"].get("limits") or []:
+        if limits.get("type") == "Container":
+            given = limits.get(key) or {}
+            found |= {name: parse_quantity(str(amount)) for name, amount in given.items()}
+    return found
 
 
 def _text(resource: str, amount: Fraction) -> str:

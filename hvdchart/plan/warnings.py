@@ -7,14 +7,10 @@ from collections.abc import Iterator, Sequence
 from hvdchart.plan import rules
 from hvdchart.plan.binding import Launching
 from hvdchart.plan.model import GroupPlan
-from hvdchart.quantity import MI, cpu_text, memory_text, pluralize
+from hvdchart.quantity import cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
-
-# What TensorFlow with Horovod takes when it is imported, in each rank that starts cold, and in the
-# process that the other ranks are forks of. Measured: docs/launch.md.
-_IMPORTED_FRAMEWORK = 200 * MI
 
 
 def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> Iterator[str]:
@@ -125,7 +121,7 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             f"requests {memory_text(plan.memory)} of a node with {have}: never scheduled; "
             "lower tuning.memory"
         )
-    needed = (plan.slots + 1) * _IMPORTED_FRAMEWORK
+    needed = topology.import_memory(plan.slots)
     if plan.memory is not None and plan.memory < needed:
         yield (
             f"{memory_text(plan.memory)} of memory for {pluralize(plan.slots, 'rank')}: they and "

@@ -18,6 +18,9 @@ _DAEMONS_MEMORY = 512 * MI
 # Requests of the run's master, which may be scheduled to any node.
 MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
+# What TensorFlow with Horovod takes when it is imported, in each rank that starts cold, and in the
+# process that the other ranks are forks of. Measured: docs/launch.md.
+_IMPORTED_FRAMEWORK = 200 * MI
 # Requests of the pods beside a worker: the DaemonSets and the master.
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
 # A word in labels and taints of nodes that the provider takes away: cloud.google.com/gke-spot,
@@ -195,3 +198,8 @@ def _sum_of_shares(amount: int, steps: tuple[tuple[int, int], ...]) -> int:
         total += part * share
         amount -= part
     return total
+
+
+def import_memory(slots: int) -> int:
+    """The bytes that the processes of a worker with these ranks take before they train."""
+    return (slots + 1) * _IMPORTED_FRAMEWORK

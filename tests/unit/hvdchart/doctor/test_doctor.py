@@ -62,6 +62,60 @@ def test_quotas_and_limit_ranges_admit_the_pods_or_not(
     assert problems == ([problem] if problem else [])
 
 
+MASTER_LIMITED = {"requests": {"cpu": "2"}, "limits": {"memory": "8Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("hard", "limits", "resources", "problem", "fix"),
+    [
+        (
+            {"limits.memory": "100Gi"},
+            {},
+            MASTER_LIMITED,
+            "quota q requires limits.memory, which master does not set",
+            "set values.master.resources.limits.memory, or ask for a LimitRange with a default",
+        ),
+        (
+            {},
+            {"default": {"memory": "64Mi"}},
+            {},
+            "limit range r limits memory of worker to 64Mi, which is less than what 1 rank may "
+            "take before training: 400Mi",
+            "set values.worker.resources.limits.memory, or ask for a higher default",
+        ),
+        (
+            {},
+            {"default": {"memory": "64Mi"}},
+            MASTER_LIMITED,
+            "limit range r limits memory of master to 64Mi, which is less than its request: 256Mi",
+            "set values.master.resources.limits.memory, or ask for a higher default",
+        ),
+        (
+            {"limits.memory": "3Gi"},
+            {"default": {"memory": "1Gi"}},
+            {},
+            "quota q leaves 3Gi limits.memory of 5Gi needed",
+            "use fewer or smaller workers, or ask for more",
+        ),
+        (
+            {},
+            {"min": {"memory": "1Gi"}},
+            {"limits": {"memory": "2Gi"}},
+            "limit range r requires 1Gi memory; master has less",
+            "raise memory in values.master.resources, or ask for a lower minimum",
+        ),
+    ],
+)
+def test_remedy_is_that_of_the_problem(
+    hard: dict[str, str], limits: dict[str, Any], resources: dict[str, Any], problem: str, fix: str
+) -> None:
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
+    ranges = [{"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Container", **limits}]}}]
+    values = {**VALUES, "worker": {"number": 4, "slots": 1, "resources": resources}}
+    findings = [*examine_quotas([quota], ranges, pod_needs(values))]
+    assert (problem, fix) in [(finding.text, finding.fix) for finding in findings]
+
+
 @pytest.mark.parametrize(
     ("enforced", "more", "problem"),
     [
