@@ -24,6 +24,20 @@ _RDMA = re.compile(r"rdma/.+|.+/rdma[^/]*|vpc\.amazonaws\.com/efa|nvidia\.com/(h
 # Taints that Kubernetes itself sets while a node has a problem.
 _CONDITION_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
 _CONTROL_PLANE = re.compile(r"node-role\.kubernetes\.io/(control-plane|master)")
+# Nodes that stand for a cloud's containers, or for nothing (KWOK): no kubelet runs a rank there.
+_VIRTUAL_TAINT = re.compile(r"virtual-kubelet\.io/|kwok\.x-k8s\.io/|azure\.com/aci")
+_VIRTUAL_LABELS = (
+    ("type", "virtual-kubelet"),
+    ("type", "kwok"),
+    ("eks.amazonaws.com/compute-type", "fargate"),
+)
+# Devices that Horovod does not reduce on: a run on the CPUs beside them would keep them idle.
+_ACCELERATOR = re.compile(
+    r"(habana\.ai|cambricon\.com|furiosa\.ai|rebellions\.ai|tenstorrent\.com)/.+"
+    r"|aws\.amazon\.com/neuron.*|google\.com/tpu|huawei\.com/Ascend.*|qualcomm\.com/qaic.*"
+)
+# A spec has at most so many cores per socket.
+_MOST_CORES = 1024
 # The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
 _DAEMON_OWNERS = {"DaemonSet", "Node"}
 
@@ -142,8 +156,34 @@ def _unusable_reason(node: Object) -> str:
         return f"not ready: {ready.get('message') or ready.get('reason') or ready['status']}"
     if any(_CONTROL_PLANE.match(taint["key"]) for taint in _taints(node)):
         return "control plane"
+    system = _system(node)
+    if system != "linux":
+        return f"runs {system}, and the images are for Linux"
+    if any(_VIRTUAL_TAINT.match(taint["key"]) for taint in _taints(node)):
+        return "virtual"
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(name) == value for name, value in _VIRTUAL_LABELS):
+        return "virtual"
     tainted = [taint["key"] for taint in _taints(node) if _CONDITION_TAINT.match(taint["key"])]
-    return f"tainted {tainted[0]}" if tainted else ""
+    if tainted:
+        return f"tainted {tainted[0]}"
+    status = node.get("status", {})
+    offered = [name for name, count in _amounts(status.get("allocatable", {})).items() if count]
+    devices = sorted(name for name in offered if _ACCELERATOR.fullmatch(name))
+    if devices and not any(map(is_gpu, offered)):
+        return f"has {devices[0]}, which Horovod does not use; to use its CPUs, write its group"
+    cpus = _amounts(status.get("capacity", {})).get("cpu", 0) // 1000
+    cores = cpus // (_threads(labels) or 1) // (_count(labels, "cpu-topology.socket_count") or 1)
+    if cores > _MOST_CORES:
+        return f"has {cores} cores in a socket, and a spec takes at most {_MOST_CORES}"
+    return ""
+
+
+def _system(node: Object) -> str:
+    """The operating system of a node; Linux where nothing says it."""
+    info = node.get("status", {}).get("nodeInfo") or {}
+    labels = node["metadata"].get("labels") or {}
+    return str(labels.get("kubernetes.io/os") or info.get("operatingSystem") or "linux")
 
 
 def _threads(labels: Mapping[str, str]) -> int | None:

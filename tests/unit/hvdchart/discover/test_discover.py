@@ -185,13 +185,37 @@ def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
             {"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]},
             "tainted node.kubernetes.io/disk-pressure",
         ),
+        ({"labels": {"kubernetes.io/os": "windows"}}, "runs windows, and the images are for Linux"),
+        ({"labels": {"type": "virtual-kubelet"}}, "virtual"),
+        ({"taints": [{"key": "virtual-kubelet.io/provider", "effect": "NoSchedule"}]}, "virtual"),
+        ({"labels": {"eks.amazonaws.com/compute-type": "fargate"}}, "virtual"),
+        ({"devices": {"habana.ai/gaudi": "8"}}, "has habana.ai/gaudi, which Horovod does not .*"),
+        ({"devices": {"aws.amazon.com/neuroncore": "2"}}, "has aws.amazon.com/neuroncore, .*"),
+        ({"cpus": "10k"}, "has 10000 cores in a socket, and a spec takes at most 1024"),
     ],
 )
 def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], reason: str) -> None:
-    machine = node("n", "4", "8Gi", **change)
+    machine = node("n", change.get("cpus", "4"), "8Gi", **change)
     machine["status"]["conditions"] = change.get("conditions", machine["status"]["conditions"])
     with pytest.raises(ClusterError, match=f"(?s)no node can be used.*{reason}$"):
         discovered([machine])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        node("other", "10k", "4Ti", {"type": "virtual-kubelet"}),
+        node("other", "10k", "4Ti"),
+        node("other", "64", "256Gi", {"kubernetes.io/os": "windows"}),
+        node("other", "160", "1Ti", devices={"habana.ai/gaudi": "8"}),
+    ],
+    ids=["virtual", "too large", "windows", "gaudi"],
+)
+def test_node_that_cannot_be_used_keeps_no_other_out(other: dict[str, Any]) -> None:
+    """Nothing was written for a cluster with one virtual node, and ranks were put on Windows."""
+    text, spec = discovered([node("real", "8", "32Gi"), other], fit=1)
+    assert [(group.count, group.cores_per_socket) for group in spec.nodes] == [(1, 8)]
+    assert "excluded: node other: " in text
 
 
 def with_product(product: str, groups: int) -> Discovered:
