@@ -5,7 +5,10 @@ The pods' hvd_pods.common.launcher_options describes launchers, their options an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from hvd_pods.common.launcher_options import (
     LAUNCHER_OPTIONS,
@@ -17,6 +20,19 @@ from hvdchart.quantity import MI
 from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 
+# Programs that start ranks, and modules that do so for `python -m`.
+_LAUNCHERS = re.compile(
+    r"torchrun|mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|prun|horovodrun|deepspeed|srun"
+)
+_LAUNCHER_MODULES = re.compile(
+    r"torch\.distributed\.(run|launch)|horovod\.runner(\.launch)?|deepspeed\.launcher\.\w+"
+    r"|accelerate\.commands\.(launch|accelerate_cli)"
+)
+_PYTHON = re.compile(r"python[0-9.]*")
+_SHELL = re.compile(r"(ba|da|z|k)?sh")
+_ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
+# A program in the arguments of a launcher, whose options are many and of several MPIs.
+_PROGRAM = re.compile(r"(.*/)?python[0-9.]*|[^-=][^=]*\.(py|sh)")
 # An argument of a custom command that stands for mpirun's command line.
 LAUNCH = "$(LAUNCH)"
 
@@ -90,3 +106,60 @@ def launcher_memory(mode: str, ranks: int, workers: int) -> int:
         return 0
     per_rank = mode in LAUNCHER_OPTIONS["connections"]["perRank"]
     return connection_memory(ranks if per_rank else workers) * MI
+
+
+def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The launcher that a command is itself, and the command that it starts in each rank.
+
+    The latter is empty where it is not certain. None for a command that is no launcher. Of a
+    shell's command line (`sh -c`), each command counts.
+    """
+    words = list(command)
+    while words and (words[0] in ("env", "exec") or _ASSIGNMENT.fullmatch(words[0])):
+        words = words[1:]
+    if not words:
+        return None
+    name = PurePosixPath(words[0]).name
+    if _SHELL.fullmatch(name) and len(words) > 2 and re.fullmatch("-[a-z]*c", words[1]):
+        found = map(nested_launcher, _shell_commands(words[2]))
+        return next((each for each in found if each), None)
+    started = words[1:]
+    if _PYTHON.fullmatch(name) and len(words) > 2 and words[1] == "-m":
+        name = words[2]
+        is_launcher = bool(_LAUNCHER_MODULES.fullmatch(name))
+        started = words[3:]
+    elif name == "accelerate":
+        is_launcher = words[1:2] == ["launch"]
+        started = words[2:]
+    else:
+        is_launcher = bool(_LAUNCHERS.fullmatch(name))
+    return (name, _started_program(started)) if is_launcher else None
+
+
+def _started_program(arguments: Sequence[str]) -> list[str]:
+    """The program in a launcher's arguments, with its own; empty where none can be told."""
+    for index, word in enumerate(arguments):
+        # Also of launchers that start Python themselves.
+        if word in ("-m", "--module") and index + 1 < len(arguments):
+            return ["python", "-m", *arguments[index + 1 :]]
+        if _PROGRAM.fullmatch(word):
+            started = list(arguments[index:])
+            return ["python", *started] if word.endswith(".py") else started
+    return []
+
+
+def _shell_commands(text: str) -> Iterator[list[str]]:
+    """The simple commands of a shell's command line; none where it cannot be split."""
+    lexer = shlex.shlex(text.replace("\n", ";"), posix=True, punctuation_chars=";&|()")
+    lexer.whitespace_split = True
+    command: list[str] = []
+    try:
+        for word in lexer:
+            if set(word) <= set(";&|()"):
+                yield command
+                command = []
+            else:
+                command.append(word)
+    except ValueError:
+        return
+    yield command

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from hvdchart.quantity import MI, cpu_text, pluralize
-from hvdchart.spec.launchers import LAUNCH, check_options
+from hvdchart.spec.launchers import LAUNCH, check_options, nested_launcher
 from hvdchart.spec.model import (
     CHARTS_MOUNTS,
     CHARTS_VOLUMES,
@@ -196,6 +196,13 @@ def _run(spec: Spec) -> Iterator[Finding]:
     if has_launch and not is_custom:
         expected = "launch.mode: custom, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without launch.mode custom", expected
+    nested = None if is_custom else nested_launcher(spec.train.command)
+    if nested:
+        launcher, started = nested
+        shown = f"[{', '.join(started)}]" if started else "the command of one rank alone"
+        problem = f"{launcher} starts ranks itself, and the run starts this command in each rank"
+        expected = f"{shown}; nodes and tuning.slots give the numbers of workers and ranks"
+        yield ("train", "command"), problem, expected
     if spec.train.framework == "mpi" and spec.launch.mode == "direct":
         problem = "train.framework is mpi: each rank would train alone"
         yield ("launch", "mode"), problem, "mpirun, or another train.framework"

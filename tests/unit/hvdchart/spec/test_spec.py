@@ -4,6 +4,8 @@ one: ranks, cores and reserves of a node, with the figures of GKE's published ta
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from hvdchart.errors import SpecError
@@ -282,3 +284,57 @@ def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
 ) -> None:
     spec = read(f"{{name: x, count: 1, {group}}}", rest)
     assert topology.slots(spec.nodes[0], spec) == slots
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher", "instead"),
+    [
+        (
+            ["torchrun", "--nproc_per_node=4", "--nnodes", "2", "train.py", "--lr", "1"],
+            "torchrun",
+            "[python, train.py, --lr, 1]",
+        ),
+        (["torchrun", "--nnodes=2", "-m", "pkg.train"], "torchrun", "[python, -m, pkg.train]"),
+        (
+            ["/usr/bin/mpirun", "-np", "4", "-x", "A=b.py", "python3", "t.py"],
+            "mpirun",
+            "[python3, t",
+        ),
+        (["horovodrun", "-np", "4", "python", "t.py"], "horovodrun", "[python, t.py]"),
+        (["accelerate", "launch", "t.py"], "accelerate", "[python, t.py]"),
+        (["srun", "./run.sh", "a"], "srun", "[./run.sh, a]"),
+        (["mpiexec", "-n", "2", "trainer"], "mpiexec", "the command of one rank alone"),
+        (
+            ["python", "-m", "torch.distributed.run", "t.py"],
+            "torch.distributed.run",
+            "[python, t.py]",
+        ),
+        (["sh", "-c", "cd /a && exec torchrun t.py; b"], "torchrun", "[python, t.py]"),
+        (["env", "A=b", "deepspeed", "t.py"], "deepspeed", "[python, t.py]"),
+    ],
+)
+def test_command_that_starts_ranks_itself_is_refused(
+    command: list[str], launcher: str, instead: str
+) -> None:
+    """It would start all ranks in each rank, or fail there."""
+    error = refused(GOOD.replace("[python, train.py]", json.dumps(command)))
+    assert error.path == "train.command"
+    assert f"{launcher} starts ranks itself" in str(error)
+    assert f"expected {instead}" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        (["python", "mpirun.py"], ""),
+        (["echo", "torchrun"], ""),
+        (["sh", "-c", "echo 'torchrun a' # mpirun"], ""),
+        (["sh", "-c", "echo 'unclosed; mpirun"], ""),
+        (["accelerate", "config"], ""),
+        (["env"], ""),
+        (["mpirun", "python", "t.py"], "launch: {mode: custom}"),
+    ],
+)
+def test_command_that_only_names_a_launcher_is_taken(command: list[str], rest: str) -> None:
+    text = GOOD.replace("[python, train.py]", json.dumps(command)) + rest
+    assert parse_spec(text.encode()).train.command == tuple(command)
