@@ -7,27 +7,37 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from devtools.common.errors import DevtoolsError
 from devtools.images.catalogue import ROOT
 from images.common import build_horovod
 
 # Has the series of an image, and no image of its own.
 FOLDER = ROOT / "images" / "sdist"
-# What the version has after the plus sign, also that of wheels built from it.
+# What the version has after the plus sign, also that of wheels built from it; what
+# HOROVOD_LOCAL_VERSION says follows it, as a version has one plus sign.
 LABEL = "patched"
+_OWN_LABEL = (
+    """return __version__ + "+" + os.environ['HOROVOD_LOCAL_VERSION'] """
+    """if 'HOROVOD_LOCAL_VERSION' in os.environ else __version__"""
+)
+_BOTH_LABELS = (
+    f"""return __version__ + '.'.join(['+{LABEL}'] + """
+    """[os.environ[name] for name in ['HOROVOD_LOCAL_VERSION'] if os.environ.get(name)])"""
+)
 
 
 def write_sdist(out: Path) -> Path:
     """Writes the archive into the folder `out`, which exists, and returns its path.
 
-    The same patches give the same bytes. Exits with a message when the source does not have what
-    is replaced in it.
+    The same patches give the same bytes. Raises DevtoolsError when there is no such folder, and
+    exits with a message when the source does not have what is replaced in it.
     """
+    if not out.is_dir():
+        raise DevtoolsError(f"{out}: no such folder", "create it first, or name another one")
     with tempfile.TemporaryDirectory() as work:
         source = build_horovod.patched_source(Path(work), build_horovod.patches(FOLDER))
-        # setuptools appends it to the version of setup.py.
-        settings = source / "setup.cfg"
         metadata = source / "PKG-INFO"
-        _replace(settings, "tag_build = \n", f"tag_build = +{LABEL}\n")
+        _replace(source / "setup.py", _OWN_LABEL, _BOTH_LABELS)
         version = source.name.removeprefix("horovod-")
         _replace(metadata, f"\nVersion: {version}\n", f"\nVersion: {version}+{LABEL}\n")
         name = f"{source.name}+{LABEL}"

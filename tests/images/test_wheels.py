@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import DevtoolsError
 from devtools.images.build import build, wheel
 from devtools.images.catalogue import ROOT, load_catalogue
 from devtools.images.sdist import FOLDER as SOURCE
@@ -187,6 +188,31 @@ done
 mkdir -p "$out/horovod/torch"
 echo compiled > "$out/horovod/torch/mpi_lib_v2.so"
 """
+
+
+def test_source_is_written_into_a_folder_that_exists(tmp_path: Path) -> None:
+    with pytest.raises(DevtoolsError, match="missing: no such folder"):
+        write_sdist(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"), [("", "0.28.1+patched"), ("tf2.21", "0.28.1+patched.tf2.21")]
+)
+def test_local_version_follows_that_of_the_source(
+    label: str, expected: str, tmp_path: Path
+) -> None:
+    """A version with two plus signs is none."""
+    archive = write_sdist(tmp_path)
+    shutil.unpack_archive(archive, tmp_path)
+    version = subprocess.run(
+        [sys.executable, "setup.py", "--version"],
+        check=True,
+        env=os.environ | {"HOROVOD_LOCAL_VERSION": label},
+        cwd=archive.with_name(archive.name.removesuffix(".tar.gz")),
+        capture_output=True,
+        text=True,
+    )
+    assert version.stdout.splitlines()[-1] == expected
 
 
 @pytest.mark.parametrize(
