@@ -22,8 +22,11 @@ SYSCTLS = (
 )
 # The CNI library writes its results here; the path cannot be configured.
 CNI_RESULTS = "/var/lib/cni"
+# The kubelet makes its socket for device plugins here, whatever its --root-dir, and removes what is
+# there; the machine's own kubelet and other nodes do the same.
+DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 # Mounted as tmpfs in the node; the kubelet puts links to container logs in /var/log.
-TMPFS_DIRECTORIES = ("/var/log", CNI_RESULTS)
+TMPFS_DIRECTORIES = ("/var/log", CNI_RESULTS, DEVICE_PLUGINS)
 # The node's end of the veth pair, in its network namespace.
 NODE_INTERFACE = "eth0"
 

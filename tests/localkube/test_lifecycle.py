@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from devtools.localkube.node_setup import DEVICE_PLUGINS
 from devtools.localkube.record import Record
 from tests.localkube.conftest import Cluster, machine_state, wait_until
 
@@ -26,6 +28,13 @@ class TestClusterThatRuns:
         node = json.loads(cluster.kubectl("get", "node", cluster.instance.node_name, "-o", "json"))
         assert node["status"]["allocatable"] == node["status"]["capacity"]
         assert int(node["status"]["allocatable"]["cpu"]) == os.cpu_count()
+
+    def test_device_plugins_of_other_kubelets_are_left_alone(self, cluster: Cluster) -> None:
+        """The path of the socket cannot be configured, and a kubelet removes what is there."""
+        kubelet = cluster.host_process("kubelet")
+        own = Path(f"/proc/{kubelet.pid}/root{DEVICE_PLUGINS}")
+        assert (own / "kubelet.sock").is_socket()
+        assert own.stat().st_dev != Path(DEVICE_PLUGINS).stat().st_dev
 
     def test_root_alone_reads_the_kubeconfig_and_the_state(self, cluster: Cluster) -> None:
         assert cluster.instance.kubeconfig.stat().st_mode & 0o777 == 0o600
