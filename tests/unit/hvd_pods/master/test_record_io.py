@@ -201,16 +201,53 @@ def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
     }
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, None), (404, ending.DELETED)])
-def test_a_job_that_an_upgrade_removed_is_told_from_one_that_was_deleted(
-    api_server: FakeApi, code: int, job: Any
+@pytest.fixture(autouse=True)
+def _looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_io, "LOOK_AGAIN_AFTER", 0.0)
+
+
+def put_next_master(api_server: FakeApi) -> None:
+    """The master of another Job, as an upgrade makes it."""
+    labels = {
+        "app.kubernetes.io/instance": "hvd",
+        "app.kubernetes.io/component": "master",
+        "batch.kubernetes.io/controller-uid": "uid-2",
+    }
+    api_server.put("core/pods", {"metadata": {"name": "next", "labels": labels}})
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["another master", "no other"])
+@pytest.mark.parametrize(("code", "job"), [(403, ending.UNREADABLE), (404, ending.DELETED)])
+def test_a_job_is_over_where_it_was_deleted_and_not_where_reading_it_is_forbidden(
+    api_server: FakeApi, code: int, job: Any, is_replaced: bool
 ) -> None:
     """After an upgrade, the master's Role names the new Job only."""
+    if is_replaced:
+        put_next_master(api_server)
     api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert read_job() == job
-    # Nobody can tell whose the workers are: they are left alone.
+    assert read_job() == (None if is_replaced else job)
+
+
+@pytest.mark.parametrize(("code", "job"), [(403, ending.UNREADABLE), (404, None)])
+def test_a_job_without_pods_to_see_leaves_the_workers_alone(
+    api_server: FakeApi, code: int, job: Any
+) -> None:
+    """Without its RoleBinding, a master sees neither the Job nor whose the workers are."""
+    api_server.fail("GET", "batch/jobs", faults.status(code))
     api_server.fail("GET", "core/pods", faults.status(403))
-    assert read_job() is None
+    assert read_job() == job
+
+
+@pytest.mark.parametrize("second", [200, 403, 503])
+def test_a_job_that_was_not_found_once_is_not_taken_for_deleted(
+    api_server: FakeApi, second: int
+) -> None:
+    api_server.fail("GET", "batch/jobs", faults.status(404))
+    if second == 200:
+        api_server.put("batch/jobs", {"metadata": {"name": JOB}, "spec": {}})
+    else:
+        api_server.fail("GET", "batch/jobs", faults.status(second))
+    assert read_job() == ending.UNREADABLE
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["is gone", "is going"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import datetime, timezone
 from typing import Any, Mapping
 
@@ -17,6 +18,10 @@ from hvd_pods.rules.state import Facts
 
 # Seconds for which giving the record back is tried.
 RELEASE_RETRY_SECONDS = 10.0
+# Seconds until the second look for a Job that was not found.
+LOOK_AGAIN_AFTER = 1.0
+FORBIDDEN = 403
+NOT_FOUND = 404
 CONFLICT = 409
 RELEASE = "release"
 
@@ -97,33 +102,54 @@ def _failed(purpose: str, problem: ApiError) -> m.Event:
 
 
 def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
-    """Read the Job, or what stands for one that this master does not see any more."""
+    """Read the Job, or what stands for one that this master does not see any more.
+
+    Only what was seen counts: another Job's master, or twice that there is no Job (404). A refusal
+    (403) says nothing about the Job: an upgrade takes the right to read it away, and so does
+    whoever deletes the RoleBinding, or an authorizer that fails.
+    """
     name = os.environ["HVD_JOB"]
+    own = os.environ["HVD_JOB_UID"]
     within = effect.within
     try:
         job = api.get(f"batch/jobs/{name}", retry_seconds=within, timeout=within)
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
-        # An upgrade removes the Job, and its Role names the new one only.
-        answer = {403: None, 404: DELETED}.get(problem.status, UNREADABLE)
-        return m.JobRead(None if answer is DELETED and _is_replaced(api, run) else answer)
-    if job["metadata"].get("uid", os.environ["HVD_JOB_UID"]) != os.environ["HVD_JOB_UID"]:
+        if problem.status not in (FORBIDDEN, NOT_FOUND):
+            return m.JobRead(UNREADABLE)
+        is_replaced = _is_replaced(api, run)
+        if is_replaced:
+            return m.JobRead(None)
+        if problem.status == FORBIDDEN or not _is_gone(api, name, effect):
+            return m.JobRead(UNREADABLE)
+        # Workers that stay cost less than a training.
+        return m.JobRead(None if is_replaced is None else DELETED)
+    if job["metadata"].get("uid", own) != own:
         # Replaced by another one of its name, whose run the workers are.
         return m.JobRead(None)
-    if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run):
+    if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run) is not False:
         return m.JobRead(None)
     return m.JobRead(shorten(job))
 
 
-def _is_replaced(api: Api, run: Run) -> bool:
-    """Whether this Job was deleted for another one, whose master has the workers."""
+def _is_gone(api: Api, name: str, effect: m.ReadJob) -> bool:
+    """Whether a second look, after a pause, does not find the Job either."""
+    time.sleep(LOOK_AGAIN_AFTER)
+    try:
+        api.get(f"batch/jobs/{name}", retry_seconds=effect.within, timeout=effect.within)
+    except ApiError as problem:
+        return problem.status == NOT_FOUND
+    return False
+
+
+def _is_replaced(api: Api, run: Run) -> bool | None:
+    """Whether another Job's master has the workers; None if the pods cannot be read."""
     query = {"labelSelector": run.master_selector}
     try:
         pods, _ = api.list_all("core/pods", query, retry_seconds=START_RETRY_SECONDS)
     except ApiError as problem:
-        # Workers that stay cost less than a training.
         log(f"cannot read whether another run has the workers: {problem}")
-        return True
+        return None
     left = [
         pod["metadata"].get("labels", {}).get("batch.kubernetes.io/controller-uid")
         for pod in pods
@@ -139,6 +165,6 @@ def has_ended(api: Api, name: str, within: float | None = None) -> bool:
     try:
         return is_over(api.get(f"batch/jobs/{name}", retry_seconds=within))
     except ApiError as problem:
-        if problem.status == 404:
+        if problem.status == NOT_FOUND:
             return True
         raise

@@ -23,7 +23,7 @@ LONGEST_BACKOFF = 360.0
 END_BEFORE = 15.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
-# Stands for a Job that somebody has deleted. An upgrade takes the right to read it away, too.
+# Stands for a Job that somebody has deleted, and that no other one has replaced.
 DELETED: Object = {"metadata": {"deletionTimestamp": ""}, "spec": {}}
 # What the record says of results that were stored.
 STORED = "Stored"

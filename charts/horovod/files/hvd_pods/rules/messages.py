@@ -107,7 +107,7 @@ class RecordFailed(Event):
 
 @dataclass(frozen=True)
 class JobRead(Event):
-    """The Job, UNREADABLE or DELETED (rules/ending.py); None if an upgrade has removed the Job."""
+    """The Job, UNREADABLE or DELETED (rules/ending.py); None if another Job has replaced it."""
 
     job: Object | None
     # The value of `leaves` in the ReadJob effect that this event answers.
