@@ -84,7 +84,8 @@ def record(values: Values) -> str:
     name: str = group["staged"]
     creating = [rule for rule in one(manifests, "Role")["rules"] if "create" in rule["verbs"]]
     granted = [(rule["resources"], rule.get("resourceNames")) for rule in creating]
-    assert granted == [(["events"], None), *([(["configmaps"], [name])] if name else [])]
+    own = [(["events"], None), (["configmaps"], ["hvd-run"])]
+    assert granted == [*own, *([(["configmaps"], [name])] if name else [])]
     return name
 
 

@@ -154,7 +154,7 @@ def test_role_grants_only_the_verbs_in_use() -> None:
         ("events", "create, list"): None,
         ("jobs", "get"): [one(manifests, "Job")["metadata"]["name"]],
         ("statefulsets/scale", "get, patch"): ["hvd-cpu", "hvd-gpu"],
-        ("configmaps", "get, patch"): ["hvd-run"],
+        ("configmaps", "get, create, patch"): ["hvd-run"],
         ("secrets", "get, patch"): ["hvd-agent-master", "hvd-agent-worker"],
     }
 

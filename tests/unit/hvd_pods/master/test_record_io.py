@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hvd_pods.rules.messages import (
     ReadRecord,
     RecordChanged,
     RecordFailed,
+    RecordRead,
     RecordReleased,
     RecordWritten,
     ReleaseRecord,
@@ -37,6 +39,9 @@ OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "
 RELEASE = ReleaseRecord({"state": "Finished"}, 7)
 
 
+END = WriteRecord("end", {"state": "Finished"}, 7, holds=True)
+
+
 class Record:
     """The record in the API server, and clients of masters."""
 
@@ -44,8 +49,16 @@ class Record:
         self.api = api_server
         self.put()
 
-    def put(self, **data: str) -> None:
-        self.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+    def put(self, *, of: str = "uid of the record", **data: str) -> None:
+        metadata = {"name": "hvd-run", "uid": of}
+        self.api.put("core/configmaps", {"metadata": metadata, "data": data})
+
+    def put_job(self, **metadata: str) -> None:
+        metadata = {"name": JOB, "uid": "uid-1", **metadata}
+        self.api.put("batch/jobs", {"metadata": metadata, "spec": {}})
+
+    def remove(self) -> None:
+        self.api.remove("core/configmaps", "hvd-run")
 
     @property
     def data(self) -> dict[str, str]:
@@ -76,9 +89,7 @@ def record(api_server: FakeApi) -> Record:
     return Record(api_server)
 
 
-@pytest.mark.parametrize(
-    ("code", "is_temporary"), [(403, False), (404, False), (503, True)], ids=str
-)
+@pytest.mark.parametrize(("code", "is_temporary"), [(403, False), (503, True)], ids=str)
 def test_record_that_cannot_be_read_or_written_is_told(
     record: Record, code: int, is_temporary: bool
 ) -> None:
@@ -179,6 +190,73 @@ def test_record_that_somebody_has_changed_is_given_back_as_well(record: Record) 
 
 
 DELETED_AT = "2026-01-01T10:00:00Z"
+
+
+@pytest.fixture
+def _job_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HVD_JOB", JOB)
+
+
+@pytest.mark.usefixtures("_job_name")
+def test_record_that_was_deleted_is_made_again_by_who_reads_it(record: Record) -> None:
+    record.put_job()
+    record.remove()
+    assert record.client().read(ReadRecord()) == RecordRead({})
+    found = record.api.find("core/configmaps", "hvd-run")
+    assert found
+    assert found["metadata"]["labels"] == {
+        "app.kubernetes.io/component": "master",
+        "app.kubernetes.io/instance": "hvd",
+    }
+
+
+@pytest.mark.usefixtures("_job_name")
+def test_record_that_was_deleted_is_held_again_by_its_holder(record: Record) -> None:
+    record.put_job()
+    client = record.held()
+    record.remove()
+    assert client.write(END) == RecordChanged("end", {}, 1)
+    assert client.write(replace(END, changes=1)) == RecordWritten("end")
+    assert (record.data["holder"], record.data["state"]) == ("own", "Finished")
+
+
+@pytest.mark.usefixtures("_job_name")
+@pytest.mark.parametrize(
+    "job", [None, {"uid": "uid-2"}, {"deletionTimestamp": DELETED_AT}], ids=str
+)
+def test_record_of_an_uninstalled_release_is_not_made_again(
+    record: Record, job: dict[str, str] | None
+) -> None:
+    """The next installation could not make its own."""
+    if job is not None:
+        record.put_job(**job)
+    client = record.held()
+    record.remove()
+    failed = client.write(END)
+    assert isinstance(failed, RecordFailed)
+    assert failed.status == 404
+    assert not record.api.find("core/configmaps", "hvd-run")
+
+
+@pytest.mark.usefixtures("_job_name")
+@pytest.mark.parametrize(
+    ("job", "is_other"),
+    [(None, True), ({"uid": "uid-2"}, True), ({}, False)],
+    ids=["no Job", "another Job", "the same Job"],
+)
+def test_record_of_a_later_release_is_left_alone(
+    record: Record, job: dict[str, str] | None, is_other: bool
+) -> None:
+    """An uninstall and an installation come between two writes; or a tool repairs the release."""
+    if job is not None:
+        record.put_job(**job)
+    client = record.held()
+    record.remove()
+    record.put(of="another")
+    assert client.write(END) == RecordChanged("end", {}, 1, is_other)
+    client.write(replace(END, changes=1))
+    client.release(RELEASE)
+    assert (record.data == {}) is is_other
 
 
 def read_job(within: float = 0.0) -> Any:

@@ -143,6 +143,22 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
     assert [write.changes for write in writes] == ([] if is_lost else [1])
 
 
+@pytest.mark.parametrize("purpose", [TAKE, RENEW, "begin"])
+def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_one(
+    purpose: str,
+) -> None:
+    """It would tell the next run of its own attempts, and begin that one's second (issue 44)."""
+    world = World(one_group(cleanup="Always"))
+    world.train()
+    effects = world.tell(m.RecordChanged(purpose, {}, 1, is_other=True))
+    assert any(isinstance(effect, m.EndLauncher) for effect in effects)
+    assert world.end() == (
+        78,
+        "a later release of this name has taken the workers over from this master",
+    )
+    assert not world.of(m.ScaleDown)
+
+
 @pytest.mark.parametrize(
     ("code", "phase", "of_the_master"),
     [

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import START_RETRY_SECONDS, shorten
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS, shorten
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
@@ -27,22 +27,31 @@ RELEASE = "release"
 
 
 class RecordClient:
-    """Reads and writes the record; a write is refused when somebody else has changed it."""
+    """Reads and writes the record; a write is refused when somebody else has changed it.
+
+    A record that somebody has deleted is made again as long as this master's Job is there.
+    """
 
     def __init__(self, api: Api, facts: Facts) -> None:
         self._api = api
         self._name = facts.run.record
+        self._job = facts.uid
+        self._labels = dict(part.split("=", 1) for part in facts.run.master_selector.split(","))
         # The pod of `helm test` has no Job.
         own = {"holder": facts.holder, "holderJob": facts.job or "helm test"}
         self._own = {**own, "holderUid": facts.uid}
         # The version and data of the record as last read, and how many writes found it changed.
         self._version = ""
         self._changes = 0
+        # The UID of the record, and whether there is another one of its name: an uninstall has
+        # removed the release, and its name is another release's.
+        self._uid: str | None = None
+        self._is_other = False
         self._data: Mapping[str, str] = {}
 
     def read(self, effect: m.ReadRecord) -> m.Event:
         try:
-            return m.RecordRead(self._read())
+            return m.RecordRead(self._read_or_make())
         except ApiError as problem:
             return _failed("read", problem)
 
@@ -59,25 +68,57 @@ class RecordClient:
         own = m.WriteRecord(RELEASE, news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
             # A person may change the record meanwhile; another master's is left as it is.
-            while self._data.get("holder") == self._own["holder"]:
+            while self._data.get("holder") == self._own["holder"] and not self._is_other:
                 self._patch(RELEASE, news, own)
         except ApiError as problem:
             log(f"cannot give the record back: {problem}")
         return m.RecordReleased()
 
+    def _read_or_make(self) -> Mapping[str, str]:
+        """Read the record. One that is not there is made, unless the release is gone, too."""
+        try:
+            return self._read()
+        except ApiError as problem:
+            if problem.status != NOT_FOUND or not self._is_job_left():
+                raise
+        log(f"the record {self._name} was deleted: making it again")
+        metadata = {"name": self._name, "namespace": self._api.namespace, "labels": self._labels}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        # Without data: nothing of another master that makes it at the same time is lost.
+        made = self._api.apply(f"core/configmaps/{self._name}", body)
+        self._uid = made["metadata"].get("uid")
+        return self._read()
+
     def _read(self) -> Mapping[str, str]:
         item = self._api.get(f"core/configmaps/{self._name}")
+        uid = item["metadata"].get("uid")
+        if self._uid not in (None, uid):
+            self._is_other = not self._is_job_left()
+        self._uid = uid
         self._version = item["metadata"].get("resourceVersion", "")
         self._data = item.get("data") or {}
         return self._data
+
+    def _is_job_left(self) -> bool:
+        """Whether this master's Job is there, or nobody can tell. A test's master has no Job."""
+        if not self._job:
+            return False
+        name = os.environ["HVD_JOB"]
+        try:
+            found = self._api.get(f"batch/jobs/{name}", retry_seconds=AGAIN_RETRY_SECONDS)
+        except ApiError as problem:
+            return problem.status != NOT_FOUND
+        metadata = found["metadata"]
+        is_own = metadata.get("uid", self._job) == self._job
+        return is_own and "deletionTimestamp" not in metadata
 
     def _patch(self, purpose: str, data: Mapping[str, str], effect: m.WriteRecord) -> m.Event:
         # What ranks have raised may have any character.
         data = {name: printable(text) for name, text in data.items()}
         body: dict[str, Any] = {"data": data}
-        if effect.changes != self._changes and purpose != RELEASE:
+        if self._is_other or (effect.changes != self._changes and purpose != RELEASE):
             # Written now, it would take back the record that another master has taken.
-            return m.RecordChanged(purpose, self._data, self._changes)
+            return m.RecordChanged(purpose, self._data, self._changes, self._is_other)
         if effect.holds:
             now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             hold = {**self._own, "epoch": str(effect.epoch), "renewed": now}
@@ -87,10 +128,11 @@ class RecordClient:
         try:
             item = self._api.merge_patch(f"core/configmaps/{self._name}", body, effect.within)
         except ApiError as problem:
-            if problem.status != CONFLICT:
+            if problem.status not in (CONFLICT, NOT_FOUND):
                 raise
             self._changes += 1
-            return m.RecordChanged(purpose, self._read(), self._changes)
+            found = self._read_or_make()
+            return m.RecordChanged(purpose, found, self._changes, self._is_other)
         if effect.holds:
             self._version = item["metadata"].get("resourceVersion", "")
             self._data = item.get("data") or {}

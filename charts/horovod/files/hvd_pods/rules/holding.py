@@ -39,6 +39,8 @@ MOST_AHEAD = 43_200_000
 LARGEST = 10**18
 # Characters of the names of a master and its Job.
 LONGEST_NAME = 140
+# The holder, in messages, of the record of a release that was installed after an uninstall.
+LATER_RELEASE = "a later release of this name"
 TAKE = "take"
 RENEW = "renew"
 
@@ -139,6 +141,10 @@ def on_changed(step: Step, event: m.RecordChanged) -> None:
     """Somebody else has changed the record: another master, which has taken it, or a person."""
     step.set_hold(changes=event.changes)
     if step.state.phase == Phase.OVER:
+        return
+    if event.is_other:
+        # What this master would write about its run, the next one would take for its own.
+        lose(step, LATER_RELEASE)
         return
     if event.purpose == TAKE:
         look(step, event)

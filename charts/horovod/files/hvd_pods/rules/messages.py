@@ -90,6 +90,8 @@ class RecordChanged(Event):
     data: Mapping[str, str]
     # How often that has happened.
     changes: int = 0
+    # The record is that of a later release of this name.
+    is_other: bool = False
 
 
 @dataclass(frozen=True)
