@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdchart.run.pod_problems import problem_of, waits_for
-from hvdchart.run.release import Object, Release
+from hvdchart.run.release import Object, Release, is_event_of
 from hvdchart.run.status import newest_job, run_status
 from hvdchart.text import join_names
 
@@ -48,7 +48,7 @@ def phase_of(release: Release) -> Phase:
     stage = ""
     # The last event that the master has written about its Job counts.
     for event in release.events:
-        if event["involvedObject"].get("name") == job["metadata"]["name"]:
+        if is_event_of(event, job):
             stage = _STAGES.get(event.get("reason", ""), stage)
     if stage == TRAINING:
         return Phase(TRAINING, status.progress.text() if status.progress else "")
@@ -87,8 +87,5 @@ def _is_pulling(pod: Object, events: Sequence[Object]) -> bool:
     """Whether the last event about a pod's image is that it is being pulled, or cannot be."""
     if "ImagePull" in waits_for(pod) or waits_for(pod) == "ErrImagePull":
         return True
-    name = pod["metadata"]["name"]
-    reasons = [
-        event.get("reason") for event in events if event["involvedObject"].get("name") == name
-    ]
+    reasons = [event.get("reason") for event in events if is_event_of(event, pod)]
     return "Pulling" in reasons and "Pulled" not in reasons

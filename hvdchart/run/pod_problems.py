@@ -12,7 +12,7 @@ from functools import partial
 
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.pod_problems import diagnose_gate, find_known_problem
-from hvdchart.run.release import Object
+from hvdchart.run.release import Object, is_event_of
 
 # Longer messages repeat themselves; the first part says what happened.
 _short = partial(one_line, longest=300)
@@ -110,12 +110,8 @@ def _container_problem(container: Object) -> Problem | None:
 
 def _stuck(pod: Object, events: list[Object]) -> Problem | None:
     """A known problem in the warnings at the end of a pod's events; None where there is none."""
-    name = pod["metadata"]["name"]
-    # An event of a pod that had the name before has another UID; some have none.
-    uids = ("", pod["metadata"].get("uid"))
     for event in reversed(events):
-        about = event.get("involvedObject", {})
-        if about.get("name") != name or about.get("uid", "") not in uids:
+        if not is_event_of(event, pod):
             continue
         if event.get("type") != "Warning":
             # What the warnings before it were about is over.

@@ -56,6 +56,17 @@ def is_about(event: Object, release: str) -> bool:
     return name == release or name.startswith(f"{release}-")
 
 
+def is_event_of(event: Object, item: Object) -> bool:
+    """Whether an event is about this very object, and not about an earlier one of its name.
+
+    An event without a UID counts.
+    """
+    about = event.get("involvedObject", {})
+    metadata = item["metadata"]
+    uids = ("", metadata.get("uid", ""))
+    return bool(about.get("name") == metadata["name"] and about.get("uid", "") in uids)
+
+
 def event_time(event: Object) -> str:
     """When an event last happened, in RFC 3339; empty if it does not say it."""
     series = event.get("series") or {}

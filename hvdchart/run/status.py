@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from hvd_pods.common.hostile import parse_count
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.progress import Progress, read_progress
-from hvdchart.run.release import Object, Release, component_of
+from hvdchart.run.release import Object, Release, component_of, is_event_of
 from hvdchart.text import join_names
 
 State: TypeAlias = Literal[
@@ -61,7 +61,7 @@ class Status:
 
     @property
     def workers_left(self) -> bool:
-        """Whether the run has ended and its workers stay, as `cleanup` says."""
+        """Whether the run has ended and its workers are still there."""
         return self.over and self.workers_wanted + self.spares_wanted > 0
 
     @property
@@ -91,8 +91,7 @@ def run_status(release: Release) -> Status:
     record = release.record
     if job:
         name = str(job["metadata"]["name"])
-        # The record of an earlier run says nothing about this one.
-        record = release.record if release.record.get("job") == name else {}
+        record = _record_of(release, job)
         # Six is Kubernetes' own default.
         attempts = int(job["spec"].get("backoffLimit", 6)) + 1
         # The record counts the master's attempts; the Job counts only masters that were lost.
@@ -153,7 +152,7 @@ def _judge(
     reason, advice = _problems(release, needed, _refusals(release, job, needed))
     if reason:
         return "waiting", reason, advice
-    record = release.record if release.record.get("job") == job["metadata"]["name"] else {}
+    record = _record_of(release, job)
     last = record.get("reason") or _last_failure(masters)
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in masters):
         return "retrying", f"the last attempt failed: {last}", ""
@@ -175,6 +174,15 @@ def _judge(
     if spare:
         reasons.append(spare)
     return "running", "; ".join(reasons), advice
+
+
+def _record_of(release: Release, job: Object) -> Mapping[str, str]:
+    """The record of this Job's run; that of an earlier run says nothing about this one."""
+    record = release.record
+    metadata = job["metadata"]
+    is_own = record.get("job") == metadata["name"]
+    uids = {record.get("uid", ""), metadata.get("uid", "")} - {""}
+    return record if is_own and len(uids) < 2 else {}
 
 
 def _not_stored(release: Release) -> str:
@@ -226,7 +234,7 @@ def _refusals(release: Release, job: Object, pods: list[Object]) -> Iterator[tup
         if any(_is_child(pod, name) for pod in pods):
             continue
         for event in reversed(release.events):
-            if event.get("reason") == _REFUSED and event["involvedObject"].get("name") == name:
+            if event.get("reason") == _REFUSED and is_event_of(event, owner):
                 yield name, f"cannot create a pod: {event.get('message', '')}"
                 break
 

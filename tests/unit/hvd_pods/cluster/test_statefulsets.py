@@ -101,6 +101,17 @@ def test_the_newest_message_counts() -> None:
     assert statefulsets.newest_message([]) == ""
 
 
+def test_a_refusal_is_that_of_the_very_stateful_set(api: kube.Api, api_server: FakeApi) -> None:
+    """A release of the same name before it was refused its pods, too."""
+    about = {"kind": "StatefulSet", "name": "hvd-cpu"}
+    for uid, time in (("u0", "10:00:02"), ("u1", "10:00:01")):
+        one = event(f"of {uid}", f"quota of {uid}", lastTimestamp=time)
+        api_server.put("core/events", {**one, "involvedObject": {**about, "uid": uid}})
+    metadata = {"name": "hvd-cpu", "uid": "u1"}
+    api_server.put("apps/statefulsets", {"metadata": metadata, "spec": {"replicas": 1}})
+    assert statefulsets.creation_failure(api, "hvd-cpu") == "quota of u1"
+
+
 @pytest.fixture
 def evictions(api: kube.Api, api_server: FakeApi) -> kube.Api:
     """The API server, which has events about two pods of one name."""

@@ -120,7 +120,7 @@ def failed(running: FakeCluster) -> FakeCluster:
     return play(running, FAILED, FAILED_MASTER)
 
 
-STAY = "its workers stay, as cleanup says; to remove them: hvdchart stop hvd -n team\n"
+STAY = "its workers are still there; to remove them: hvdchart stop hvd -n team\n"
 
 
 def test_status_tells_how_to_remove_the_workers_of_a_run_that_has_ended(

@@ -299,6 +299,7 @@ def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
 
 
 TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")
+OLD_JOB = {"kind": "Job", "name": JOB, "uid": "uid-old"}
 READY = event(JOB, "Job", "HostsReady", "answer", type="Normal", at="2")
 PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
 
@@ -325,6 +326,13 @@ PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
         # A worker that comes again later does not take a run back that trains.
         ([MASTER, WORKERS[0]], [READY, TRAINING], "training: step 7"),
         ([MASTER, *WORKERS], [TRAINING, event(JOB, "Job", "Started", "again", at="4")], "starting"),
+        # Of a Job and a pod of the same names, in the release before.
+        ([MASTER, *WORKERS], [{**TRAINING, "involvedObject": OLD_JOB}], "starting"),
+        (
+            beside(state=CREATING),
+            [{**PULLING, "involvedObject": {**PULLING["involvedObject"], "uid": "uid-old"}}],
+            "starting: hvd-worker-1",
+        ),
         # Of the run before.
         ([MASTER, *WORKERS], [event("hvd-master-old", "Job", "Training", "starts")], "starting"),
     ],

@@ -94,14 +94,17 @@ def creation_failure(api: Api, name: str) -> str:
     """Return the API server's message when the StatefulSet last failed to create a pod.
 
     Empty when it did not fail. Reasons are a quota, Pod Security, or a priority class or runtime
-    class that does not exist. Where events cannot be read, why not.
+    class that does not exist. Where events cannot be read, why not. Events about an earlier
+    StatefulSet of this name, which have another UID, do not count.
     """
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
     try:
         events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
+        scale_ = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=0.0) if events else {}
     except ApiError as problem:
         return str(problem)
-    return newest_message(events)
+    uid = scale_.get("metadata", {}).get("uid")
+    return newest_message([event for event in events if _is_of(event, uid)])
 
 
 def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str, str]:
@@ -129,6 +132,12 @@ def _is_about(event: Object, name: str, uid: str) -> bool:
     """Whether an event is about the pod of this name and UID."""
     pod = event.get("involvedObject", {})
     return bool(pod.get("name") == name and pod.get("uid") == uid)
+
+
+def _is_of(event: Object, uid: str | None) -> bool:
+    """Whether an event is about the object of this UID; one without a UID counts."""
+    about = event.get("involvedObject", {}).get("uid")
+    return not uid or not about or bool(about == uid)
 
 
 def newest_message(events: list[Object]) -> str:
