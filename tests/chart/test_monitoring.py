@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from devtools.common.apt import unpacked_program
-from hvd_pods.common.metrics import PROGRESS
+from hvd_pods.common.metrics import (
+    LONGEST_NAME,
+    LONGEST_VALUE,
+    MOST_LABELS,
+    MOST_SERIES,
+    PROGRESS,
+)
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
@@ -81,6 +87,15 @@ def test_pod_monitor_scrapes_the_master_and_workers_of_the_release(
     (endpoint,) = monitor["podMetricsEndpoints"]
     assert endpoint["port"] == "metrics"
     assert monitor["selector"] == one(monitored, "NetworkPolicy")["spec"]["podSelector"]
+
+
+def test_pod_monitor_limits_what_a_script_can_send(monitored: list[Manifest]) -> None:
+    spec = one(monitored, "PodMonitor")["spec"]
+    assert MOST_SERIES < spec["sampleLimit"] <= 2 * MOST_SERIES
+    assert MOST_LABELS < spec["labelLimit"] <= 2 * MOST_LABELS
+    assert spec["labelNameLengthLimit"] > LONGEST_NAME
+    assert spec["labelValueLengthLimit"] > LONGEST_VALUE
+    assert spec["bodySizeLimit"] == "4MB"
 
 
 def test_pod_monitor_gives_a_run_the_same_labels_in_each_attempt(

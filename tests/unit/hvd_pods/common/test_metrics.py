@@ -54,7 +54,7 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
     assert [line for line in lines if line.startswith(("horovod_step", "loss"))] == [
         'horovod_step{rank="0"} 8',
         'horovod_step{rank="1"} 9',
-        'loss{rank="mine"} NaN',
+        'loss{rank="0"} NaN',
         'loss{of="the train",rank="1"} 0.5',
     ]
 
@@ -106,6 +106,9 @@ def test_the_age_of_a_ranks_file_is_served(
         ('l{__name__="horovod_stage"} 1', None),
         ("l -nan", None),
         ("l 1e999", None),
+        ("l{%s} 1" % ",".join(f'a{n}="1"' for n in range(17)), None),
+        ('l{%s="1"} 1' % ("a" * 101), None),
+        ('l{a="%s"} 1' % ("1" * 401), None),
         # The master's thread was busy for 69 seconds.
         (f"l {'1' * 40_000}x", None),
         ("l" * 5000 + " 1", None),
@@ -140,6 +143,28 @@ def test_files_that_are_none_are_left_out(tmp_path: Path) -> None:
     lines = worker.make_page("2", tmp_path).splitlines()
     found = [line for line in lines if line.startswith(("horovod_step", "secret"))]
     assert found == ['horovod_step{rank="3"} 3', 'secret{rank="secret"} 1']
+
+
+def test_files_with_hard_links_are_left_out(tmp_path: Path) -> None:
+    """One file of 1 MiB was served 256 times (issue 44)."""
+    (tmp_path / "0").write_text("own 1")
+    for number in range(1, 5):
+        (tmp_path / str(number)).hardlink_to(tmp_path / "0")
+    assert "own" not in worker.make_page("2", tmp_path)
+
+
+@pytest.mark.parametrize("ranks", [1, 8, 256, 400])
+def test_a_page_has_a_limit_of_which_each_rank_has_a_share(tmp_path: Path, ranks: int) -> None:
+    for rank in range(ranks):
+        text = "".join(f"own_{n} 1\n" for n in range(2000))
+        (tmp_path / str(rank)).write_text(f"horovod_step 9\n{text}")
+    lines = [x for x in worker.make_page("2", tmp_path).splitlines() if not x.startswith("#")]
+    written = [line for line in lines if line.startswith(("own", "horovod_step"))]
+    served = min(ranks, worker.MOST_FILES)
+    assert metrics.MOST_SERIES - served < len(written) <= metrics.MOST_SERIES
+    assert sum(line.startswith("horovod_step") for line in written) == served
+    assert len(lines) < 2000, "sampleLimit of the PodMonitor"
+    assert f'horovod_script_lines_refused{{rank="0"}} {2001 - len(written) // served}' in lines
 
 
 def test_line_that_the_limit_cuts_is_left_out(tmp_path: Path) -> None:

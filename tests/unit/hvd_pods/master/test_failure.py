@@ -419,7 +419,7 @@ OUTPUT = st.lists(st.sampled_from(PARTS) | st.text(), max_size=20).map("".join)
 @given(OUTPUT, st.integers(0, 255))
 def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, code: int) -> None:
     reader, writer = os.pipe()
-    stalls = StallReader()
+    stalls = StallReader(lambda: 0.0)
     with Path(os.devnull).open("wb") as passed, os.fdopen(reader, "rb") as source:
         errors = ErrorOutput(source, passed.fileno(), lambda line: stalls.read(line) and None)
         with os.fdopen(writer, "wb") as launcher:

@@ -14,7 +14,7 @@ from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import STORED, UNREADABLE
 from hvd_pods.rules.messages import Cause
-from hvd_pods.rules.stalls import StallReader
+from hvd_pods.rules.stalls import MOST_READ, StallReader
 from hvd_pods.rules.state import Phase
 from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN, TERMINATED
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
@@ -353,7 +353,7 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
 
 
 def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> None:
-    reader = StallReader()
+    reader = StallReader(lambda: 0.0)
     lines = [
         "Missing ranks:",
         "0: [not.asked]",
@@ -370,6 +370,35 @@ def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> N
     assert [(rank, seconds) for rank, _, seconds in found] == [(1, 60.0), (2, 60.0)]
     assert found[0][1] == "has not joined grads/a, grads/b"
     assert len(found[1][1]) < 200
+
+
+def test_messages_that_a_script_makes_up_cost_the_master_little() -> None:
+    """They took it to 407 MiB, and its lease past its end (issue 44)."""
+    now = 0.0
+    reader = StallReader(lambda: now)
+    reader.read("are waiting for remainder of ranks for more than 60 seconds")
+    assert sum(reader.read(f"{n}: [grads]") is not None for n in range(5000)) == MOST_READ
+    now = 1.0
+    assert reader.read("1: [grads]"), "of the next second"
+
+
+def test_ranks_that_there_are_not_are_not_kept() -> None:
+    world = training()
+    for rank in range(3, 50):
+        world.tell(m.RankMissing(1, rank, "has not joined grads", 60.0))
+    assert world.state.attempt.launched
+    assert [*world.state.attempt.launched.stalls.new] == [3]
+
+
+def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
+    world = training()
+    began = world.now
+    while world.now < began + 60:
+        world.tell(m.RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
+        world.tell(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
+        if world.state.timers.get("stalls", world.now + 1) <= world.now:
+            world.fire()
+    assert len([e for e in world.of(m.Emit) if e.reason == "Stalled"]) <= 13
 
 
 def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:

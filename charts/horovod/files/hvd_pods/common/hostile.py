@@ -40,19 +40,25 @@ def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     return line if len(line) <= longest else f"{line[: longest - 4]} ..."
 
 
-def read_file(path: str | os.PathLike[str], most: int = LARGEST_FILE) -> bytes:
+def read_file(
+    path: str | os.PathLike[str], most: int = LARGEST_FILE, *, has_one_name: bool = False
+) -> bytes:
     """Return the first `most` bytes of a regular file. Raises OSError for anything else.
 
     Whoever can write to the folder could put a link there to a file that only this process may
-    read, or a FIFO, whose opening waits for a writer.
+    read, or a FIFO, whose opening waits for a writer. With `has_one_name`, a file with hard links
+    is refused, too: they would make many large files of one.
     """
 
     def open_safely(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
     with open(path, "rb", opener=open_safely) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise OSError(f"{path} is no regular file")
+        if has_one_name and found.st_nlink > 1:
+            raise OSError(f"{path} is a hard link")
         return file.read(most)
 
 

@@ -8,6 +8,7 @@ left out, and so are lines of another form, which are counted.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import socket
@@ -42,6 +43,12 @@ SAMPLE = re.compile(
 )
 LABELS = re.compile(f"({LABEL})")
 LONGEST_LINE = 4096
+# Samples of scripts on a page, of which each of its files has the same share; labels of a sample,
+# and characters of a label's name and value. The chart's PodMonitor lets Prometheus take as much.
+MOST_SERIES = 1000
+MOST_LABELS = 16
+LONGEST_NAME = 100
+LONGEST_VALUE = 400
 # What an HTTP client may send and take, a scraper on a busy machine, too.
 LIMITS = Limits(seconds=10.0, size=16384, connections=64)
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
@@ -70,21 +77,26 @@ class Sample(NamedTuple):
     labels: tuple[str, ...] = ()
 
     def labelled(self, label: str) -> Sample:
-        """This sample with a label, unless the label is empty or it has one of that name itself."""
-        name = label.partition("=")[0]
-        if not label or name in (own.partition("=")[0] for own in self.labels):
+        """This sample with a label, in place of its own one of that name, unless it is empty.
+
+        A script cannot pass for another rank.
+        """
+        if not label:
             return self
-        return self._replace(labels=tuple(sorted([*self.labels, label])))
+        name = label.partition("=")[0]
+        others = [own for own in self.labels if own.partition("=")[0] != name]
+        return self._replace(labels=tuple(sorted([*others, label])))
 
 
-def parse_samples(text: str) -> tuple[list[Sample], int]:
-    """Return the lines that are samples, and the number of lines that are something else.
+def parse_samples(text: str, most: int = MOST_SERIES) -> tuple[list[Sample], int]:
+    """Return the first lines that are samples, at most so many, and the number of other lines.
 
     The chart's own metrics are refused: a second value would contradict the served one.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
-    samples = [sample for sample in map(parse_sample, lines) if sample]
+    found = (sample for sample in map(parse_sample, lines) if sample)
+    samples = list(itertools.islice(found, most))
     return samples, len(lines) - len(samples)
 
 
@@ -92,7 +104,8 @@ def parse_sample(line: str) -> Sample | None:
     """Parse a line that a script may add; None for another one, which would spoil a page.
 
     That is a line of another form or of more than LONGEST_LINE characters, a metric of the chart's
-    own, a label twice, the label `__name__`, or a number that no float can hold.
+    own, a label twice, more labels or longer ones than the limits, the label `__name__`, or a
+    number that no float can hold.
     """
     match = SAMPLE.fullmatch(line) if len(line) <= LONGEST_LINE else None
     if not match or match[1] in METRICS:
@@ -102,16 +115,21 @@ def parse_sample(line: str) -> Sample | None:
     is_too_large = abs(float(match[3])) == float("inf") and match[3][-1] not in "fF"
     if len(names) < len(labels) or "__name__" in names or is_too_large:
         return None
+    parts = [label.partition("=") for label in labels]
+    is_long = any(len(n) > LONGEST_NAME or len(v) - 2 > LONGEST_VALUE for n, _, v in parts)
+    if is_long or len(labels) > MOST_LABELS:
+        return None
     return Sample(match[1], match[3], tuple(labels))
 
 
 def read_script_file(path: Path) -> str:
     """Return the text that the script has written so far; empty when there is no regular file.
 
+    A file with hard links is none either.
     Of a file that is longer than hostile.LARGEST_FILE, it is the whole lines before that.
     """
     try:
-        content = hostile.read_file(path)
+        content = hostile.read_file(path, has_one_name=True)
     except OSError:
         return ""
     if len(content) == hostile.LARGEST_FILE:
@@ -120,12 +138,12 @@ def read_script_file(path: Path) -> str:
     return content.decode(errors="replace")
 
 
-def script_samples(file: Path, label: str = "") -> Iterator[Sample]:
-    """The samples of a script's file with a label added, and metrics about the file itself.
+def script_samples(file: Path, label: str = "", most: int = MOST_SERIES) -> Iterator[Sample]:
+    """The first samples of a script's file with a label added, and metrics about the file itself.
 
     Without a file, there is only the number of refused lines, which is 0 then.
     """
-    samples, refused = parse_samples(read_script_file(file))
+    samples, refused = parse_samples(read_script_file(file), most)
     yield Sample("horovod_script_lines_refused", str(refused)).labelled(label)
     try:
         age = max(0.0, time.time() - file.lstat().st_mtime)

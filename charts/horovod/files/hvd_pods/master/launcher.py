@@ -53,7 +53,7 @@ class Launcher:
             start_new_session=True,
         )
         assert self._process.stderr  # noqa: S101
-        self._stalls = StallReader()
+        self._stalls = StallReader(time.monotonic)
         self.errors = ErrorOutput(self._process.stderr, 2, self._read)
         spawn("wait-for-launcher", self._wait)
 

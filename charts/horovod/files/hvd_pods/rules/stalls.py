@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Mapping, NamedTuple, Sequence
+from typing import Callable, Mapping, NamedTuple, Sequence
 
 # Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
 STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d{1,9}) seconds")
 MISSING = re.compile(r"(\d{1,9})!?: \[(.*)\]")
 # Lines of other ranks that may come between those of a message.
 STRAY_LINES = 20
-# Seconds in which the lines of a message arrive.
+# Seconds in which the lines of a message arrive, and between two reports: a script may print such
+# messages itself, without end.
 COLLECT = 0.5
+REPORT_EVERY = 5.0
+# Ranks that are read in a second; those beyond are not named.
+MOST_READ = 1000
 # A rank that is not named for so many periods had joined, and is named anew.
 FORGET_AFTER = 2.5
 # Ranks that are named at a time, and characters of what they have not joined.
@@ -52,6 +56,8 @@ class Stalls:
     new: Mapping[int, Stall] = field(default_factory=dict)
     # The description of ranks that have stalled too long, while their stacks are asked for.
     late: str = ""
+    # From when on ranks may be named again.
+    quiet_until: float = 0.0
 
     def add(self, stall: Stall, is_measured: bool) -> Stalls:
         """Note a stalled rank. Unless `is_measured`, it may have stalled before `stall.since`."""
@@ -90,11 +96,19 @@ def describe(stalls: Sequence[Stall]) -> str:
 
 
 class StallReader:
-    """Finds Horovod's messages about ranks that have not joined, in the launcher's error output."""
+    """Finds Horovod's messages about ranks that have not joined, in the launcher's error output.
 
-    def __init__(self) -> None:
+    `clock` returns seconds. At most MOST_READ ranks are found in a second: training code can write
+    such lines as fast as it likes, and the master keeps each until it is decided about.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._period = 0.0
         self._lines = 0
+        # How many ranks were found since when.
+        self._since = clock()
+        self._read = 0
 
     def read(self, line: str) -> tuple[int, str, float] | None:
         """Read a line: a rank, what it has not joined, and for how many seconds; or None."""
@@ -106,5 +120,12 @@ class StallReader:
         missing = MISSING.fullmatch(line) if self._lines else None
         if missing is None:
             self._lines = max(0, self._lines - 1)
+            return None
+        now = self._clock()
+        if now - self._since >= 1.0:
+            self._since = now
+            self._read = 0
+        self._read += 1
+        if self._read > MOST_READ:
             return None
         return int(missing[1]), f"has not joined {missing[2][:MOST_TEXT]}", self._period

@@ -19,7 +19,7 @@ from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
-from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, Stall, describe
+from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, REPORT_EVERY, Stall, describe
 from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
@@ -306,8 +306,12 @@ def _release(step: Step) -> None:
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined. The ranks of an elastic run change their hosts."""
     launched = step.state.attempt.launched
+    run = step.state.run
+    if event.rank >= max(run.max_ranks, sum(host.slots for host in run.hosts)):
+        # A script has made the message up.
+        return
     host = None
-    if launched and not step.state.run.elastic:
+    if launched and not run.elastic:
         host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
     name = host.name if host else ""
     since = step.now - event.seconds
@@ -350,7 +354,7 @@ def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     if launched is None:
         return
     if not launched.stalls.new:
-        step.set_timer("stalls", step.now + COLLECT)
+        step.set_timer("stalls", max(step.now + COLLECT, launched.stalls.quiet_until))
     step.set_launched(stalls=launched.stalls.add(stall, is_measured))
 
 
@@ -363,7 +367,8 @@ def report_stalls(step: Step) -> None:
     limit = step.state.run.stall_timeout
     late = [stall for stall in named if limit and stall.seen - stall.since >= limit]
     why = f"{describe(late)}, longer than launch.stallTimeoutSeconds={limit:.0f}" if late else ""
-    step.set_launched(stalls=replace(stalls, late=why))
+    quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
+    step.set_launched(stalls=replace(stalls, late=why, quiet_until=quiet))
     if first:
         step.log(f"stalled: {describe(first)}")
         step.do(m.Emit("Stalled", describe(first), "warning"))

@@ -97,8 +97,10 @@ def make_page(slots: str, folder: Path) -> str:
     """All metrics of a worker as text; its ranks write theirs to `folder`."""
     samples = [Sample("horovod_slots", slots)]
     files = sorted(file for file in folder.iterdir() if RANK_FILE.fullmatch(file.name))
-    for file in files[:MOST_FILES]:
-        samples += script_samples(file, f'rank="{file.name}"')
+    served = files[:MOST_FILES]
+    for file in served:
+        share = metrics.MOST_SERIES // len(served)
+        samples += script_samples(file, f'rank="{file.name}"', share)
     return format_page(samples)
 
 
