@@ -106,9 +106,9 @@ def test_the_age_of_a_ranks_file_is_served(
         ('l{__name__="horovod_stage"} 1', None),
         ("l -nan", None),
         ("l 1e999", None),
-        ("l{%s} 1" % ",".join(f'a{n}="1"' for n in range(17)), None),
-        ('l{%s="1"} 1' % ("a" * 101), None),
-        ('l{a="%s"} 1' % ("1" * 401), None),
+        (f"l{{{','.join(f'a{n}=' + repr('1') for n in range(17))}}} 1".replace("'", '"'), None),
+        (f'l{{{"a" * 101}="1"}} 1', None),
+        (f'l{{a="{"1" * 401}"}} 1', None),
         # The master's thread was busy for 69 seconds.
         (f"l {'1' * 40_000}x", None),
         ("l" * 5000 + " 1", None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common.run import Host
-from hvd_pods.master import direct, gateway_client
+from hvd_pods.master import direct, gateway_client, gloo_store
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import GlooStore
 from hvd_pods.rank import host
@@ -178,6 +179,17 @@ def test_places_of_hosts_of_different_size_are_horovods() -> None:
     assert {own["HOROVOD_SIZE"] for ranks in placed for own in ranks} == {"6"}
 
 
+def test_store_takes_little_from_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers filled 222 MiB of the master before they were asked for the secret (issue 44)."""
+    monkeypatch.setattr(gloo_store, "LIMITS", gloo_store.LIMITS._replace(seconds=TIMEOUT))
+    store = GlooStore("127.0.0.1", "s3cret")
+    threading.Thread(target=store.serve, daemon=True).start()
+    with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
+        connection.sendall(b"x" * gloo_store.LONGEST_INTRODUCTION)
+        connection.settimeout(TIMEOUT / 2)
+        assert connection.recv(1) == b"", "the request has no end yet"
+
+
 def test_store_answers_only_addresses_that_have_shown_the_secret() -> None:
     store = GlooStore("127.0.0.1", "s3cret")
     threading.Thread(target=store.serve, daemon=True).start()
@@ -185,10 +197,13 @@ def test_store_answers_only_addresses_that_have_shown_the_secret() -> None:
     def ask(request: str, body: bytes = b"") -> bytes:
         with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
             size = f"Content-Length: {len(body)}\r\n" if body else ""
-            connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n{size}\r\n".encode())
-            # Horovod may send a body apart from what precedes it.
-            connection.sendall(body)
-            return b"".join(iter(lambda: connection.recv(4096), b""))
+            # The store ends a stranger's connection before it has read all of it.
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n{size}\r\n".encode())
+                # Horovod may send a body apart from what precedes it.
+                connection.sendall(body)
+                return b"".join(iter(lambda: connection.recv(4096), b""))
+            return b""
 
     def introduce(secret: str) -> bytes:
         with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:

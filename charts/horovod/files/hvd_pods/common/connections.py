@@ -54,7 +54,8 @@ class ConnectionServer:
 
     Port 0 is any free port. `end` ends a request; other requests are not answered. `body` gets a
     request and says how many bytes follow its end: where some do, the request that is answered has
-    the end and them, too. Raises OSError if the port is in use.
+    the end and them, too. `size` says how many bytes a connection may send at present, at most
+    those of `limits`. Raises OSError if the port is in use.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class ConnectionServer:
         answer: Answer,
         limits: Limits,
         body: Callable[[bytes], int] = no_body,
+        size: Callable[[socket.socket], int] | None = None,
     ) -> None:
         self._listener = listen(address, port)
         self._end = end
         self._answer = answer
         self._limits = limits
         self._body = body
+        self._size = size
         # The oldest first, which is also the one whose time is over first.
         self._open: dict[socket.socket, _Progress] = {}
         self._has_failed = False
@@ -123,7 +126,8 @@ class ConnectionServer:
             self._close(connection)
 
     def _receive(self, connection: socket.socket, progress: _Progress) -> None:
-        data = connection.recv(self._limits.size - len(progress.received))
+        most = self._size(connection) if self._size else self._limits.size
+        data = connection.recv(max(0, most - len(progress.received)))
         progress.received += data
         request, end, rest = progress.received.partition(self._end)
         size = self._body(request) if end else 0
@@ -131,7 +135,7 @@ class ConnectionServer:
             if size:
                 request += end + rest[:size]
             self._take(request, connection, progress)
-        elif not data or len(progress.received) >= self._limits.size:
+        elif not data or len(progress.received) >= most:
             self._close(connection)
 
     def _take(self, request: bytes, connection: socket.socket, progress: _Progress) -> None:

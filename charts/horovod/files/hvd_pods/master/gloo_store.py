@@ -15,6 +15,9 @@ from hvd_pods.common.connections import ConnectionServer, Limits
 # Seconds and bytes of a request: the addresses for 1,800 peers. A full store takes nothing more.
 LIMITS = Limits(seconds=3.0, size=1 << 18, connections=1024)
 MOST_BYTES = 1 << 26
+# Bytes of a request before its sender has shown the secret: the secret needs fewer. All connections
+# together take 1 MiB then, where requests of ranks would take 256 MiB.
+LONGEST_INTRODUCTION = 1 << 10
 REQUEST = re.compile(rb"(GET|PUT|DELETE) /([^ \r\n]{1,512}) HTTP/")
 LENGTH = re.compile(rb"^content-length: *(\d{1,9})\r?$", re.I | re.M)
 
@@ -38,9 +41,15 @@ class GlooStore:
         self._known: set[str] = set()
         self._values: dict[bytes, bytes] = {}
         self._size = 0
-        server = ConnectionServer(address, 0, b"\r\n\r\n", self._answer, LIMITS, body_size)
+        end = b"\r\n\r\n"
+        server = ConnectionServer(address, 0, end, self._answer, LIMITS, body_size, self._limit)
         self.port = server.port
         self.serve = server.serve
+
+    def _limit(self, connection: socket.socket) -> int:
+        """How many bytes a connection may send: few unless its address has shown the secret."""
+        is_known = connection.getpeername()[0] in self._known
+        return LIMITS.size if is_known else LONGEST_INTRODUCTION
 
     def _answer(self, request: bytes, connection: socket.socket) -> bytes:
         peer = connection.getpeername()[0]
