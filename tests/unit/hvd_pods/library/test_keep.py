@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import resource
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +15,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
+from tests.fakes.faults import TIMEOUT
 from tests.waiting import wait_until
 
 
@@ -323,3 +328,158 @@ def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"x")
     assert resume()[0] == 2
     assert "keep-main.state is damaged: its checksum is wrong" in capfd.readouterr().err
+
+
+class TwoRanks(keep.Ranks):
+    """One of two ranks, each alone on a worker, that are threads."""
+
+    size = 2
+
+    def __init__(self, rank: int, told: list[Any], barrier: threading.Barrier) -> None:
+        self.rank = rank
+        self._told = told
+        self._barrier = barrier
+
+    def gather(self, told: Any) -> list[Any]:
+        self._told[self.rank] = told
+        self._barrier.wait(TIMEOUT)
+        answers = copy.deepcopy(self._told)
+        self._barrier.wait(TIMEOUT)
+        return answers
+
+    def send(self, piece: memoryview, root: int) -> None:
+        piece[:] = self.gather(bytes(piece))[root]
+
+
+class Workers:
+    """Two workers with a rank each; `places` are their numbers, by rank."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.places = [0, 1]
+        self._here = threading.local()
+        self._patch = monkeypatch
+        monkeypatch.setattr(keep, "find_ranks", lambda: self._here.ranks)
+
+    def state(self, rank: int, **parts: Any) -> Any:
+        """The state of a new process with this rank, which acts for itself until `together`."""
+        self._here.ranks = keep.Ranks()
+        self._here.ranks.rank = rank
+        keep.State._all.clear()
+        place = self.folder / str(self.places[rank])
+        place.mkdir(exist_ok=True)
+        self._patch.setenv("HVD_KEEP", str(place))
+        return keep.State(**parts)
+
+    def together(self, states: list[Any]) -> list[int]:
+        """Let both restore; their steps."""
+        told: list[Any] = [None, None]
+        barrier = threading.Barrier(2)
+
+        def restore(rank: int) -> int:
+            self._here.ranks = TwoRanks(rank, told, barrier)
+            return int(states[rank].restore())
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(restore, (0, 1)))
+
+
+@pytest.fixture
+def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
+    monkeypatch.delenv("OUTPUT_PATH")
+    return Workers(worker, monkeypatch)
+
+
+def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
+    workers: Workers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One of them was away, and has come back with its own step 5 (issue 44)."""
+    for rank, weights in enumerate((b"OLD", b"NEW")):
+        state = workers.state(rank, weights=weights)
+        state.commit(4)
+        state.commit(5)
+    states = [workers.state(rank, weights=b"???") for rank in (0, 1)]
+    assert workers.together(states) == [5, 5]
+    assert [bytes(state.weights) for state in states] == [b"OLD", b"OLD"]
+    assert "has another state of step 5 than rank 0: not used" in capfd.readouterr().err
+
+
+def test_ranks_begin_with_the_weights_of_rank_0(workers: Workers) -> None:
+    states = [workers.state(rank, weights=b"made by %d" % rank) for rank in (0, 1)]
+    assert workers.together(states) == [0, 0]
+    assert [bytes(state.weights) for state in states] == [b"made by 0", b"made by 0"]
+
+
+def test_the_own_state_of_a_rank_follows_it_to_another_worker(workers: Workers) -> None:
+    """Worker 0 is lost: rank 0 runs where rank 1 was, and rank 1 on a spare (issue 44)."""
+    workers.state(1, weights=b"w", own=b"numbers of rank 1").commit(5)
+    workers.places = [1, 2]
+    states = [workers.state(rank, weights=b"?", own=b"made") for rank in (0, 1)]
+    assert workers.together(states) == [5, 5]
+    assert [bytes(state.own) for state in states] == [b"made", b"numbers of rank 1"]
+    assert {bytes(state.weights) for state in states} == {b"w"}
+
+
+@pytest.mark.parametrize(("attempt", "is_said"), [("1", False), ("2", True)])
+def test_a_later_attempt_that_begins_anew_says_so(
+    worker: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    attempt: str,
+    is_said: bool,
+) -> None:
+    monkeypatch.setenv("HVD_ATTEMPT", attempt)
+    resume()
+    text = "no checkpoint has a state of this run: attempt 2 begins at step 0"
+    assert (text in capsys.readouterr().err) is is_said
+
+
+def test_a_writer_that_was_cut_off_spoils_no_checkpoint(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on when its successor has written another one (issue 44)."""
+    newer = keep.pack(keep.Key(0, 200), b"new")
+    sync = os.fsync
+
+    def cut_off(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        keep.write_atomically(checkpoint, newer)
+
+    monkeypatch.setattr(os, "fsync", cut_off)
+    with pytest.raises(FileNotFoundError):
+        keep.write_atomically(checkpoint, keep.pack(keep.Key(0, 100), b"x" * 100_000))
+    assert keep.read_file(checkpoint).key == keep.Key(0, 200)
+    assert [path.name for path in checkpoint.parent.glob(".*")] == []
+
+
+def test_a_checkpoint_is_not_written_through_a_link(checkpoint: Path) -> None:
+    (checkpoint.parent / "precious").write_bytes(b"precious")
+    checkpoint.with_name(".keep-main.state.new").symlink_to("precious")
+    train(1).save()
+    assert (checkpoint.parent / "precious").read_bytes() == b"precious"
+
+
+def test_a_checkpoint_sets_only_what_callbacks_learn() -> None:
+    part = SimpleNamespace(on_epoch_end=None, wait=1, model="own")
+    keep._write(part, {"wait": 7, "model": "stranger's", "on_epoch_end": "stranger's"})
+    assert (part.wait, part.model, part.on_epoch_end) == (7, "own", None)
+
+
+@pytest.mark.parametrize("kind", ["(", "O8", "|O8", "V8", "i4,i4", "finfo", "a" * 5000, "1" * 5000])
+def test_a_checkpoint_with_an_odd_type_is_refused(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    train(1).save()
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    flatten = keep._flatten
+
+    def lie(value: Any, parts: Any) -> Any:
+        node = flatten(value, parts)
+        return {**node, "array": kind} if isinstance(node, dict) and "array" in node else node
+
+    monkeypatch.setattr(keep, "_flatten", lie)
+    parts = {"parts": {"weights": b"w" * 8, "losses": []}, "steps of epoch": 0, "run": "one"}
+    checkpoint.write_bytes(keep.pack(keep.Key(0, 1), parts))
+    monkeypatch.setattr(keep, "_flatten", flatten)
+    with pytest.raises(ValueError, match=r"keep-main.state has no state of this module"):
+        train()

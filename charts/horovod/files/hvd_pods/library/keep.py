@@ -59,6 +59,21 @@ SHARDED = {
     "DeepSpeedZeroOptimizer",
     "DTensor",
 }
+# Names of types as arrays have them: of NumPy, without objects and records, and of ml_dtypes.
+NUMPY_TYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?")
+ML_TYPE = re.compile(r"b?float\d[a-z0-9_]*|u?int\d{1,2}")
+# What building the value of a record raises that another module, or a stranger, has written.
+UNUSABLE = (
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 Parts = List[memoryview]
 
 
@@ -305,11 +320,15 @@ def _array(kind: str, shape: list[int], data: memoryview) -> Any:
     if kind.startswith("torch."):
         torch: Any = sys.modules["torch"]
         dtype = getattr(torch, kind.partition(".")[2])
+        if not isinstance(dtype, torch.dtype):
+            raise ValueError(f"{kind} is no type of numbers")
         if not data:
             return torch.empty(shape, dtype=dtype)
         return torch.frombuffer(data, dtype=dtype).reshape(shape)
-    if kind.isidentifier():
+    if ML_TYPE.fullmatch(kind):
         kind = getattr(importlib.import_module("ml_dtypes"), kind)
+    elif not NUMPY_TYPE.fullmatch(kind):
+        raise ValueError(f"{kind!r:.80} is no type of an array's numbers")
     return _numpy().frombuffer(data, kind).reshape(shape)
 
 
@@ -573,13 +592,21 @@ class State:
         if checkpoint is not None:
             records.setdefault(checkpoint.key, checkpoint)
         here = self._key if self.is_restored else Key(-1, self.step)
+        others = self._records_of_others(ranks) if ranks.local_rank == 0 else {}
         told = {
             "steps": [*records, here] if ranks.rank == 0 else [*records],
             "own": [*own],
+            "others": {number: [*found] for number, found in others.items()},
             "has own": bool(self._values()[1]),
             "problem": problem,
         }
         answers = ranks.gather(told)
+        held = [{*answer["own"]} for answer in answers]
+        for answer in answers:
+            for number, keys in answer["others"].items():
+                # The ranks have other workers than before, as a spare in the place of a lost one.
+                if number < ranks.size:
+                    answers[number]["own"] = [*{*answers[number]["own"], *keys}]
         if problem:
             say(problem)
         wrong = next((answer["problem"] for answer in answers if answer["problem"]), "")
@@ -592,7 +619,16 @@ class State:
             _describe(self._values()[0])
         record = records.get(key)
         is_fresh = ranks.rank == root and key not in records
-        lacking = [rank for rank, answer in enumerate(answers) if key not in answer["steps"]]
+        digests = ranks.gather(zlib.crc32(record.raw[BEGIN:]) if record else None)
+        # Also those that have another state of this step, as a worker that was away has.
+        lacking = [
+            rank
+            for rank, digest in enumerate(digests)
+            if rank != root and (digest is None or digest != digests[root])
+        ]
+        if record is not None and ranks.rank in lacking:
+            say(f"{record.place} has another state of step {key.step} than rank {root}: not used")
+            record = None
         if lacking:
             # Sent from one rank to all others where a worker is new.
             raw = memoryview(pack(key, self._values()[0])) if is_fresh else record and record.raw
@@ -601,6 +637,16 @@ class State:
             record = record or read(f"rank {root}", sent)
         if record is not None and not is_fresh:
             self._apply(record)
+        moved = [
+            rank
+            for rank, answer in enumerate(answers)
+            if key in answer["own"] and key not in held[rank]
+        ]
+        if moved:
+            given = {n: bytes(others[n][key].raw) for n in moved if key in others.get(n, {})}
+            for found in ranks.gather(given):
+                if ranks.rank in found:
+                    own.setdefault(key, read("another worker", memoryview(found[ranks.rank])))
         if key in own:
             self._apply_own(own[key].value)
         if ranks.rank == root and record is not None and not is_fresh:
@@ -616,6 +662,13 @@ class State:
                     f"ranks {new} have no random numbers and the like of their own for step "
                     f"{key.step}: they go on with those that the script has made"
                 )
+        attempt = os.environ.get("HVD_ATTEMPT", "")
+        is_later = attempt not in ("", "0", "1")
+        if is_fresh and not self.is_restored and ranks.rank == root and is_later:
+            say(
+                f"no worker's memory and no checkpoint has a state of this run: attempt {attempt} "
+                f"begins at step {key.step}"
+            )
         if is_fresh and self.is_restored:
             say("no memory has what was committed: goes on with the state of this process")
         self.step = key.step
@@ -693,6 +746,21 @@ class State:
                 found[record.key] = record
         return found
 
+    def _records_of_others(self, ranks: Ranks) -> dict[int, dict[Key, Record]]:
+        """What other ranks than those of this worker have kept here for themselves."""
+        if self._folder is None:
+            return {}
+        pattern = re.compile(rf"{re.escape(self.name)}-rank-(\d{{1,7}})\.[ab]")
+        found: dict[int, dict[Key, Record]] = {}
+        for path in sorted(self._folder.glob("*")):
+            match = pattern.fullmatch(path.name)
+            if match is None or int(match[1]) == ranks.rank:
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                record = read_file(path)
+                found.setdefault(int(match[1]), {})[record.key] = record
+        return found
+
     def _read_checkpoint(self) -> tuple[Record | None, str]:
         """The checkpoint, and what is wrong with it or its folder.
 
@@ -732,7 +800,7 @@ class State:
                 there = _form(part, tree)
                 if here != there:
                     return f"{record.place}: {name} has the shapes {there}, here {here}"
-        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as problem:
+        except UNUSABLE as problem:
             return f"{record.place} has no state of this module: {problem!r}"
         return ""
 
@@ -782,15 +850,25 @@ class State:
 def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> None:
     """Write a file that is complete under its name at any moment.
 
-    Raises OSError where it cannot be written, or logs that unless `is_raised`.
+    A writer of an earlier attempt, which has lost its network, may still write to the same volume:
+    each has a file of its own, and what it has not renamed yet is removed. Raises OSError where the
+    file cannot be written, or logs that unless `is_raised`.
     """
-    beside = path.with_name(f".{path.name}.new")
+    beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        for left in path.parent.glob(f".{path.name}*.new"):
+            left.unlink()
+        try:
+            with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise
     except OSError as problem:
         if is_raised:
             raise
@@ -874,7 +952,8 @@ def _write(part: Any, kept: Any) -> Any:
     elif hasattr(part, "set_state"):
         part.set_state(kept)
     elif _is_callback(part):
-        vars(part).update(kept)
+        # A checkpoint may come from anybody: it sets nothing else.
+        vars(part).update({name: kept[name] for name in LEARNED if name in kept})
     elif isinstance(part, dict):
         return {key: _write(part.get(key), each) for key, each in kept.items()}
     else:
