@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -208,6 +210,33 @@ def test_secrets_of_the_requirements_are_not_in_what_is_told(
         packages.install(code, LONG)
     assert "****" in str(error.value)
     assert "s3cr" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://me:pa/ss@index.example/simple",
+        "https://me:p@/ss@index.example/simple",
+        "https://index.example/a.whl?X-Amz-Signature=pass&x=1",
+        "https://index.example/a.whl?x=1&sig=pass#egg=a",
+        "https://index.example/s3cr%2fet%3f/simple",
+        "https://index.example/s3cr%2Fet%3F/simple",
+    ],
+)
+def test_secrets_are_found_in_each_spelling(text: str) -> None:
+    told = packages.redact(f"ERROR: cannot read {text}", ["s3cr/et?"])
+    assert told.startswith("ERROR: cannot read ")
+    assert not re.search("ss|s3cr", told), told
+    assert "****" in told
+
+
+@pytest.mark.parametrize("user", ["", "u", "me", "you"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_secrets_are_found_in_base64(user: str, encode: Callable[[bytes], bytes]) -> None:
+    spelled = encode(f"{user}:a very long s3cr/et?".encode()).decode()
+    told = packages.redact(f"Authorization: Basic {spelled}", ["a very long s3cr/et?"])
+    assert "****" in told
+    assert len(told) < len("Authorization: Basic ****") + 12, told
 
 
 def test_package_that_the_index_does_not_have_is_a_wrong_configuration(

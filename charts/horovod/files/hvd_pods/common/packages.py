@@ -6,6 +6,7 @@ and leaves it as it is. Ranks keep the image's Python: PYTHONPATH names the pack
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import json
@@ -68,7 +69,11 @@ UNREACHABLE = re.compile(
 # which pip expands, and what addresses have before their host.
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
-CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^/\s]*@")
+# What an address has before its host, up to the last @ as a password may have any character, and
+# the values of its query, of which some are signatures.
+CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^\s'\"<>]*@")
+QUERY = re.compile(r"([?&;][^\s=&;#'\"<>]{1,100}=)[^\s&;#'\"<>]+")
+ESCAPE = re.compile(r"%[0-9A-F]{2}")
 HIDDEN = "****"
 SHORTEST_SECRET = 6
 REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
@@ -217,16 +222,28 @@ def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
 
 
 def redact(text: str, values: Iterable[str]) -> str:
-    """A text without these values and without what addresses have before their host.
+    """A text without these values, what addresses have before their host, and values of queries.
 
     pip replaces passwords in addresses that it understands, and in nothing else. Values of less
     than SHORTEST_SECRET characters stay: a text has them by chance.
     """
-    spelled = {word for value in values for word in (value, quote(value), quote(value, safe=""))}
+    spelled = {word for value in values if len(value) >= SHORTEST_SECRET for word in _spell(value)}
     for word in sorted(spelled, key=len, reverse=True):
-        if len(word) >= SHORTEST_SECRET:
-            text = text.replace(word, HIDDEN)
-    return CREDENTIALS.sub(rf"\1{HIDDEN}@", text)
+        text = text.replace(word, HIDDEN)
+    return QUERY.sub(rf"\1{HIDDEN}", CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
+
+
+def _spell(value: str) -> set[str]:
+    """The ways in which a text may spell a secret: itself, escaped, and in base64."""
+    words = {value, quote(value), quote(value, safe="")}
+    words |= {ESCAPE.sub(lambda found: found[0].lower(), word) for word in words}
+    # What comes before it, as a user's name and a colon, decides at which of three bits it begins.
+    for before in range(3):
+        data = b"\0" * before + value.encode(errors="surrogatepass")
+        whole = data[: len(data) // 3 * 3]
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            words.add(encode(whole)[4 if before else 0 :].decode())
+    return {word for word in words if len(word) >= SHORTEST_SECRET}
 
 
 def run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purpose: str) -> str:
