@@ -100,6 +100,34 @@ def test_silent_strangers_keep_no_rank_away(monkeypatch: pytest.MonkeyPatch) -> 
         server.shutdown()
 
 
+@pytest.mark.parametrize(
+    ("name", "is_exported"),
+    [
+        ("HOROVOD_FUSION_THRESHOLD", True),
+        ("NCCL_DEBUG", True),
+        ("PYTHONUNBUFFERED", True),
+        ("AWS_SECRET_ACCESS_KEY", False),
+        ("MY_HOROVOD_TOKEN", False),
+        ("HVD_NOTICES", False),
+        ("PATH", False),
+        # Horovod's own choice.
+        ("HOROVOD_OWN", False),
+    ],
+)
+def test_command_lines_of_ranks_show_no_other_variables(
+    monkeypatch: pytest.MonkeyPatch, name: str, is_exported: bool
+) -> None:
+    """All of master.env and the run's secret were in /proc/*/cmdline of workers (issue 44)."""
+    module = ModuleType("horovod.runner.common.util.env")
+    vars(module).update(is_exportable=lambda name: name != "HOROVOD_OWN")
+    package = ModuleType("horovod.runner.common.util")
+    vars(package).update(env=module)
+    for each in (package, module):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    guard.export_little()
+    assert module.is_exportable(name) is is_exported
+
+
 def become(folder: Path, script: str, mode: str = "horovodrun") -> subprocess.CompletedProcess[str]:
     """Run the guard of a pod, which becomes a script that stands for horovodrun."""
     program = folder / "horovodrun"

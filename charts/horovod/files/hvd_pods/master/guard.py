@@ -1,4 +1,4 @@
-"""Becomes the image's horovodrun, with guards before its servers.
+"""Becomes the image's horovodrun, with guards before its servers and its ranks' command lines.
 
 Horovod unpickles what ranks of an elastic run send to the launcher, and responses from addresses
 that ranks name: whoever reaches the launcher's port can run code in it. With the guards, it takes
@@ -20,6 +20,7 @@ import base64
 import hmac
 import io
 import pickle
+import re
 import runpy
 import socket
 import struct
@@ -38,6 +39,8 @@ STRANGER_WITHIN = 3.0
 MOST_WAITING = 1024
 # Horovod's classes without any code: what its services and their clients send each other.
 MESSAGES = ("Request", "Response", "Signal")
+# Variables that horovodrun gives to ranks.
+EXPORTED = re.compile(r"HOROVOD_|NCCL_|PYTHONUNBUFFERED$")
 
 
 class Messages(pickle.Unpickler):
@@ -79,6 +82,19 @@ def take_messages_only() -> None:
         except pickle.UnpicklingError:
             continue
         raise RuntimeError("it unpickles code")
+
+
+def export_little() -> None:
+    """Let ranks get only variables of Horovod and NCCL. Raises any exception where that fails.
+
+    Horovod writes them to the command line of each rank, which its logs and every process of a
+    worker show: master.env may have secrets. What ranks need of the chart comes with their session
+    (master/session.py), and the rest is in the workers (worker.env).
+    """
+    from horovod.runner.common.util import env
+
+    is_exportable = env.is_exportable
+    env.is_exportable = lambda name: bool(EXPORTED.match(name)) and is_exportable(name)
 
 
 def know_addresses(secret: str) -> None:
@@ -125,6 +141,7 @@ def main() -> None:
     mode, program = sys.argv[1:3]
     try:
         take_messages_only()
+        export_little()
         know_addresses(os.environ.get("HVD_NOTICES", "").rpartition(",")[2])
     except Exception as problem:  # noqa: BLE001 - another Horovod may fail here in any way
         text = f"the servers of {program} cannot be guarded: {problem!r}"
