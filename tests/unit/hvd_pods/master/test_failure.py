@@ -302,6 +302,8 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
         (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
         # An elastic run has gone on without that rank.
         (ENDED_FIRST, [(1, "KeyError: 'x'", 60.0)], "rank 3 on hvd-cpu-1: exit code 1"),
+        # The rank needs long to end after its exception, as with a checkpoint at its exit.
+        (ENDED_FIRST, [(3, "KeyError: 'x'", 60.0)], "rank 3 on host-of-3: KeyError: 'x'"),
         # The script's own end is followed by a crash of its rank; that of another rank is no end.
         (KILLED, [(1, "KeyError: 'x'", 0.0)], "rank 1 on host-of-1: KeyError: 'x'"),
         (KILLED, [(0, "KeyError: 'x'", 0.0)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
@@ -375,6 +377,17 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
     ]
     old: Notice = {"rank": 2, "host": "hvd-cpu-1", "status": -9, "at": now - 60}
     assert told(output, failed=[old, *notices]) == (expected, sure)
+
+
+def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
+    """Its notice came 20 s before the notice of its end, which no launcher names (issue 44)."""
+    now = time.monotonic()
+    raised: list[Notice] = [
+        {"host": "hvd-cpu-0", "rank": rank, "text": text, "at": now - ago}
+        for rank, text, ago in ((0, "KeyError: handled", 90.0), (1, "ValueError: real", 20.0))
+    ]
+    failed: list[Notice] = [{"rank": 1, "host": "hvd-cpu-0", "status": 1, "at": now}]
+    assert told("", raised=raised, failed=failed)[0] == "rank 1 on hvd-cpu-0: ValueError: real"
 
 
 @pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])

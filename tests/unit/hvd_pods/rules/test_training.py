@@ -401,6 +401,18 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
     assert len([e for e in world.of(m.Emit) if e.reason == "Stalled"]) <= 13
 
 
+@pytest.mark.parametrize(("mode", "number"), [("mpirun", 2), ("elastic", 1)])
+def test_exceptions_of_ranks_that_an_elastic_run_has_lost_are_no_cause(
+    mode: str, number: int
+) -> None:
+    world = training(mode=mode)
+    notice(world, RAISED, text="ValueError: of an earlier rank 1")
+    world.now += 60
+    notice(world, RAISED, text="ValueError: of a later one")
+    world.end_launcher(1)
+    assert len(world.of(m.FindCause)[0].raised) == number
+
+
 def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
     world = training()
     notice(world, RAISED, text="ValueError: a")

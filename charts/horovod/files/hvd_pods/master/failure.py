@@ -22,11 +22,11 @@ from hvd_pods.common.streams import write
 from hvd_pods.common.tracebacks import TracebackReader
 from hvd_pods.rules.host_names import find_host
 from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.training import LAST_SECONDS
 
-# Lines of the launcher's end that are searched, and seconds before it in which the cause was
-# printed: a script may print tracebacks of errors that it has handled.
+# Lines of the launcher's end that are searched. The seconds before it in which the cause was
+# printed (LAST_SECONDS): a script may print tracebacks of errors that it has handled.
 LAST_LINES = 400
-LAST_SECONDS = 15.0
 # Seconds to wait for output of processes that outlive the launcher.
 DRAIN_WITHIN = 2.0
 # What horovodrun, and mpirun with --tag-output, put before each line of a rank.
@@ -134,18 +134,22 @@ class ErrorOutput:
         """Return why the launcher ended with `code`; None when nothing says it.
 
         `raised` and `failed`: what ranks told of their exceptions (rank/exception_notice.py), and
-        of their exit codes and signals (rank/rank_end.py), in this order.
+        of their exit codes and signals (rank/rank_end.py), in this order. Of an elastic run, they
+        are those of the end.
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
         # Copies, because processes that outlive the launcher may still write.
         recent = [item for item in self._tracebacks.copy() if item.at > since]
         lines = [line for line in self._lines.copy() if line.at > since]
-        raised, failed = ([n for n in told if n["at"] > since] for told in (raised, failed))
+        failed = [n for n in failed if n["at"] > since]
+        found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
+        # The time tells nothing of a rank that failed: it may need long to end after its exception.
+        ranks = {n["rank"] for n in failed} | {int(m["rank"]) for m in found}
+        raised = [n for n in raised if n["at"] > since or n["rank"] in ranks]
         # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
         late = {n["rank"] for n in raised if is_consequence(n["text"])}
         late.update(n["rank"] for n in failed if n["status"] == -signal.SIGTERM)
-        found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
         match = min(found, key=lambda m: int(m["rank"]) in late, default=None)
         # `named` by the launcher; `rank` may also be known from its own notice, below.
         rank = named = int(match["rank"]) if match else None

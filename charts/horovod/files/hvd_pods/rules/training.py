@@ -41,6 +41,8 @@ LOOK_AGAIN_AFTER = 1.0
 # Seconds until a host that joined an elastic run, and could not be given the user's code, is tried
 # again.
 DELIVER_AGAIN_AFTER = 10.0
+# Seconds before the end of a launch in which its cause is found.
+LAST_SECONDS = 15.0
 # Notices of a kind that are kept: training code can send them without end.
 MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
@@ -418,7 +420,11 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
         number = state.attempt.number
         pods = state.attempt.elastic.asked
         uids = {name: pods[name].uid for name in left if name in pods}
-        notices = (launched.raised, launched.failed)
+        raised = launched.raised
+        if state.run.elastic:
+            # It has gone on without ranks that raised something before, whose numbers others have.
+            raised = tuple(n for n in raised if n["at"] > step.now - LAST_SECONDS)
+        notices = (raised, launched.failed)
         step.do(m.FindCause(number, event.code, launched.hosts, *notices, uids))
 
 
