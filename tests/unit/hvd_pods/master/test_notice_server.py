@@ -83,6 +83,7 @@ def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) ->
     sent: list[dict[str, Any]] = [
         {"kind": notices.RAISED, **FROM, "text": "ValueError: é"},
         {"kind": notices.FAILED, **FROM, "status": -9},
+        {"kind": notices.FINISHED, **FROM},
         {"kind": notices.ENDED, **FROM},
         STOPPED,
         {**STOPPED, "kind": notices.IDLE},

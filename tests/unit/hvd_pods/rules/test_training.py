@@ -9,7 +9,16 @@ import pytest
 
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.errors import RunError
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
+from hvd_pods.common.notices import (
+    ASKED,
+    ENDED,
+    FAILED,
+    FINISHED,
+    IDLE,
+    LEAVING,
+    RAISED,
+    STOPPED,
+)
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import STORED, UNREADABLE
@@ -411,6 +420,27 @@ def test_exceptions_of_ranks_that_an_elastic_run_has_lost_are_no_cause(
     notice(world, RAISED, text="ValueError: of a later one")
     world.end_launcher(1)
     assert len(world.of(m.FindCause)[0].raised) == number
+
+
+def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> None:
+    """An empty shard, or a break: the other ranks wait for them in vain (issue 44)."""
+    world = training()
+    notice(world, FINISHED, "w-0", rank=1)
+    notice(world, FAILED, rank=0, status=1)
+    world.end_launcher(1)
+    cause = m.Cause("rank 0 on w-0: ", "exit code 1", is_sure_to_repeat=False)
+    world.tell(m.CauseFound(world.state.attempt.number, cause))
+    problem = world.state.attempt.problem
+    assert str(problem) == "rank 0 on w-0: exit code 1; rank 1 on w-0 had ended with exit code 0"
+
+
+def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
+    world = training(stallTimeoutSeconds=100)
+    notice(world, FINISHED, "w-0", rank=0)
+    for rank in (1, 2, 3):
+        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
+    world.settle(until=m.EndLauncher)
+    assert "uses no CPU for 101 s" in end_with(world, 143)
 
 
 def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:

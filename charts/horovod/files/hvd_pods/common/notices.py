@@ -13,10 +13,11 @@ import socket
 from hvd_pods.common import session_variables
 
 ADDRESS = session_variables.NOTICES
-# Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
-# and that its script has ended after that.
+# Kinds of notices about a rank: the exception that ends it, its failure, that it has ended with 0,
+# that it was asked to end, and that its script has ended after that.
 RAISED = "raised"
 FAILED = "failed"
+FINISHED = "finished"
 ASKED = "asked"
 ENDED = "ended"
 # A stopped rank, one that uses no CPU, and a worker whose pod is terminating.

@@ -18,7 +18,16 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, RAISED, STOPPED
+from hvd_pods.common.notices import (
+    ASKED,
+    ENDED,
+    FAILED,
+    FINISHED,
+    IDLE,
+    LEAVING,
+    RAISED,
+    STOPPED,
+)
 from hvd_pods.common.run import Run
 from hvd_pods.common.session_variables import EPOCH
 from hvd_pods.rules.messages import NoticeTaken, Tell
@@ -32,6 +41,7 @@ MOST_SECONDS = 86400.0 * 365
 FIELDS: Mapping[str, Mapping[str, type]] = {
     RAISED: {"text": str},
     FAILED: {"status": int},
+    FINISHED: {},
     ASKED: {},
     ENDED: {},
     **{kind: {"seconds": float, "period": float} for kind in (STOPPED, IDLE)},

@@ -18,7 +18,7 @@ import signal
 import sys
 from contextlib import suppress
 
-from hvd_pods.common.notices import ENDED, FAILED
+from hvd_pods.common.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
 from hvd_pods.rank import ranks
 
 # The exit code of a program that SIGTERM has ended.
@@ -38,6 +38,10 @@ def report(rank: int, status: int, *, is_elastic: bool) -> int:
         if script and status:
             # Before the launcher ends the other ranks: not all of them name a rank and its signal.
             ranks.notify(script, kind=FAILED, status=status)
+        elif script:
+            # What fails in the others may follow from that. No master is there where ranks go on.
+            with suppress(OSError, ValueError):
+                ranks.send(script, SEND_WITHIN, kind=FINISHED)
         return status
     status = LEFT if is_elastic and status == 0 else status
     if script.notices:

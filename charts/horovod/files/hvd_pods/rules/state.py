@@ -123,6 +123,8 @@ class Launched:
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
     raised: tuple[Mapping[str, Any], ...] = ()
     failed: tuple[Mapping[str, Any], ...] = ()
+    # Ranks (host, number) that have ended with 0 without being asked to, the first one first.
+    finished: tuple[tuple[str, int], ...] = ()
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
     idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)

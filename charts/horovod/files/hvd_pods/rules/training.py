@@ -14,7 +14,17 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, IDLE, LEAVING, LOOK_EVERY, RAISED, STOPPED
+from hvd_pods.common.notices import (
+    ASKED,
+    ENDED,
+    FAILED,
+    FINISHED,
+    IDLE,
+    LEAVING,
+    LOOK_EVERY,
+    RAISED,
+    STOPPED,
+)
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
@@ -281,6 +291,9 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         # An elastic run has gone on without the ranks that failed before.
         before = () if step.state.run.elastic else launched.failed
         step.set_launched(failed=(*before, notice)[-MOST_NOTICES:])
+    elif kind == FINISHED:
+        finished = dict.fromkeys((*launched.finished, (host, rank)))
+        step.set_launched(finished=tuple(finished)[:MOST_NOTICES])
     elif kind == ENDED:
         waiting = launched.waiting
         if event.connection:
@@ -333,7 +346,8 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         if step.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
     }
     step.set_launched(idle=idle)
-    if run.elastic or len(idle) < run.ranks - len(launched.ended):
+    over = launched.ended.union(launched.finished)
+    if run.elastic or len(idle) < run.ranks - len(over):
         # Ranks of an elastic run change their numbers.
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
@@ -450,10 +464,23 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
         step.then(m.AttemptEnds(LostHostError(describe_loss(silent) + also, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
-        step.then(m.AttemptEnds(LaunchError(cause.text, code, repeats)))
+        text = cause.text + _describe_finished(step)
+        step.then(m.AttemptEnds(LaunchError(text, code, repeats)))
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
         step.then(m.AttemptEnds(LaunchError(why, code)))
+
+
+def _describe_finished(step: Step) -> str:
+    """Name the ranks that had ended with 0: the others cannot do without them."""
+    launched = step.state.attempt.launched
+    assert launched  # noqa: S101
+    finished = launched.finished
+    if step.state.run.elastic or not finished:
+        return ""
+    names = ", ".join(f"rank {rank} on {host}" for host, rank in finished[:MOST_RANKS])
+    more = f" and {len(finished) - MOST_RANKS} more" if len(finished) > MOST_RANKS else ""
+    return f"; {names}{more} had ended with exit code 0"
 
 
 def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunError:
