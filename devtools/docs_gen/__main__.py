@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from devtools.docs_gen import chart_docs, image_docs, loop_docs, reference_docs, spec_docs
+from devtools.docs_gen import chart_docs, image_docs, loop_docs, programs, reference_docs, spec_docs
 from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     differs = 0
     for generator in GENERATORS:
         differs |= write_or_compare(generator.generated_texts(), arguments)
-    return differs
+    return differs | programs.write_or_compare(arguments)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.docs_gen import programs
 from tests.chart.namespaces import empty_namespace
 from tests.chart.render import CHART
 from tests.e2e.cluster import Namespace
@@ -23,11 +24,12 @@ def place(kubeconfig: Path) -> Iterator[Namespace]:
 
 @pytest.fixture(scope="session")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The next version of the chart: a comment in a program, other defaults, one more value."""
+    """The next version of the chart: one more program, other defaults, one more value."""
     folder = tmp_path_factory.mktemp("chart") / "newer"
     shutil.copytree(CHART, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    program = folder / "files" / "hvd_pods" / "common" / "errors.py"
-    program.write_text(f"# A comment.\n{program.read_text()}")
+    archive = folder / "files" / "programs.tgz"
+    files = {**programs.contents(), "common/added.py": b""}
+    archive.write_bytes(programs.pack(files))
     about = folder / "Chart.yaml"
     text = about.read_text()
     assert "\nversion: " in text

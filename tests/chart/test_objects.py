@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-import re
 from collections import Counter
 
 import pytest
 
+from devtools.docs_gen import programs
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -26,7 +28,7 @@ from tests.chart.render import (
 from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 10,
+    "ConfigMap": 2,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
@@ -154,57 +156,42 @@ def test_helm_test_pod_knows_the_job_that_it_tests() -> None:
     assert listed["HVD_TESTED_JOB"] == one(manifests, "Job")["metadata"]["name"]
 
 
-def programs_of(container: Manifest) -> dict[str, str]:
-    """Return the mount paths of the folders of programs, with the names of their volumes."""
-    mounts = container["volumeMounts"]
-    return {m["mountPath"]: m["name"] for m in mounts if m["mountPath"].startswith("/horovod/bin")}
+def programs_of(spec: Manifest) -> list[Manifest]:
+    """Return the containers of a pod that unpack the programs."""
+    containers = [*spec.get("initContainers", []), *spec["containers"]]
+    return [one for one in containers if one["command"][:4] == ["python3", "-I", "-S", "-c"]]
 
 
-def test_containers_mount_these_folders_of_programs() -> None:
-    mounted = {
-        container["name"]: {path.rpartition("/")[2] for path in programs_of(container)}
-        for container in containers_of(render(EVERY_POD))
-    }
-    assert mounted == {
-        "master": {"agent", "cluster", "common", "master", "rules"},
-        "results": {"master"},
-        "staging": {"worker"},
-        "tensorboard": set(),
-        "worker": {"agent", "common", "library", "rank", "warm", "worker"},
-    }
-
-
-def program_volumes(spec: Manifest) -> dict[str, Manifest]:
-    """Return the volumes of a pod with programs, by name."""
-    return {
-        volume["name"]: volume
-        for volume in spec["volumes"]
-        if volume["name"].startswith("programs-")
-    }
-
-
-def containers_of_pod(spec: Manifest) -> list[Manifest]:
-    """Return the containers of one pod, with its init containers."""
-    return [*spec.get("initContainers", []), *spec["containers"]]
-
-
-def test_pods_have_no_folder_of_programs_that_no_container_mounts() -> None:
-    for spec in pod_specs(render(EVERY_POD)).values():
-        containers = containers_of_pod(spec)
-        names = {name for container in containers for name in programs_of(container).values()}
-        assert program_volumes(spec).keys() == names
-
-
-def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
-    """The program and the folder of each command are in the pod."""
+def test_these_containers_run_programs_of_the_archive() -> None:
+    """The others have their script in the pod's template, because their images may lack Python."""
     manifests = render(EVERY_POD)
-    config_maps = {item["metadata"]["name"]: item for item in of_kind(manifests, "ConfigMap")}
+    unpacking = {one["name"] for spec in pod_specs(manifests).values() for one in programs_of(spec)}
+    assert unpacking == {"master", "worker"}
+    scripts = {one["name"]: one["command"][:4] for one in containers_of(manifests)}
+    for name, path in {"staging": "worker/stage.sh", "results": "master/results.sh"}.items():
+        text = (CHART / "files" / "hvd_pods" / path).read_text().replace("$", "$$")
+        assert scripts[name] == ["sh", "-c", text, path.partition("/")[2]]
+
+
+def test_pods_unpack_the_archive_that_their_template_names() -> None:
+    """Kubernetes would replace a variable's name in parentheses after one dollar sign."""
+    manifests = render(EVERY_POD)
+    (archive,) = [one for one in of_kind(manifests, "ConfigMap") if "binaryData" in one]
+    content = base64.b64decode(archive["binaryData"]["programs.tgz"])
+    assert archive["immutable"]
+    names = programs.read(content)
+    text = (CHART / "files" / "unpack.py").read_text().replace("$", "$$")
     for spec in pod_specs(manifests).values():
-        volumes = program_volumes(spec)
-        for container in containers_of_pod(spec):
-            for path in re.findall(r"(\S+)/(\w+\.(?:py|sh))", " ".join(container["command"])):
-                source = volumes[programs_of(container)[path[0]]]["configMap"]["name"]
-                assert path[1] in config_maps[source]["data"]
+        volumes = {one["name"]: one for one in spec.get("volumes", [])}
+        for container in programs_of(spec):
+            command = container["command"]
+            assert command[4:6] == [text, hashlib.sha256(content).hexdigest()]
+            assert command[-1].removeprefix("/horovod/bin/hvd_pods/") in names
+            mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+            assert mounts["/horovod/archive"] == "archive"
+            assert mounts["/horovod/bin/hvd_pods"] == "programs"
+            assert volumes["archive"]["configMap"] == {"name": archive["metadata"]["name"]}
+            assert volumes["programs"]["emptyDir"]["medium"] == "Memory"
 
 
 def test_objects_fit_into_the_annotation_of_kubectl_apply() -> None:

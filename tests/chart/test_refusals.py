@@ -125,8 +125,12 @@ workerGroups: [{name: a}, {name: b, serviceAccount: {annotations: {r: x}}}]}
   group "a" | group "b" | "hvd-worker" | name of its own
 {serviceAccount: {name: x}, worker: {serviceAccount: {create: true, name: x}}}
   serviceAccount and worker.serviceAccount | "x"
-volumes: [{name: programs-common, emptyDir: {}}]
-  volumes | "programs-common" | rename yours
+volumes: [{name: programs, emptyDir: {}}]
+  volumes | "programs" | rename yours
+volumes: [{name: archive, emptyDir: {}}]
+  volumes | "archive" | rename yours
+volumeMounts: [{name: x, mountPath: /horovod/archive}]
+  volumeMounts | /horovod/archive | another path
 volumeMounts: [{name: x, mountPath: /horovod/bin/hvd_pods/rank}]
   volumeMounts | /horovod/bin/hvd_pods/rank | another path
 volumes: [{name: keys, emptyDir: {}}]

@@ -70,7 +70,7 @@ class Seen:
             volume["configMap"]["name"]
             for item in (self.job, self.stateful_set)
             for volume in pod_spec(item)["volumes"]
-            if volume["name"].startswith("programs-")
+            if volume["name"] == "archive"
         }
 
     @property
@@ -141,8 +141,9 @@ def test_newer_chart_says_that_the_next_run_uses_it(going_on: dict[str, Seen]) -
 def test_run_that_goes_on_keeps_the_programs_of_its_own_chart(going_on: dict[str, Seen]) -> None:
     after = going_on["newer"]
     assert after.programs == going_on["installed"].programs
-    files = [name for each in after.programs for name in after.config_maps[each]["data"]]
-    assert "errors.py" in files
+    (name,) = after.programs
+    before = going_on["installed"].config_maps[name]["binaryData"]
+    assert after.config_maps[name]["binaryData"] == before
 
 
 def test_job_of_a_run_that_goes_on_has_the_label_of_the_newer_chart(

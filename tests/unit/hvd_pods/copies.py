@@ -1,4 +1,4 @@
-"""Copies of the pods' programs for pods that tests play, laid out as the kubelet mounts them."""
+"""Copies of the pods' programs for pods that tests play, laid out as files/unpack.py does."""
 
 from __future__ import annotations
 
@@ -22,26 +22,18 @@ def _compiled(python: str) -> TemporaryDirectory[str]:
     """
     folder = TemporaryDirectory(prefix="pod-files-")
     for name in FOLDERS:
-        _mount(PROGRAMS / name, Path(folder.name) / "bin" / "hvd_pods" / name)
-    command = [python, "-I", "-m", "compileall", "-q", "-x", r"/\.\.", folder.name]
+        target = Path(folder.name) / "bin" / "hvd_pods" / name
+        shutil.copytree(PROGRAMS / name, target, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [python, "-I", "-m", "compileall", "-q", folder.name]
     subprocess.run(command, check=True)
     return folder
-
-
-def _mount(source: Path, target: Path) -> None:
-    """Lay out a folder as the kubelet mounts a ConfigMap: each file is a link into ..data."""
-    data = target / "..2026_01_01_00_00_00.1"
-    shutil.copytree(source, data, ignore=shutil.ignore_patterns("__pycache__"))
-    (target / "..data").symlink_to(data.name)
-    for file in data.iterdir():
-        (target / file.name).symlink_to(f"..data/{file.name}")
 
 
 def copy_files(root: Path, python: str) -> Path:
     """Copy the programs to `root`/bin, where all paths of a pod are below `root`; return that."""
     copy = root / "bin"
     # Times are kept: by them, Python knows that what it has compiled is of these files.
-    shutil.copytree(f"{_compiled(python).name}/bin", copy, symlinks=True)
+    shutil.copytree(f"{_compiled(python).name}/bin", copy)
     replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
     return copy
 

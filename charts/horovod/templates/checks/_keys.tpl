@@ -49,14 +49,14 @@
 {{- end -}}
 {{- range $of, $entries := $volumes -}}
 {{- range $entries -}}
-{{- if regexMatch "^(programs-[a-z]+|generated|keys|code)$" .name -}}
+{{- if regexMatch "^(archive|programs|generated|keys|code)$" .name -}}
 {{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $mounts -}}
 {{- range $entries -}}
-{{- if regexMatch "^/horovod(/(bin(/.*)?|generated|results|keys|code|code-source))?/?$" .mountPath -}}
+{{- if regexMatch "^/horovod(/(archive|bin(/.*)?|generated|results|keys|code|code-source))?/?$" .mountPath -}}
 {{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
 {{- end -}}
 {{- end -}}

@@ -93,20 +93,18 @@ resources:
 {{- end -}}
 {{- end }}
 
-{{/* Call with (dict "root" $ "programs" "common master"). */}}
 {{- define "horovod.commonMounts" -}}
-{{- include "horovod.programMounts" .programs }}
+{{ include "horovod.programMounts" . }}
 - {name: generated, mountPath: /horovod/generated}
 - {name: keys, mountPath: /horovod/keys, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- with include "horovod.codeMount" .root }}
+{{- with include "horovod.codeMount" . }}
 {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* Call with (dict "root" $ "programs" "common master"). */}}
 {{- define "horovod.commonVolumes" -}}
-{{- include "horovod.programVolumes" (dict "root" .root "folders" .programs) }}
+{{ include "horovod.programVolumes" . }}
 - name: generated
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp

@@ -35,7 +35,9 @@ spec:
   containers:
     - name: master
       {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
-      command: [python3, -I, -S, -u, /horovod/bin/hvd_pods/master/main.py]
+      command:
+        {{- $arguments := list "-I" "-S" "-u" "/horovod/bin/hvd_pods/master/main.py" }}
+        {{- include "horovod.programCommand" (dict "root" . "arguments" $arguments) | nindent 8 }}
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
@@ -61,20 +63,15 @@ spec:
     {{- include "horovod.unique" (dict "items" (concat $volumes .Values.volumes) "key" "name") | nindent 4 }}
 {{- end }}
 
-{{/* The folders of programs that the master has. */}}
-{{- define "horovod.masterPrograms" -}}
-common agent cluster rules master
-{{- end }}
-
 {{- define "horovod.masterMounts" -}}
-{{ include "horovod.commonMounts" (dict "root" . "programs" (include "horovod.masterPrograms" .)) }}
+{{ include "horovod.commonMounts" . }}
 {{- if include "horovod.hasCode" . }}
 - {name: code, mountPath: /horovod/code-source, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{- define "horovod.masterVolumes" -}}
-{{ include "horovod.commonVolumes" (dict "root" . "programs" (include "horovod.masterPrograms" .)) }}
+{{ include "horovod.commonVolumes" . }}
 {{ include "horovod.keysVolume" (dict "root" . "of" "master" "peer" "worker") }}
 {{- if include "horovod.hasCode" . }}
 - name: code

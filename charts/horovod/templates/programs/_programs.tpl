@@ -1,42 +1,62 @@
-{{/* The programs of the pods, files/hvd_pods: their ConfigMaps, volumes and mounts. */}}
+{{/*
+The programs of the pods: one archive in a ConfigMap. `make generate` makes files/programs.tgz of files/hvd_pods
+(docs/adr/0027-programs-as-one-archive.md).
+*/}}
 
 {{/*
-The ConfigMaps of the programs, one for each folder of files/hvd_pods. They are named after the content of all folders
-and immutable, so that a pod never sees the programs of another chart version. A folder's name follows this name.
+The ConfigMap of the archive. It is named after its content and immutable, so that a pod never sees the programs of
+another chart version.
 */}}
 {{- define "horovod.filesConfigMap" -}}
-{{ include "horovod.once" (dict "root" . "name" "horovod.filesConfigMapName") }}
+{{ include "horovod.fullname" . }}-files-{{ include "horovod.programsHash" . | trunc 8 }}
 {{- end }}
 
-{{- define "horovod.filesConfigMapName" -}}
-{{- /* Hashes each file: AsConfig, which every pod template would repeat, takes most of the time to render. */ -}}
-{{- $content := "" -}}
-{{- range $path, $file := .Files.Glob "files/hvd_pods/*/*" -}}
-{{- $content = printf "%s %s %s" $content $path (toString $file | sha256sum) -}}
+{{- define "horovod.programsHash" -}}
+{{ include "horovod.once" (dict "root" . "name" "horovod.programsHashOfFile") }}
+{{- end }}
+
+{{- define "horovod.programsHashOfFile" -}}
+{{- $archive := .Files.Get "files/programs.tgz" -}}
+{{- if not $archive -}}
+{{- fail "the chart has no files/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
 {{- end -}}
-{{ include "horovod.fullname" . }}-files-{{ $content | sha256sum | trunc 8 }}
+{{ sha256sum $archive }}
 {{- end }}
 
-{{/* The data of the ConfigMap of a folder. Call with (dict "root" $ "folder" "master"). */}}
-{{- define "horovod.files" -}}
-{{- $files := .root.Files -}}
-{{- range $path, $_ := $files.Glob (printf "files/hvd_pods/%s/*" .folder) }}
-{{ base $path }}: {{ $files.Get $path | toJson }}
-{{- end }}
+{{/*
+The start of a container's command that checks and unpacks the programs: files/unpack.py. The arguments of the Python
+that then takes its place follow. Kubernetes turns $$ into $.
+*/}}
+{{- define "horovod.unpackCommand" -}}
+{{- $text := .Files.Get "files/unpack.py" | replace "$" "$$" -}}
+{{ list "python3" "-I" "-S" "-c" $text (include "horovod.programsHash" .) | toJson }}
 {{- end }}
 
-{{/* Mounts of folders of programs. Call with the folders, separated by spaces. */}}
+{{/* The command of a container that runs a program. Call with (dict "root" $ "arguments" (list "-I" ...)). */}}
+{{- define "horovod.programCommand" -}}
+{{- $command := include "horovod.unpackCommand" .root | fromJsonArray -}}
+{{ concat $command .arguments | toYaml }}
+{{- end }}
+
+{{/*
+The command of a container that runs a script of a shell with a command as its arguments. The script is in the pod's
+template, because the image may have no Python. Call with (dict "root" $ "script" "worker/stage.sh" "command" $list).
+*/}}
+{{- define "horovod.scriptCommand" -}}
+{{- $text := .root.Files.Get (printf "files/hvd_pods/%s" .script) | replace "$" "$$" -}}
+{{ concat (list "sh" "-c" $text (base .script)) .command | toYaml }}
+{{- end }}
+
+{{/* Mounts of the archive, and of the memory into which it is unpacked. */}}
 {{- define "horovod.programMounts" -}}
-{{- range splitList " " . }}
-- {name: {{ printf "programs-%s" . }}, mountPath: {{ printf "/horovod/bin/hvd_pods/%s" . }}, readOnly: true}
-{{- end }}
+- {name: archive, mountPath: /horovod/archive, readOnly: true}
+- {name: programs, mountPath: /horovod/bin/hvd_pods}
 {{- end }}
 
-{{/* Their volumes. Call with (dict "root" $ "folders" "common master"). */}}
+{{/* Their volumes. */}}
 {{- define "horovod.programVolumes" -}}
-{{- $name := include "horovod.filesConfigMap" .root -}}
-{{- range splitList " " .folders }}
-- name: {{ printf "programs-%s" . }}
-  configMap: {name: {{ printf "%s-%s" $name . | quote }}}
-{{- end }}
+- name: archive
+  configMap: {name: {{ include "horovod.filesConfigMap" . | quote }}}
+- name: programs
+  emptyDir: {medium: Memory, sizeLimit: 8Mi}
 {{- end }}

@@ -12,7 +12,8 @@ master, and its exit code is not the pod's.
   {{- $image := include "horovod.mergedImage" (dict "image" .Values.master.image "own" $results.image) | fromJson }}
   {{- include "horovod.image" (dict "root" . "image" $image) | nindent 2 }}
   command:
-    {{- concat (list "sh" "/horovod/bin/hvd_pods/master/results.sh") $results.command | toYaml | nindent 4 }}
+    {{- $script := dict "root" . "script" "master/results.sh" "command" $results.command }}
+    {{- include "horovod.scriptCommand" $script | nindent 4 }}
   env:
     {{- $variables := include "horovod.resultsVariables" . | fromYamlArray }}
     {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env") | nindent 4 }}
@@ -22,7 +23,6 @@ master, and its exit code is not the pod's.
   securityContext:
     {{- toYaml .Values.securityContext | nindent 4 }}
   volumeMounts:
-    {{- include "horovod.programMounts" "master" | nindent 4 }}
     - {name: tmp, mountPath: /tmp, subPath: results}
     # The master and this container exchange files in it.
     - {name: generated, mountPath: /horovod/results, subPath: results}

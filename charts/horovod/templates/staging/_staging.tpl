@@ -11,7 +11,8 @@ Call with (dict "root" $ "group" $group).
   {{- $image := include "horovod.mergedImage" (dict "image" .group.image "own" $staging.image) | fromJson }}
   {{- include "horovod.image" (dict "root" .root "image" $image) | nindent 2 }}
   command:
-    {{- concat (list "sh" "/horovod/bin/hvd_pods/worker/stage.sh") $staging.command | toYaml | nindent 4 }}
+    {{- $script := dict "root" .root "script" "worker/stage.sh" "command" $staging.command }}
+    {{- include "horovod.scriptCommand" $script | nindent 4 }}
   env:
     {{- $variables := include "horovod.stagingVariables" .root | fromYamlArray }}
     {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env") | nindent 4 }}
@@ -21,7 +22,6 @@ Call with (dict "root" $ "group" $group).
   securityContext:
     {{- toYaml .root.Values.securityContext | nindent 4 }}
   volumeMounts:
-    {{- include "horovod.programMounts" "worker" | nindent 4 }}
     - {name: tmp, mountPath: /tmp, subPath: staging}
     {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path) | fromJson }}
     {{- range .group.volumeMounts }}

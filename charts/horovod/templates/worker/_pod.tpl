@@ -33,7 +33,9 @@ initContainers:
 containers:
   - name: worker
     {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
-    command: [python3, -I, -S, /horovod/bin/hvd_pods/worker/main.py]
+    command:
+      {{- $arguments := list "-I" "-S" "/horovod/bin/hvd_pods/worker/main.py" }}
+      {{- include "horovod.programCommand" (dict "root" $root "arguments" $arguments) | nindent 6 }}
     ports:
       - {name: agent, containerPort: {{ int $root.Values.agent.port }}}
       {{- if $root.Values.metrics.enabled }}
@@ -67,18 +69,13 @@ volumes:
   {{- include "horovod.unique" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
 {{- end }}
 
-{{/* The folders of programs that a worker has. */}}
-{{- define "horovod.workerPrograms" -}}
-common agent library rank warm worker
-{{- end }}
-
 {{- define "horovod.workerMounts" -}}
-{{ include "horovod.commonMounts" (dict "root" . "programs" (include "horovod.workerPrograms" .)) }}
+{{ include "horovod.commonMounts" . }}
 - {name: shm, mountPath: /dev/shm}
 {{- end }}
 
 {{- define "horovod.workerVolumes" -}}
-{{ include "horovod.commonVolumes" (dict "root" . "programs" (include "horovod.workerPrograms" .)) }}
+{{ include "horovod.commonVolumes" . }}
 {{ include "horovod.keysVolume" (dict "root" . "of" "worker" "peer" "master") }}
 - name: shm
   emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}

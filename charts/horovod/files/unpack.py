@@ -1,0 +1,97 @@
+"""Check and unpack the programs of the pods, and become one of them.
+
+`python3 -I -S -c TEXT SHA256 [OPTION ...] PROGRAM [ARGUMENT ...]`. The text and the SHA256 are in
+the pod's template, and so decide what runs, whatever the ConfigMap with the archive has become.
+Nothing of the archive is looked at before it has this SHA256. What follows the SHA256 are the
+arguments of the Python that takes the place of this one. Exits with 78, os.EX_CONFIG, when the
+programs cannot be used.
+"""
+
+import os
+import sys
+
+ARCHIVE = "/horovod/archive/programs.tgz"
+# An emptyDir in memory. The container's user owns what is in it.
+FOLDER = "/horovod/bin/hvd_pods"
+REMEDY = "Delete it, and run `helm upgrade` with the same chart"
+
+
+def refuse(problem):
+    text = "error: the programs of the chart cannot be used: " + problem
+    try:
+        with open("/dev/termination-log", "w") as file:
+            file.write(text)
+    except OSError:
+        pass
+    print("[hvd] " + text, file=sys.stderr, flush=True)
+    sys.exit(os.EX_CONFIG)
+
+
+def clear(folder):
+    # A container that ran before this one has left it, and its training code may have changed it.
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            os.chmod(entry.path, 0o700)
+            clear(entry.path)
+            os.rmdir(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def members(tar):
+    place = 0
+    while tar[place : place + 1].strip(b"\0"):
+        name = tar[place : place + 100].rstrip(b"\0").decode("ascii")
+        size = int(tar[place + 124 : place + 135], 8)
+        if tar[place + 156 : place + 157] != b"0":
+            raise ValueError(f"{name!r} is no file")
+        place += 512
+        yield name, tar[place : place + size]
+        place += (size + 511) // 512 * 512
+
+
+def write(name, content):
+    parts = name.split("/")
+    if len(parts) > 2 or any(not part or part.startswith(".") for part in parts):
+        raise ValueError(f"{name!r} is no name of a program")
+    folder = os.path.join(FOLDER, *parts[:-1])
+    if not os.path.isdir(folder):
+        os.mkdir(folder)
+        # A file of this name keeps Python, as root, from writing what it has compiled beside it.
+        write(parts[0] + "/__pycache__", b"")
+    with open(os.path.join(FOLDER, name), "xb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), 0o444)
+
+
+def unpack(expected):
+    import hashlib
+    import zlib
+
+    with open(ARCHIVE, "rb") as file:
+        data = file.read()
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected:
+        refuse(
+            f"{ARCHIVE} has the SHA256 {found}, and the pod's template says {expected}: somebody "
+            f"has changed the release's ConfigMap with programs.tgz. {REMEDY}"
+        )
+    try:
+        tar = zlib.decompress(data, 31)
+    except zlib.error as problem:
+        raise ValueError(f"cannot decompress {ARCHIVE}: {problem}") from problem
+    clear(FOLDER)
+    for name, content in members(tar):
+        write(name, content)
+    for entry in os.scandir(FOLDER):
+        if entry.is_dir():
+            os.chmod(entry.path, 0o555)
+
+
+try:
+    unpack(sys.argv[1])
+except ImportError as problem:
+    refuse(f"the image's python3 lacks a module of its standard library: {problem}")
+except (OSError, ValueError) as problem:
+    refuse(f"{type(problem).__name__}: {problem}")
+os.execvp("python3", ["python3", *sys.argv[2:]])
