@@ -34,7 +34,7 @@ from hvd_pods.common.reporting import log, report_failure
 # Also imported here for its programs, which forks of this process run (worker/supervisor.py).
 from hvd_pods.rank import host as _host  # noqa: F401
 from hvd_pods.worker import loop
-from hvd_pods.worker.fence import Fence, FenceError
+from hvd_pods.worker.fence import ChangedProgramsError, Fence, FenceError
 from hvd_pods.worker.limits import Limits, choose_limits
 from hvd_pods.worker.program import Listener, Program
 
@@ -475,7 +475,10 @@ def main() -> int:
         choose_limits(slots, hosts, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )
     log(f"ready for ranks: agent on port {port}")
-    agent.serve()
+    try:
+        agent.serve()
+    except ChangedProgramsError as problem:
+        return report_failure(problem)
     return 0
 
 

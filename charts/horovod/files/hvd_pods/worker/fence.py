@@ -4,6 +4,9 @@ The epoch is in the agent's memory, and only a master with its certificate chang
 request of a newer epoch ends everything that older ones have left in this worker before its own
 program starts. A request of an older epoch is refused. So nothing of an earlier attempt, or of a
 master that was replaced, writes to the run's output beside the present attempt.
+
+Training code may be of the user that owns the programs of the chart, which each container unpacks
+(files/unpack.py). What it has changed there does not run for a newer epoch: the container ends.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from pathlib import Path
 from typing import Iterator
 
 from hvd_pods.common import fast_start
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.rank import warm_client
 from hvd_pods.worker.supervisor import has_child
 
@@ -29,6 +34,10 @@ STARTED = 19
 
 class FenceError(Exception):
     """This worker does not serve the request, for the reason in the message."""
+
+
+class ChangedProgramsError(RunError):
+    """A program of the chart is not what this container has unpacked."""
 
 
 class Fence:
@@ -55,6 +64,7 @@ class Fence:
         self._has_failed = False
         # What the main program has started itself, before any training code ran.
         self._own = set(_children(main))
+        self._programs = _states(PROGRAMS)
 
     @property
     def is_closed(self) -> bool:
@@ -81,13 +91,21 @@ class Fence:
     def end_older(self) -> bool:
         """Kill what older epochs have left. Returns whether it is gone; call again until it is.
 
-        Raises FenceError when it does not end in time.
+        Raises FenceError when it does not end in time, and ChangedProgramsError when it has changed
+        a program of the chart: nothing may start here before the container has started again.
         """
         for _ in fast_start.ended_children():
             continue
         left = self._kill()
         # What has lost its parent is a child of this process, or of the main program.
         if not left and not has_child():
+            changed = _states(PROGRAMS) ^ self._programs
+            if changed:
+                name = min(path for path, _, _ in changed)
+                raise ChangedProgramsError(
+                    f"{name} has changed since this container unpacked the programs of the chart: "
+                    "an earlier script did that; the container starts again and unpacks them anew"
+                )
             self._until = None
             self._forget_progress()
             return True
@@ -130,6 +148,19 @@ class Fence:
             # Training code may have made a folder there, or removes files itself.
             with suppress(OSError):
                 Path(self._metrics, name).unlink()
+
+
+def _states(programs: Path) -> set[tuple[str, int, int]]:
+    """Return the folders and files of the programs, each with its number and time of change.
+
+    Only the kernel sets that time. A file that is added or removed changes its folder's.
+    """
+    found = set()
+    for path in (programs, *programs.glob("*"), *programs.glob("*/*.*")):
+        with suppress(OSError):
+            state = path.lstat()
+            found.add((str(path), state.st_ino, state.st_ctime_ns))
+    return found
 
 
 def _children(parent: int) -> Iterator[tuple[int, str]]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -262,6 +263,32 @@ def test_guard_of_a_warm_rank_ends_it_or_is_ended_after_a_while(ends: bool, is_l
     assert (late, warm, guard) == (str(is_late), "True", "False")
     # The one that was killed with its guard waits to be reaped by the container's first process.
     assert rank == "False" or is_late
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "chmod 600 rank/start.py; echo 'print(1)' > rank/start.py",
+        "chmod u+w rank; touch rank/ssl.py",
+        "chmod u+w rank; rm rank/start.py",
+        "touch -r rank/start.py rank/host.py",
+        "mkdir more",
+    ],
+)
+def test_program_that_training_code_has_changed_does_not_run_for_the_next_launch(
+    change: str,
+) -> None:
+    """The container ends instead, and the next one unpacks the programs anew."""
+    with start_agent() as worker:
+        folder = worker.pod.files / "hvd_pods"
+        assert worker.run("true", 1).code == 0
+        assert worker.run("true", 2).code == 0
+        done = worker.run(f"cd {folder} && {change}", 2)
+        assert done.code == 0, done.errors
+        with suppress(SessionError):
+            assert not worker.run("echo runs", 3).output
+        worker.process.wait(20)
+        assert "has changed since this container unpacked the programs" in worker.log
 
 
 class TestEpochs:
