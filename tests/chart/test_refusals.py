@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from devtools.docs_gen.chart_docs import load_source
+from hvdchart.chart_files import read_data
 from tests.chart.render import Values, helm_template, nested, refusal
 
 # Values, and below them what the message says.
@@ -229,7 +230,9 @@ def test_schema_error_names_the_key(helm: str, values: Values, words: list[str])
 
 
 def test_code_that_does_not_fit_is_refused() -> None:
-    assert "use at most 400000" in refusal({"code": {"files": {"train.py": "x" * 400_001}}})
+    most = int(read_data("resources.json")["codeCharacters"])
+    files = {"train.py": "x" * (most + 1)}
+    assert f"use at most {most}" in refusal({"code": {"files": files}})
 
 
 @pytest.mark.parametrize(("key", "instead"), load_source()["retired"].items())

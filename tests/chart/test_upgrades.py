@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from devtools.toolchain.tools import tool
+from hvdchart.chart_files import read_data
 from hvdchart.values.merge import merge_values
 from tests.chart.namespaces import empty_namespace
 from tests.chart.render import CHART, Manifest, Values, of_kind, parse_manifests, pod_spec
@@ -173,6 +174,19 @@ def test_next_run_uses_the_programs_of_the_newer_chart(going_on: dict[str, Seen]
     after = going_on["other command"]
     assert not before & after.programs
     assert not before & after.config_maps.keys()
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_code_that_does_not_fit_beside_kept_programs_is_refused(
+    place: Namespace, newer: Path, version: str
+) -> None:
+    """The message comes in place of that of Helm, whose Secret would be too large."""
+    most = int(read_data("resources.json")["codeCharacters"])
+    values = {**RUN, "code": {"files": {"train.py": "#" * most}}}
+    upgrade(place, version, CHART, values)
+    done = place.helm("upgrade", "hvd", str(newer), values=values, version=version)
+    assert done.returncode != 0
+    assert "keeps the programs of another version of the chart" in done.stderr
 
 
 @pytest.fixture(scope="module", params=HELMS)

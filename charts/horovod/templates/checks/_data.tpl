@@ -2,18 +2,17 @@
 
 {{- define "horovod.checkCode" -}}
 {{- $code := .Values.code -}}
-{{- $size := len $code.archive -}}
-{{- range $name, $content := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson -}}
-{{- $size = add $size (len $content) -}}
+{{- $size := int (include "horovod.codeSize" .) -}}
+{{- range $name, $_ := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson -}}
 {{- if not (regexMatch "^[A-Za-z0-9_][-._A-Za-z0-9]*$" $name) -}}
 {{- $allowed := "use letters, digits, '.', '-' and '_'; for a folder use code.archive" -}}
 {{- fail (printf "code.files has the name %q: %s" $name $allowed) -}}
 {{- end -}}
 {{- end -}}
-{{- $most := int (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).codeCharacters -}}
-{{- if gt (int $size) $most -}}
+{{- $most := int (include "horovod.mostCode" .) -}}
+{{- if gt $size $most -}}
 {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
-{{- $problem := printf "code.files and code.archive have %d characters" (int $size) -}}
+{{- $problem := printf "code.files and code.archive have %d characters" $size -}}
 {{- fail (printf "%s: use at most %d, because %s" $problem $most $why) -}}
 {{- end -}}
 {{- if and $code.archive (not (hasPrefix "H4sI" $code.archive)) -}}

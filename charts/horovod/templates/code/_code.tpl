@@ -27,6 +27,19 @@ Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" 
 {{ include "horovod.flattenFiles" (dict "files" .Values.code.files "prefix" "") }}
 {{- end }}
 
+{{/* The characters of all code, and how many of them a release may have. */}}
+{{- define "horovod.codeSize" -}}
+{{- $size := len .Values.code.archive -}}
+{{- range include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson -}}
+{{- $size = add $size (len .) -}}
+{{- end -}}
+{{ $size }}
+{{- end }}
+
+{{- define "horovod.mostCode" -}}
+{{ int (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).codeCharacters }}
+{{- end }}
+
 {{/* The version of the code: a hash of its content. Empty without code. */}}
 {{- define "horovod.codeVersion" -}}
 {{- if include "horovod.hasCode" . -}}

@@ -28,6 +28,8 @@ from tests.unit.hvdchart.runs import LABELS, STATEFUL_SET, job
 
 pytestmark = pytest.mark.timeout(120)
 MOST = int(read_data("resources.json")["codeCharacters"])
+# Of a file with twice as many bytes.
+KB = 2 * MOST // 1000
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -246,7 +248,7 @@ def link_to_folder(folder: Path) -> None:
         (
             ".",
             lambda at: (at / "x.bin").write_bytes(os.urandom(2 * MOST)),
-            r"has more than .* of 800 kB; .*x\.bin \(800 kB\).*hvdignore",
+            rf"has more than .* of {KB} kB; .*x\.bin \({KB} kB\).*hvdignore",
         ),
         (".", link_to_folder, "data: is a link to .*elsewhere, which is not one of the files"),
         (".", lambda at: write(at, {".gitignore": "*\n"}), "has no file that is not ignored"),

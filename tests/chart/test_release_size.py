@@ -1,0 +1,116 @@
+"""Helm keeps a release in a Secret of at most 1 MiB: code of the size that the chart takes fits."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import random
+import string
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devtools.docs_gen.chart_docs import load_source
+from hvdchart.chart_files import read_data
+from tests.chart.render import CHART, Values, helm_template, with_image
+
+# Kubernetes' limit of a Secret.
+SECRET = 1 << 20
+# For values, notes, and what this test leaves out of a release.
+SPARE = 30_000
+CODE = int(read_data("resources.json")["codeCharacters"])
+ARGUMENTS: Values = {"master": {"args": ["python", "train.py"]}}
+DOCS = CHART.parents[1] / "docs"
+
+
+def chart_files() -> dict[str, Path]:
+    """Return the files of the chart that Helm loads, by name."""
+    lines = (CHART / ".helmignore").read_text().splitlines()
+    patterns = [line.strip("/") for line in lines if line.startswith("/")]
+    found = {}
+    for path in sorted(CHART.rglob("*")):
+        name = path.relative_to(CHART).as_posix()
+        # The patterns of .helmignore that begin with a slash, which `*` does not match.
+        is_ignored = name.startswith("ci/") or any(
+            fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
+            for pattern in patterns
+        )
+        if path.is_file() and not is_ignored and "__pycache__" not in name:
+            found[name] = path
+    return found
+
+
+def stored_size(values: Values, beside: str = "") -> int:
+    """Return how many bytes of a Secret a release takes, with more text in its manifests."""
+    done = helm_template({**ARGUMENTS, **values})
+    assert done.returncode == 0, done.stderr
+    files = chart_files()
+    encoded = {
+        name: {"name": name, "data": base64.b64encode(path.read_bytes()).decode()}
+        for name, path in files.items()
+    }
+    release: dict[str, Any] = {
+        "name": "hvd",
+        "chart": {
+            "metadata": yaml.safe_load(files["Chart.yaml"].read_text()),
+            "templates": [one for name, one in encoded.items() if name.startswith("templates/")],
+            "values": yaml.safe_load(files["values.yaml"].read_text()),
+            "schema": encoded["values.schema.json"]["data"],
+            "files": [
+                one
+                for name, one in encoded.items()
+                if name.startswith("files/") or name in ("README.md", ".helmignore")
+            ],
+        },
+        "config": with_image({**ARGUMENTS, **values}),
+        "manifest": done.stdout + beside,
+        "version": 1,
+        "namespace": "team",
+    }
+    return len(base64.b64encode(gzip.compress(json.dumps(release).encode(), 9)))
+
+
+def incompressible(kind: str, characters: int) -> Values:
+    """Return code that no compression makes smaller than its alphabet allows."""
+    noise = random.Random(1)  # noqa: S311
+    if kind == "archive":
+        data = b"\x1f\x8b\x08" + noise.randbytes(characters * 3 // 4 - 3)
+        return {"code": {"archive": base64.b64encode(data).decode()}}
+    letters = string.ascii_letters + string.digits + string.punctuation + " \n"
+    return {"code": {"files": {"train.py": "".join(noise.choices(letters, k=characters))}}}
+
+
+def test_release_with_nothing_in_it_leaves_half_of_the_secret() -> None:
+    assert stored_size({}) < SECRET // 2
+
+
+@pytest.mark.parametrize("kind", ["archive", "files"])
+def test_most_code_that_the_chart_takes_fits(kind: str) -> None:
+    assert stored_size(incompressible(kind, CODE)) < SECRET - SPARE
+
+
+def test_most_code_beside_programs_that_an_upgrade_keeps_fits() -> None:
+    """templates/programs/kept-programs.yaml takes half of the kept characters off the limit."""
+    noise = random.Random(2)  # noqa: S311
+    size = (CHART / "files" / "programs.tgz").stat().st_size
+    kept = base64.b64encode(noise.randbytes(size)).decode()
+    code = incompressible("archive", CODE - len(kept) // 2)
+    assert stored_size(code, kept) < SECRET - SPARE
+
+
+def test_limit_of_code_is_no_lower_than_it_must_be() -> None:
+    """A quarter more would not fit."""
+    archive = incompressible("archive", CODE)["code"]["archive"]
+    more = incompressible("archive", CODE // 4 * 2)["code"]["archive"]
+    assert stored_size({"code": {"archive": archive}}, more) > SECRET - SPARE
+
+
+def test_pages_and_values_say_the_limit() -> None:
+    kilobytes = f"{CODE * 3 // 4 // 1000} kB"
+    assert f"at most {CODE:,} characters" in (DOCS / "code.md").read_text()
+    assert f"({kilobytes} with all code)" in (DOCS / "air-gapped.md").read_text()
+    assert f"at most {kilobytes} before base64" in json.dumps(load_source())
