@@ -69,13 +69,15 @@ def test_containers_write_to_these_volumes_only() -> None:
         assert container["securityContext"]["readOnlyRootFilesystem"] is True, container["name"]
         mounts = container["volumeMounts"]
         writable[container["name"]] = {m["mountPath"] for m in mounts if not m.get("readOnly")}
+    # In memory.
+    own = {"/horovod/generated", "/horovod/bin/hvd_pods"}
     assert writable == {
-        "master": {"/tmp", "/horovod/generated", "/data"},
+        "master": {"/tmp", *own, "/data"},
         # Its directory of what the master has in /horovod/generated.
         "results": {"/tmp", "/horovod/results", "/data"},
         "staging": {"/tmp", "/data"},
         "tensorboard": {"/tmp"},
-        "worker": {"/tmp", "/dev/shm", "/horovod/generated", "/data"},
+        "worker": {"/tmp", "/dev/shm", *own, "/data"},
     }
 
 
