@@ -136,6 +136,15 @@ def test_mpirun_starts_its_daemons_by_the_agents(namespace: Namespace) -> None:
         )
 
 
+def test_mpirun_in_a_script_of_the_users_own_uses_the_workers(namespace: Namespace) -> None:
+    """As on one machine, it names no host; each MPI has a variable that names its host file."""
+    script = "cd /tmp && mpirun -np 4 --bind-to none sh -c 'echo ON $HVD_POD'"
+    master = {"args": ["sh", "-c", script]}
+    log = namespace.train("hvd", values(launch={"mode": "custom"}, master=master))
+    shown = sorted(line for line in log.splitlines() if line.startswith("ON "))
+    assert shown == [f"ON hvd-worker-{number}" for number in (0, 0, 1, 1)]
+
+
 # As a script of a user's own does, which finds the command on PATH.
 VISIT = r"""
 while read -r host slots; do

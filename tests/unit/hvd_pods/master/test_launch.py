@@ -179,6 +179,24 @@ def test_master_env_overrides_the_launchers_settings() -> None:
     assert by_default == "/horovod/generated/bin:/usr/local/bin:/usr/bin:/bin"
 
 
+@pytest.mark.parametrize(("mode", "is_named"), [("custom", True), ("mpirun", False)])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "OMPI_MCA_orte_default_hostfile",
+        "PRTE_MCA_prte_default_hostfile",
+        "I_MPI_HYDRA_HOST_FILE",
+        "HYDRA_HOST_FILE",
+    ],
+)
+def test_each_mpi_finds_the_hosts_in_a_command_of_the_users_own(
+    variable: str, mode: str, is_named: bool
+) -> None:
+    """The chart's own command line names the host file by an option, or in another way."""
+    environment = launch.build_environment(make_run(mode=mode), {})
+    assert environment.get(variable) == ("/horovod/generated/hostfile" if is_named else None)
+
+
 def test_discovery_script_prints_the_live_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

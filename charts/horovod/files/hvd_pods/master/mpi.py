@@ -196,8 +196,26 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_ALLOW_RUN_AS_ROOT": "1",
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        **(default_hostfiles() if run.mode == "custom" else {}),
         **master_interface_variables(run.interface, interface),
     }
+
+
+def default_hostfiles() -> dict[str, str]:
+    """The variables by which each MPI's mpirun finds the hosts without an option.
+
+    A command of the user's own may be any script that calls mpirun as on one machine, and would
+    otherwise train in the master alone.
+    """
+    return dict.fromkeys(
+        (
+            "OMPI_MCA_orte_default_hostfile",
+            "PRTE_MCA_prte_default_hostfile",
+            "I_MPI_HYDRA_HOST_FILE",
+            "HYDRA_HOST_FILE",
+        ),
+        str(HOSTFILE),
+    )
 
 
 def master_interface_variables(interface: str, default: str) -> dict[str, str]:
