@@ -25,10 +25,14 @@ REMEDY = (
     "agent.workerSecret"
 )
 KEYS_DIFFER = f"its certificate is not of this release's authority: {REMEDY}"
-# X509_V_ERR_* of openssl/x509_vfy.h.
-NOT_YET_VALID = 9
-EXPIRED = 10
+# X509_V_ERR_HOSTNAME_MISMATCH and X509_V_FLAG_NO_CHECK_TIME of openssl/x509_vfy.h.
 WRONG_NAME = 62
+NO_CHECK_TIME = 0x200000
+# Seconds by which a certificate may begin later than this clock says: Helm's begin when they are
+# made, by the clock of the machine where Helm runs.
+CLOCKS_DIFFER = 86_400.0
+# How a worker's refusal of the master's certificate begins, which another attempt cannot help.
+REFUSES_MASTER = "the worker refuses the master's certificate: "
 
 
 class Keys:
@@ -41,7 +45,6 @@ class Keys:
         self.peer_name = peer_name
         self._folder = folder
         self._known: tuple[object, ssl.SSLContext] | None = None
-        self._is_server = False
         self._state()
 
     def server(self) -> ssl.SSLContext:
@@ -59,7 +62,14 @@ class Keys:
         return self._known[1]
 
     def _load(self, protocol: int) -> ssl.SSLContext:
+        if not ssl.HAS_TLSv1_3:
+            raise ConfigurationError(
+                f"the image's Python has {ssl.OPENSSL_VERSION}, which has no TLS 1.3: use an image "
+                "whose Python has OpenSSL 1.1.1 or newer"
+            )
         context = ssl.SSLContext(protocol)
+        # `find_time_problem` looks at the times.
+        context.verify_flags |= NO_CHECK_TIME
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
         if protocol == ssl.PROTOCOL_TLS_SERVER:
@@ -99,6 +109,19 @@ def has_name(certificate: object, name: str) -> bool:
     return ("DNS", name) in names
 
 
+def find_time_problem(certificate: object, now: float) -> str:
+    """Say why a certificate, as getpeercert() returns it, is of no use now; empty if it is.
+
+    now: seconds since 1970.
+    """
+    times = certificate if isinstance(certificate, dict) else {}
+    if ssl.cert_time_to_seconds(times["notAfter"]) < now:
+        return f"it has expired, or a clock is wrong: {REMEDY}"
+    if ssl.cert_time_to_seconds(times["notBefore"]) > now + CLOCKS_DIFFER:
+        return "it is not valid yet: compare the clocks of the two nodes"
+    return ""
+
+
 def explain(problem: OSError, name: str) -> str:
     """Say why a handshake with the worker's end failed, seen from the master; `name` is expected.
 
@@ -106,16 +129,10 @@ def explain(problem: OSError, name: str) -> str:
     """
     code = getattr(problem, "verify_code", None)
     reason = getattr(problem, "reason", None) or ""
-    if code == EXPIRED:
-        return f"its certificate has expired, or this node's clock is wrong: {REMEDY}"
-    if code == NOT_YET_VALID:
-        return "its certificate is not valid yet: compare the clocks of the two nodes"
     if code == WRONG_NAME:
         return f"its certificate is of another release or generation than {name}: {REMEDY}"
     if code is not None:
         return KEYS_DIFFER
-    if "EXPIRED" in reason:
-        return f"it says that the master's certificate has expired: {REMEDY}"
     if "ALERT" in reason:
         return f"it refuses the master's certificate ({reason}): {REMEDY}"
     return f"the TLS handshake failed: {problem}"
@@ -125,10 +142,6 @@ def explain_client(problem: OSError) -> str:
     """Say why a handshake with the master's end failed, or what it sent, seen from a worker."""
     code = getattr(problem, "verify_code", None)
     reason = getattr(problem, "reason", None) or ""
-    if code == EXPIRED:
-        return f"its certificate has expired, or this node's clock is wrong: {REMEDY}"
-    if code == NOT_YET_VALID:
-        return "its certificate is not valid yet: compare the clocks of the two nodes"
     if code is not None:
         return "its certificate is not of the authority of this release's master"
     return reason.lower().replace("_", " ") or str(problem)

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator
 
-# Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
+# Where pods unpack the package `hvd_pods` (files/unpack.py).
 PROGRAMS = "/horovod/bin/hvd_pods"
 KEYS = "/horovod/keys"
 # An emptyDir in memory. Scripts written for older charts read `hostfile` from here.

@@ -112,7 +112,7 @@ class HostReports:
 
     def __init__(self) -> None:
         self.code = 0
-        self.staying = set[str]()
+        self.staying: set[str] = set()
 
     def look(self, host: str, lines: bytes) -> None:
         """Find what a host tells in these lines."""

@@ -96,8 +96,7 @@ class Effects:
         # What the log says once in an attempt.
         self._told: set[str] = set()
         # What all attempts share; the first one that needs it prepares it. It would be on the way
-        # of each restart: a request to the API server, a call of mpirun, and a session with each
-        # worker for the user's code.
+        # of each restart: a request to the API server, and a call of mpirun.
         self._code = UserCode("")
         self._mpi = OPEN_MPI_4
         self._is_prepared = False
@@ -204,8 +203,9 @@ class Effects:
 
     def _find(self, addresses: Mapping[Host, str]) -> None:
         """Take note of where these hosts are, by each of their names."""
-        names = {name: a for h, a in addresses.items() for name in (h.name, h.address)}
-        self._where = self._where._replace(addresses=names)
+        found = {name: a for h, a in addresses.items() for name in (h.name, h.address)}
+        # Hosts of a launch stay known while others are looked at.
+        self._where = self._where._replace(addresses={**self._where.addresses, **found})
 
     def _begin_attempt(self, effect: m.Prepare) -> None:
         self._told = set()

@@ -14,8 +14,9 @@ import os
 import select
 import selectors
 import socket
-import threading
+import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -34,6 +35,10 @@ LONGEST_REQUEST = 1 << 17
 MOST_WAITING = 1 << 18
 MOST_UNWRITTEN = 1 << 20
 CHUNK = 1 << 16
+# Seconds in which a client's stream has to take a message of the gateway's own.
+WRITE_WITHIN = 5.0
+# Seconds until the next client is taken when one could not be.
+AGAIN_AFTER = 0.1
 # Seconds in which a client has to send its request.
 ASK_WITHIN = 10.0
 BACKLOG = 1024
@@ -53,7 +58,9 @@ class Gateway:
         self.key_problem = ""
 
     def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Listen, unless it does already. Raises OSError."""
+        if self._listener:
+            return
         Path(gateway_client.SOCKET).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         before = os.umask(0o177)
@@ -71,8 +78,18 @@ class Gateway:
     def _accept(self) -> None:
         assert self._listener  # noqa: S101
         while True:
-            client, _ = self._listener.accept()
-            threading.Thread(target=self._serve, args=[client], daemon=True).start()
+            try:
+                client, _ = self._listener.accept()
+            except OSError as problem:
+                # There are too many open files, or the client has gone.
+                log(f"cannot take a session for a program of this pod: {problem}")
+                time.sleep(AGAIN_AFTER)
+                continue
+            try:
+                spawn("session", partial(self._serve, client))
+            except RuntimeError as problem:
+                log(f"cannot follow a session, as when the pod may have no more threads: {problem}")
+                client.close()
 
     def _serve(self, client: socket.socket) -> None:
         with client:
@@ -96,9 +113,10 @@ class Gateway:
         try:
             reach = self._reach()
             address = reach.where.address(host)
-            asked = make_request(
-                list(request["argv"]), dict(request["variables"]), float(request.get("stay", 0.0))
-            )
+            # A program without these variables, as after `env -i`, is of the master's own attempt.
+            variables = {**os.environ, **dict(request["variables"])}
+            stay = float(request.get("stay", 0.0))
+            asked = make_request(list(request["argv"]), variables, stay)
             session = Session(address, reach.where.port, reach.keys, asked, keeps_output=True)
         except (SessionError, RunError) as problem:
             return self._refuse(host, problem, streams[2])
@@ -242,11 +260,10 @@ def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
 
 
 def write(stream: int, content: bytes) -> None:
-    """Write all of it, also to a pipe that another process has made non-blocking."""
+    """Write a message to a client's stream, if the stream takes it in WRITE_WITHIN seconds."""
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
-    while content:
-        try:
-            content = content[os.write(stream, content) :]
-        except BlockingIOError:
-            poll.poll()
+    while content and poll.poll(1000 * WRITE_WITHIN):
+        # A pipe that takes anything takes so much without waiting (pipe(7)).
+        with suppress(BlockingIOError):
+            content = content[os.write(stream, content[: select.PIPE_BUF]) :]

@@ -57,8 +57,10 @@ class ProgressFollower:
     def close(self, *, wait_for_last_step: bool) -> None:
         """End the session; with `wait_for_last_step`, wait a moment for the last step."""
         self._until = time.monotonic() + (LAST_WITHIN if wait_for_last_step else 0.0)
-        self._closed.set()
-        os.write(self._waker, b"\0")
+        if not self._closed.is_set():
+            self._closed.set()
+            # Its end wakes the thread.
+            os.close(self._waker)
         if wait_for_last_step:
             self._thread.join(LAST_WITHIN)
 
@@ -72,6 +74,7 @@ class ProgressFollower:
                 self._follow_host(host)
             number = number + 1
             pause = AGAIN_AFTER
+        os.close(self._woken)
 
     def _follow_host(self, host: Host) -> None:
         # How long ago, because the clocks of two nodes differ.

@@ -20,8 +20,8 @@ from hvd_pods.master.session import Session, SessionError, Where, make_request
 
 # The exit code for a program that could not be started, as ssh's.
 NOT_STARTED = 255
-# Sessions at a time: each has a thread.
-SESSIONS = 32
+# Sessions at a time: each has a thread, which waits.
+SESSIONS = 512
 # Ranks of one host.
 MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end or to tell which have ended, and in which it

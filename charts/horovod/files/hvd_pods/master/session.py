@@ -14,11 +14,11 @@ from typing import Iterator, Mapping, NamedTuple, Sequence
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent.banner import MARK, OLDER
 from hvd_pods.agent.requests import ALLOWED, Request, RequestError
+from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.session_variables import ATTEMPT, EPOCH, RUN_ID
 
-# Seconds from the begin of a connection until the worker has taken the request. It may have to end
-# processes of an older epoch first, for which worker/fence.py has 30 s.
+# Seconds from the begin of a connection until both ends have shown their certificates.
 CONNECT_WITHIN = 10.0
 LONGEST_BANNER = 256
 OLDER_REMEDY = "it is a worker of chart 0.2.0 or older: delete its pod, and a new one is made"
@@ -148,13 +148,18 @@ class Session:
             for kind, content in self._channel.receive():
                 yield from self._take(kind, content)
         except OSError as problem:
-            raise self._explain(problem) from problem
-        except RequestError as problem:
+            # A worker that is about to go may end the connection with its last frame.
+            if self.code is None:
+                raise self._explain(problem) from problem
+        except (ConfigurationError, RequestError) as problem:
             raise SessionError(str(problem), is_sure=True) from problem
 
     def _take(self, kind: bytes, content: bytes) -> Iterator[tuple[bytes, bytes]]:
         assert self._channel  # noqa: S101
         if kind == frames.HELLO and not self._is_asked:
+            wrong = keys.find_time_problem(self._channel.certificate(), time.time())
+            if wrong:
+                raise SessionError(f"the worker's certificate: {wrong}", is_sure=True)
             self._is_asked = True
             # The worker ends what older epochs have left before it starts the program.
             self.due = float("inf")
@@ -164,7 +169,8 @@ class Session:
                 self._channel.send(*early)
             self._early = []
         elif kind == frames.REFUSED:
-            raise SessionError(content.decode(errors="replace"))
+            text = content.decode(errors="replace")
+            raise SessionError(text, is_sure=text.startswith(keys.REFUSES_MASTER))
         elif kind == frames.EXIT and len(content) == frames.NUMBER.size:
             number = frames.NUMBER.unpack(content)[0]
             self.code = 128 - number if number < 0 else number

@@ -122,7 +122,10 @@ def main() -> NoReturn:
         os.dup2(client.fileno(), WAITS_ON)
     # A dup2 to the same number would leave it to be closed.
     os.set_inheritable(WAITS_ON, True)
-    os.execv("/bin/sh", ["/bin/sh", "-c", WAIT])
+    try:
+        os.execv("/bin/sh", ["/bin/sh", "-c", WAIT])
+    except OSError as problem:
+        refuse(f"this image has no /bin/sh, which waits for the program: {problem}")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,14 @@ class UserCode:
             return
         kept = ["keep-packages"] if self.has_packages else []
         receive = ["common/code_archive.py", self.name, *kept]
-        answers = remote.call(reach, hosts, receive, self._content, seconds=DELIVERY_TIMEOUT)
+        answers = remote.call(
+            reach,
+            hosts,
+            receive,
+            self._content,
+            seconds=DELIVERY_TIMEOUT,
+            is_stopped=self._is_stopped,
+        )
         reached = [host for host in hosts if not answers[host][0]]
         if reached:
             log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} hosts")

@@ -154,7 +154,8 @@ class Agent:
                 self._say(f"{client.address} has sent no request within {within:g} s")
             self._drop(client)
         for client in [one for one in self._sessions if one.end_at <= now]:
-            client.end_at = NEVER
+            # Looked at again: training code may have stopped the supervisor.
+            client.end_at = now + self._limits.end_within
             if client.program and client.program.code is None:
                 client.program.kill()
             else:
@@ -243,8 +244,12 @@ class Agent:
         if client.nonce:
             return
         assert client.channel  # noqa: S101
-        if not keys.has_name(client.channel.certificate(), self._keys.peer_name):
+        certificate = client.channel.certificate()
+        if not keys.has_name(certificate, self._keys.peer_name):
             raise RefusedError(f"its certificate is not that of {self._keys.peer_name}")
+        problem = keys.find_time_problem(certificate, time.time())
+        if problem:
+            raise RefusedError(keys.REFUSES_MASTER + problem)
         client.nonce = secrets.token_hex(16)
         client.channel.send(frames.HELLO, client.nonce.encode())
 

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.agent import frames
+from hvd_pods.agent.keys import REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
+from hvd_pods.master.session import SessionError
 from tests.unit.hvd_pods.common_authority import CommonAuthority
+from tests.unit.hvd_pods.programs import Program, make
 from tests.unit.hvd_pods.release_keys import (
     MASTER_NAME,
     WORKER_NAME,
@@ -93,7 +96,7 @@ def test_master_whose_own_authority_has_the_same_name_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("days", "said"), [(-3660.0, "has expired, or this node's clock"), (30.0, "not valid yet")]
+    ("days", "said"), [(-3660.0, "has expired, or a clock is wrong"), (30.0, "not valid yet")]
 )
 def test_master_whose_certificate_is_not_valid_now_is_refused(
     tmp_path: Path, days: float, said: str
@@ -111,6 +114,31 @@ def test_master_whose_certificate_is_not_valid_now_is_refused(
             try_to_start(client, tmp_path / "started")
         wait_until(lambda: said in agent.log, 20, "the log has the reason")
     assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("days", "said"), [(-3660.0, "it has expired, or a clock is wrong"), (30.0, "not valid yet")]
+)
+def test_master_is_told_that_its_certificate_is_not_valid_now(
+    tmp_path: Path, days: float, said: str
+) -> None:
+    release = keys_of_another_time(days)
+    release.worker = ReleaseKeys().worker
+    with start_limited(tmp_path / "agent", release) as agent:
+        keys = release.of_master(tmp_path / "master")
+        with Program("127.0.0.1", agent.port, keys, make(["true"])) as program:
+            with pytest.raises(SessionError, match=f"{REFUSES_MASTER}.*{said}") as refused:
+                program.wait()
+            assert refused.value.is_sure, "another attempt cannot help"
+
+
+def test_clocks_that_differ_by_hours_keep_no_master_out(tmp_path: Path) -> None:
+    """Helm's certificates begin when they are made, by the clock of the machine where it runs."""
+    release = keys_of_another_time(0.5)
+    with start_limited(tmp_path / "agent", release) as agent:
+        keys = release.of_master(tmp_path / "master")
+        with Program("127.0.0.1", agent.port, keys, make(["true"])) as program:
+            assert program.wait() == 0
 
 
 @pytest.mark.parametrize(
