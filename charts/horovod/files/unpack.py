@@ -92,6 +92,6 @@ try:
     unpack(sys.argv[1])
 except ImportError as problem:
     refuse(f"the image's python3 lacks a module of its standard library: {problem}")
-except (OSError, ValueError) as problem:
+except (OSError, RecursionError, ValueError) as problem:
     refuse(f"{type(problem).__name__}: {problem}")
 os.execvp("python3", ["python3", *sys.argv[2:]])
