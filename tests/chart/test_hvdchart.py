@@ -179,9 +179,9 @@ def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Pa
     ("launch", "memory"),
     [
         ("{mode: direct}", "256Mi"),
-        ("{mode: mpirun}", "528Mi"),
-        ("{mode: horovodrun}", "528Mi"),
-        ("{mode: elastic, elastic: {maxRanks: 2000}}", "4128Mi"),
+        ("{mode: mpirun}", "928Mi"),
+        ("{mode: horovodrun}", "928Mi"),
+        ("{mode: elastic, elastic: {maxRanks: 2000}}", "8128Mi"),
     ],
 )
 def test_plan_gives_the_master_the_memory_that_the_chart_demands(launch: str, memory: str) -> None:
@@ -200,9 +200,9 @@ def test_plan_gives_the_master_the_memory_that_the_chart_demands(launch: str, me
     ],
 )
 def test_chart_reads_every_unit_of_memory(memory: str, is_refused: bool) -> None:
-    """32,704 ranks of horovodrun need 64 GiB."""
+    """16,352 ranks of horovodrun need 64 GiB."""
     values = {
-        "worker": {"number": 8176, "slots": 4},
+        "worker": {"number": 8176, "slots": 2},
         "launch": {"mode": "horovodrun"},
         "master": {"resources": {"requests": {"memory": memory}}},
     }

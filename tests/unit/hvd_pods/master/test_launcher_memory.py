@@ -11,14 +11,14 @@ from hvd_pods.master import launcher_memory
 
 
 def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
-    launcher_memory.check_memory(257, 642)
+    launcher_memory.check_memory(257, 1156)
     launcher_memory.check_memory(1000, None)
     with pytest.raises(ConfigurationError) as refused:
-        launcher_memory.check_memory(257, 641)
+        launcher_memory.check_memory(257, 1155)
     for words in (
         "keeps 257 sessions open",
-        "may use 641 MiB",
-        "master.resources.limits.memory to 642Mi",
+        "may use 1155 MiB",
+        "master.resources.limits.memory to 1156Mi",
     ):
         assert words in str(refused.value)
 
