@@ -58,9 +58,9 @@ launch: {elastic: {maxRanks: 2}}
 {launch: {mode: elastic}, hostNetwork: true}
   launch.mode is elastic | hostNetwork | network.interface
 {worker: {number: 40, slots: 2}, launch: {mode: horovodrun}}
-  requests.memory is 256Mi | launch.mode is horovodrun | 80 ranks | to 288Mi
+  requests.memory is 256Mi | launch.mode is horovodrun | 80 ranks | to 448Mi
 {launch: {mode: elastic, elastic: {maxRanks: 2000}}, master: {resources: {limits: {memory: 4.1e9}}}}
-  launch.mode is elastic | 2000 ranks | to 4128Mi
+  launch.mode is elastic | 2000 ranks | to 8128Mi
 launch: {binding: {to: core}}
   launch.binding.to is core | launch.binding.coresPerRank
 launch: {binding: {to: socket, ranksPerSocket: 1, coresPerRank: 2}}

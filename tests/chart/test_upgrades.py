@@ -539,7 +539,12 @@ def put_record(place: Namespace, *nodes: str) -> str:
     Return what Kubernetes says when the master writes another ConfigMap.
     """
     rules = place.get("role", "hvd-master")["rules"]
-    (name,) = next(rule["resourceNames"] for rule in rules if "create" in rule["verbs"][1:])
+    (name,) = (
+        name
+        for rule in rules
+        for name in rule.get("resourceNames", [])
+        if "create" in rule["verbs"] and name.startswith("horovod-staged")
+    )
     metadata = {"name": name, "labels": {"horovod/record": "staged"}}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     account = f"--as=system:serviceaccount:{place.name}:hvd-master"

@@ -391,17 +391,27 @@ def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
 
 
 def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
-    workers: Workers, capfd: pytest.CaptureFixture[str]
+    workers: Workers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them was away, and has come back with its own step 5 (issue 44)."""
     for rank, weights in enumerate((b"OLD", b"NEW")):
+        monkeypatch.setenv("HVD_EPOCH", str(100 + rank))
         state = workers.state(rank, weights=weights)
         state.commit(4)
         state.commit(5)
     states = [workers.state(rank, weights=b"???") for rank in (0, 1)]
     assert workers.together(states) == [5, 5]
     assert [bytes(state.weights) for state in states] == [b"OLD", b"OLD"]
-    assert "has another state of step 5 than rank 0: not used" in capfd.readouterr().err
+    assert "has step 5 of another launch than rank 0: not used" in capfd.readouterr().err
+
+
+def test_ranks_of_one_launch_keep_what_differs_between_them(workers: Workers) -> None:
+    """As PyTorch's statistics of a batch do, which are a part of the model."""
+    for rank, weights in enumerate((b"one", b"two")):
+        workers.state(rank, weights=weights).commit(5)
+    states = [workers.state(rank, weights=b"???") for rank in (0, 1)]
+    assert workers.together(states) == [5, 5]
+    assert [bytes(state.weights) for state in states] == [b"one", b"two"]
 
 
 def test_ranks_begin_with_the_weights_of_rank_0(workers: Workers) -> None:

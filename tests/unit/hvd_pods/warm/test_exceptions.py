@@ -95,8 +95,8 @@ def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
     )
     of = {"host": socket.gethostname(), "rank": 0}
     expected = [{**of, "kind": "raised", "text": told}] if told else []
-    if done.returncode:
-        expected.append({**of, "kind": "failed", "status": done.returncode})
+    ended = {"kind": "failed", "status": done.returncode}
+    expected.append({**of, **(ended if done.returncode else {"kind": "finished"})})
     assert master.all(len(expected)) == expected
 
 

@@ -39,8 +39,8 @@ from typing import Any, ClassVar, List, Mapping, NamedTuple, Sequence
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
 # What a record begins with: a mark, the key, the bytes of the description and of the whole record,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
-HEADER = struct.Struct("<8sqqQQI")
-MARK = b"hvdkeep1"
+HEADER = struct.Struct("<8sqqQQQI")
+MARK = b"hvdkeep2"
 SUM = struct.Struct("<I")
 BEGIN = 64
 # Bytes of a broadcast: new memory is slow, and this much is used again.
@@ -87,10 +87,15 @@ class Key(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A complete record: where it was read from, how new it is, and its bytes."""
+    """A complete record: where it was read from, how new it is, and its bytes.
+
+    launch: the epoch of the launch that wrote it. In one launch, the states of ranks belong
+    together, also where each has something of its own, such as statistics of its batches.
+    """
 
     place: str
     key: Key
+    launch: int
     tree: Any
     raw: memoryview
 
@@ -100,7 +105,7 @@ class Record(NamedTuple):
 
         Raises LookupError, TypeError or ValueError for a record of another module.
         """
-        end = BEGIN + HEADER.unpack_from(self.raw)[3]
+        end = BEGIN + HEADER.unpack_from(self.raw)[4]
 
         def build(node: Any) -> Any:
             nonlocal end
@@ -130,6 +135,12 @@ def pack(key: Key, value: Any) -> bytearray:
     return raw
 
 
+def _launch() -> int:
+    """The epoch of this launch, by which the agents admit it; 0 outside of a run."""
+    epoch = os.environ.get("HVD_EPOCH", "")
+    return int(epoch) if epoch.isdecimal() else 0
+
+
 def read(place: str, raw: memoryview) -> Record:
     """Read a record, which may be followed by other bytes; `place` is its name in messages.
 
@@ -137,7 +148,7 @@ def read(place: str, raw: memoryview) -> Record:
     """
     if len(raw) < BEGIN:
         raise ValueError(f"{place} is too short for a state")
-    mark, series, step, described, size, checksum = HEADER.unpack_from(raw)
+    mark, series, step, launch, described, size, checksum = HEADER.unpack_from(raw)
     if mark != MARK or SUM.unpack_from(raw, HEADER.size)[0] != zlib.crc32(raw[: HEADER.size]):
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
@@ -148,7 +159,7 @@ def read(place: str, raw: memoryview) -> Record:
         tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{place} is damaged: {problem}") from problem
-    return Record(place, Key(series, step), tree, raw[:size])
+    return Record(place, Key(series, step), launch, tree, raw[:size])
 
 
 def read_file(path: Path) -> Record:
@@ -244,7 +255,7 @@ def _fill(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_su
         end = at + len(part)
         view[at:end] = part
     checksum = zlib.crc32(view[BEGIN:]) if is_summed else 0
-    header = HEADER.pack(MARK, *key, len(description), len(view), checksum)
+    header = HEADER.pack(MARK, *key, _launch(), len(description), len(view), checksum)
     view[: HEADER.size + SUM.size] = header + SUM.pack(zlib.crc32(header))
 
 
@@ -619,15 +630,15 @@ class State:
             _describe(self._values()[0])
         record = records.get(key)
         is_fresh = ranks.rank == root and key not in records
-        digests = ranks.gather(zlib.crc32(record.raw[BEGIN:]) if record else None)
-        # Also those that have another state of this step, as a worker that was away has.
+        launches = ranks.gather(record.launch if record else None)
+        # Also those that have the state of another launch, as a worker that was away has.
         lacking = [
             rank
-            for rank, digest in enumerate(digests)
-            if rank != root and (digest is None or digest != digests[root])
+            for rank, launch in enumerate(launches)
+            if rank != root and (launch is None or launch != launches[root])
         ]
         if record is not None and ranks.rank in lacking:
-            say(f"{record.place} has another state of step {key.step} than rank {root}: not used")
+            say(f"{record.place} has step {key.step} of another launch than rank {root}: not used")
             record = None
         if lacking:
             # Sent from one rank to all others where a worker is new.
