@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import addresses, job_events, kube
-from hvd_pods.master import remote
+from hvd_pods.master import gateway_client, remote
 from hvd_pods.rules import gathering
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
@@ -32,6 +32,13 @@ def quick_shutdown() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is of no attempt: a master's test leaves its variables in the environment."""
+    for name in gateway_client.NAMES:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")
