@@ -251,13 +251,6 @@ class TestWhere:
         with pytest.raises(SessionError, match="is no host of this run"):
             self.WHERE.address(name)
 
-    def test_what_is_written_is_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(session, "WORKERS", tmp_path / "workers.json")
-        with pytest.raises(SessionError, match="the master has found no worker yet"):
-            Where.read()
-        self.WHERE.write()
-        assert Where.read() == self.WHERE
-
 
 def test_keys_that_are_missing_are_named(tmp_path: Path, release: ReleaseKeys) -> None:
     folder = release.write_master(tmp_path / "keys")

@@ -8,6 +8,8 @@ only after both ends have shown their certificates (agent/keys.py).
 from __future__ import annotations
 
 MARK = "HVD-AGENT-1 "
+# Bytes that are read of what a server sends before it is taken for no agent.
+LONGEST_BANNER = 256
 # How the problem of a worker of another revision begins.
 STALE = "from before the last upgrade"
 # How the agent's predecessors greet: chart 0.2.0 and older had an SSH server there.

@@ -34,8 +34,6 @@ from hvd_pods.master.gloo_store import GlooStore
 END_WITHIN = 5.0
 # What rank/host.py says of the first rank that failed on its host, before it ends the others.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
-# The exit code of a session that has not told any.
-NOT_STARTED = 255
 # What a host says when its ranks go on without a master.
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
@@ -56,7 +54,7 @@ class Session(NamedTuple):
         """Return the program's exit code, when its output has ended."""
         with self.client.makefile("rb") as file:
             line = file.readline()
-        return int(line) if line.strip() else NOT_STARTED
+        return int(line) if line.strip() else gateway_client.NOT_STARTED
 
 
 def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:

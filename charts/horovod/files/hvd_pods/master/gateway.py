@@ -26,7 +26,8 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.fast_start import STAY
 from hvd_pods.common.reporting import log
 from hvd_pods.master import gateway_client
-from hvd_pods.master.remote import NOT_STARTED, Reach
+from hvd_pods.master.gateway_client import NOT_STARTED
+from hvd_pods.master.remote import Reach
 from hvd_pods.master.session import Session, SessionError, make_request
 
 LONGEST_REQUEST = 1 << 17

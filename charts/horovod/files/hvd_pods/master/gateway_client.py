@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Sequence
 
 SOCKET = f"{GENERATED}/gateway.sock"
+# The exit code for a program that could not be started, as ssh's.
+NOT_STARTED = 255
 NAMES = (RUN_ID, EPOCH, ATTEMPT, NOTICES, MEETING)
 
 

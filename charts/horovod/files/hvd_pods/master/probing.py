@@ -28,7 +28,7 @@ import time
 from collections import deque
 from typing import Mapping, Sequence
 
-from hvd_pods.agent.banner import find_banner_problem
+from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.run import Host, Pod
@@ -44,7 +44,6 @@ HIGHEST_RATE = 1000.0
 PROBE_TIMEOUT = 2.0
 # Connections that are open at once: many systems allow a process 1024 files.
 MOST_OPEN = 400
-LONGEST_BANNER = 256
 # Seconds between two attempts on a host that answered and is silent, and between two connections.
 SUSPECT_EVERY = 1.0
 # Seconds until a kept connection is renewed: before `silent_within` of worker/limits.py is over.

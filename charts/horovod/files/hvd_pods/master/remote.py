@@ -16,10 +16,9 @@ from hvd_pods.common.fast_start import PROGRAMS
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
+from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.session import Session, SessionError, Where, make_request
 
-# The exit code for a program that could not be started, as ssh's.
-NOT_STARTED = 255
 # Sessions at a time: each has a thread, which waits.
 SESSIONS = 512
 # Ranks of one host.

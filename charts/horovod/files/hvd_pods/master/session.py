@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import selectors
 import socket
@@ -12,18 +11,14 @@ from contextlib import suppress
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames, keys
-from hvd_pods.agent.banner import MARK, OLDER
+from hvd_pods.agent.banner import LONGEST_BANNER, MARK, OLDER
 from hvd_pods.agent.requests import ALLOWED, Request, RequestError
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.session_variables import ATTEMPT, EPOCH, RUN_ID
 
 # Seconds from the begin of a connection until both ends have shown their certificates.
 CONNECT_WITHIN = 10.0
-LONGEST_BANNER = 256
 OLDER_REMEDY = "it is a worker of chart 0.2.0 or older: delete its pod, and a new one is made"
-# Where this pod's programs find the workers: how to reach them, and each host's address.
-WORKERS = GENERATED / "workers.json"
 
 
 class SessionError(Exception):
@@ -35,25 +30,11 @@ class SessionError(Exception):
 
 
 class Where(NamedTuple):
-    """How this pod's programs reach workers: port, the name of their certificate, addresses."""
+    """How the master reaches workers: port, the name of their certificate, addresses."""
 
     port: int
     name: str
     addresses: Mapping[str, str]
-
-    def write(self) -> None:
-        """Replace the file in one step: programs may read it at any moment."""
-        beside = WORKERS.with_suffix(".new")
-        beside.write_text(json.dumps(self._asdict()))
-        beside.replace(WORKERS)
-
-    @classmethod
-    def read(cls) -> Where:
-        """Read what the master has written. Raises SessionError before it has."""
-        try:
-            return cls(**json.loads(WORKERS.read_text()))
-        except OSError as problem:
-            raise SessionError(f"the master has found no worker yet: {problem}") from problem
 
     def address(self, host: str) -> str:
         """Return the address of a host by one of its names. Raises SessionError for others."""
