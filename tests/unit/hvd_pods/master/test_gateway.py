@@ -92,7 +92,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> It
         start_limited(folder / "agent", release, end_within=0.1) as agent,
     ):
         patch.setattr(gateway_client, "SOCKET", str(folder / "gateway.sock"))
-        where = Where(agent.port, WORKER_NAME, {HOST: "127.0.0.1"})
+        where = Where(agent.port, {HOST: "127.0.0.1"})
         yield Served(agent, Reach(keys, where))
 
 

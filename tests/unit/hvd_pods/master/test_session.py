@@ -240,7 +240,7 @@ def test_output_that_came_before_the_connections_end_is_taken(
 class TestWhere:
     """How programs of the master's pod find its workers."""
 
-    WHERE = Where(2222, WORKER_NAME, {"hvd-0": "10.0.0.1", "hvd-0.hvd": "10.0.0.1"})
+    WHERE = Where(2222, {"hvd-0": "10.0.0.1", "hvd-0.hvd": "10.0.0.1"})
 
     def test_host_is_found_by_each_of_its_names_and_by_its_address(self) -> None:
         for name in ("hvd-0", "hvd-0.hvd", "10.0.0.1"):

@@ -101,7 +101,7 @@ class Effects:
         self._mpi = OPEN_MPI_4
         self._is_prepared = False
         self._keys: Future[Keys] = Future()
-        self._where = Where(self._run.agent_port, self._run.worker_name, {})
+        self._where = Where(self._run.agent_port, {})
         self._gateway = Gateway(self._reach)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()

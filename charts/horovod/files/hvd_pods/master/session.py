@@ -30,10 +30,9 @@ class SessionError(Exception):
 
 
 class Where(NamedTuple):
-    """How the master reaches workers: port, the name of their certificate, addresses."""
+    """Where the master reaches workers: the agents' port, and each host's address by its names."""
 
     port: int
-    name: str
     addresses: Mapping[str, str]
 
     def address(self, host: str) -> str:
