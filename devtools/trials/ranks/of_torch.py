@@ -126,9 +126,8 @@ def operations_work_on_every_type_they_take() -> None:
     rank = hvd.rank()
     size = hvd.size()
     total = sum(range(size))
-    added = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
-    # images/patches/bfloat16.patch, which only the images without NCCL have.
-    added += [] if hvd.nccl_built() else [torch.bfloat16]
+    added = [torch.int32, torch.int64]
+    added += [torch.float16, torch.bfloat16, torch.float32, torch.float64]
     for kind in (*added, torch.uint8):
         ones = torch.tensor([[1, rank]]).to(kind)
         if kind in added:
@@ -146,6 +145,57 @@ def operations_work_on_every_type_they_take() -> None:
     pair = hvd.grouped_allreduce([torch.full((2,), float(rank)), torch.ones(1)])
     assert_close(pair, [[total / size] * 2, [1.0]])
     hvd.barrier()
+
+
+def tensors_in_any_dense_order_keep_it() -> None:
+    rank = hvd.rank()
+    size = hvd.size()
+    data = torch.arange(2.0 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    last = (data + rank).contiguous(memory_format=torch.channels_last)
+    total = size * data + sum(range(size))
+    reduced = [hvd.allreduce(last, op=hvd.Sum), hvd.grouped_allreduce([last], op=hvd.Sum)[0]]
+    for got in reduced:
+        assert got.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(got, total)
+    sent = hvd.broadcast(last, root_rank=size - 1)
+    assert torch.equal(sent, data + size - 1)
+    hvd.broadcast_(last, root_rank=0)
+    assert torch.equal(last, data)
+    # What has gaps is copied, unless it is to be changed in place.
+    assert torch.equal(hvd.allreduce(data[:, ::2], op=hvd.Sum), size * data[:, ::2])
+    raises(ValueError, "dense", lambda: hvd.allreduce_(data[:, ::2]))
+
+
+def other_orders_of_the_ranks_are_refused() -> None:
+    if hvd.size() == 1:
+        return
+    square = torch.arange(9.0).reshape(3, 3, 1)
+    mine = square.transpose(0, 1) if hvd.rank() == 0 else square
+    raises(hvd.HorovodInternalError, "shape", lambda: hvd.allreduce(mine, name="orders"))
+
+
+def weights_in_channels_last_train_as_one_process() -> None:
+    def make() -> nn.Module:
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2))
+        return model.to(memory_format=torch.channels_last)
+
+    torch.manual_seed(2)
+    x = torch.randn(hvd.size() * 2, 3, 4, 4)
+    mine = make()
+    one = make()
+    hvd.broadcast_parameters(mine.state_dict(), root_rank=0)
+    optimizer = distributed(mine, sgd(mine.parameters()))
+    alone = sgd(one.parameters())
+    for _ in range(2):
+        optimizer.zero_grad(set_to_none=True)
+        mine(x[2 * hvd.rank() :][:2]).square().mean().backward()
+        optimizer.step()
+        alone.zero_grad()
+        one(x).square().mean().backward()
+        alone.step()
+    assert mine[0].weight.grad.is_contiguous(memory_format=torch.channels_last)
+    assert_close(weights(mine), weights(one))
 
 
 def gradients_of_several_passes_are_sent_at_once() -> None:

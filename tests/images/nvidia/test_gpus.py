@@ -41,8 +41,12 @@ COUNT = {
 }
 # The weights of one process that has the batches of all ranks.
 TRAIN = """
+import os
 import horovod.torch as hvd, torch
 hvd.init()
+# A rank that is alone reduces nothing, unless others may join.
+if hvd.size() == 1:
+    os.environ["HOROVOD_ELASTIC"] = "1"
 torch.cuda.set_device(hvd.local_rank())
 torch.manual_seed(1)
 model, one = torch.nn.Linear(4, 2).cuda(), torch.nn.Linear(4, 2).cuda()

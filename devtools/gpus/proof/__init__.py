@@ -1,0 +1,1 @@
+"""What runs on the machine with the GPU: its own Python, PyTorch and CUDA, and no network."""

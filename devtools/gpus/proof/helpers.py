@@ -1,0 +1,96 @@
+"""What several stages use."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+
+
+def start() -> None:
+    """Start Horovod and select the GPU. Horovod's optimizer reduces nothing where a rank is alone,
+    unless others may join: with one GPU, the proof would be none.
+    """
+    hvd.init()
+    torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    if hvd.size() == 1:
+        os.environ["HOROVOD_ELASTIC"] = "1"
+
+
+def tell(result: dict[str, Any]) -> None:
+    """Print what a stage has found, on rank 0."""
+    if hvd.rank() == 0:
+        print("RESULT", json.dumps(result, default=str), flush=True)
+
+
+def resnet(*, channels_last: bool = True) -> torch.nn.Module:
+    import torchvision
+
+    torch.manual_seed(1)
+    model = torchvision.models.resnet50().cuda()
+    return model.to(memory_format=torch.channels_last) if channels_last else model
+
+
+def images(batch: int, number: int = 3) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Batches of random images and labels on the GPU."""
+    found = []
+    for _ in range(number):
+        x = torch.randn(batch, 3, 224, 224, device="cuda").contiguous(
+            memory_format=torch.channels_last
+        )
+        found.append((x, torch.randint(0, 1000, (batch,), device="cuda")))
+    return found
+
+
+def step(
+    model: torch.nn.Module, optimizer: Any, batch: tuple[torch.Tensor, torch.Tensor]
+) -> torch.Tensor:
+    """One step with autocast to bfloat16."""
+    x, y = batch
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """How long a call takes until the GPU has done its part."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def compare(
+    blocks: dict[str, Callable[[], object]], rounds: int, per_block: int
+) -> dict[str, list[float]]:
+    """Seconds of each way for one of the `per_block` steps of a block, in turns of both orders."""
+    for block in blocks.values():
+        block()
+    times: dict[str, list[float]] = {name: [] for name in blocks}
+    for number in range(rounds):
+        for name in list(blocks) if number % 2 == 0 else list(blocks)[::-1]:
+            times[name].append(seconds_of(blocks[name]) / per_block)
+    return times
+
+
+def cost(times: list[float], base: list[float]) -> dict[str, Any]:
+    """By how many percent of throughput one way is slower than another, and the range of turns."""
+    ratios = sorted(b / a for a, b in zip(times, base, strict=True))
+    return {
+        "percent": round(100 * (1 - statistics.median(ratios)), 2),
+        "range": [round(100 * (1 - ratios[-1]), 2), round(100 * (1 - ratios[0]), 2)],
+    }
+
+
+def milliseconds(times: list[float]) -> float:
+    return round(1e3 * statistics.median(times), 2)

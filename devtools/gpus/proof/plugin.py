@@ -1,0 +1,108 @@
+"""A device plugin for the kubelet: one `nvidia.com/gpu`, with the device files of the machine.
+
+`plugin real|fake`; fake offers /dev/zero, for a rehearsal without a GPU. It is for a machine where
+NVIDIA's own plugin cannot be had. The messages of the kubelet's API (v1beta1) are few, and encoded
+by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+FOLDER = Path("/var/lib/kubelet/device-plugins")
+SOCKET = "proof-gpu.sock"
+
+
+def devices() -> list[str]:
+    if sys.argv[1] == "fake":
+        return ["/dev/zero"]
+    return [str(path) for path in sorted(Path("/dev").glob("nvidia*")) if not path.is_dir()]
+
+
+def varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def field(number: int, value: str | bytes) -> bytes:
+    """A field of protobuf that holds text or another message."""
+    raw = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(raw)) + raw
+
+
+def count_requests(raw: bytes) -> int:
+    """How many containers an AllocateRequest is for: it has one field for each."""
+    number = 0
+    at = 0
+    while at < len(raw):
+        at += 1
+        length = 0
+        shift = 0
+        while raw[at] & 128:
+            length |= (raw[at] & 127) << shift
+            shift += 7
+            at += 1
+        length |= raw[at] << shift
+        at += 1 + length
+        number += 1
+    return number
+
+
+def watch(_request: bytes, context: Any) -> Iterator[bytes]:
+    yield field(1, field(1, "gpu-0") + field(2, "Healthy"))
+    while context.is_active():
+        time.sleep(1)
+
+
+def allocate(raw: bytes, _context: Any) -> bytes:
+    given = b"".join(
+        field(3, field(1, device) + field(2, device) + field(3, "rw")) for device in devices()
+    )
+    variable = field(1, field(1, "NVIDIA_VISIBLE_DEVICES") + field(2, "all"))
+    return field(1, variable + given) * count_requests(raw)
+
+
+def answer_nothing(_request: bytes, _context: Any) -> bytes:
+    return b""
+
+
+def main() -> None:
+    bytes_only: Any = {"request_deserializer": bytes, "response_serializer": bytes}
+    unary = grpc.unary_unary_rpc_method_handler
+    methods = {
+        "Allocate": unary(allocate, **bytes_only),
+        "GetDevicePluginOptions": unary(answer_nothing, **bytes_only),
+        "GetPreferredAllocation": unary(answer_nothing, **bytes_only),
+        "ListAndWatch": grpc.unary_stream_rpc_method_handler(watch, **bytes_only),
+        "PreStartContainer": unary(answer_nothing, **bytes_only),
+    }
+    server = grpc.server(futures.ThreadPoolExecutor(8))
+    handler = grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods)
+    server.add_generic_rpc_handlers([handler])
+    (FOLDER / SOCKET).unlink(missing_ok=True)
+    server.add_insecure_port(f"unix://{FOLDER / SOCKET}")
+    server.start()
+    with grpc.insecure_channel(f"unix://{FOLDER}/kubelet.sock") as channel:
+        register = channel.unary_unary(
+            "/v1beta1.Registration/Register",
+            request_serializer=bytes,
+            response_deserializer=bytes,
+        )
+        request = field(1, "v1beta1") + field(2, SOCKET) + field(3, "nvidia.com/gpu")
+        register(request, timeout=10)
+    print("registered", devices(), flush=True)
+    server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    main()

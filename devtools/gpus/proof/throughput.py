@@ -1,0 +1,63 @@
+"""ResNet-50, synthetic images: plain PyTorch, Horovod and DDP in turns of one process."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+
+from devtools.gpus.proof.helpers import compare, cost, images, resnet, start, step, tell
+
+STEPS = 10
+ROUNDS = 6
+
+
+def make(way: str) -> tuple[torch.nn.Module, Any]:
+    """A model and its optimizer, trained in this way."""
+    model = resnet()
+    optimizer: Any = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=5e-5)
+    if way == "DDP":
+        return torch.nn.parallel.DistributedDataParallel(model, device_ids=[0]), optimizer
+    if way.startswith("Horovod"):
+        options = {"Horovod, float16": {"compression": hvd.Compression.fp16}}.get(way, {})
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    return model, optimizer
+
+
+def main() -> None:
+    start()
+    torch.backends.cudnn.benchmark = True
+    torch.distributed.init_process_group(
+        "nccl", init_method="tcp://127.0.0.1:29511", rank=0, world_size=1
+    )
+    ways = {way: make(way) for way in ("plain", "Horovod", "Horovod, float16", "DDP")}
+    found: dict[str, Any] = {}
+    for size in (128, 256):
+        batches = images(size)
+
+        def train(way: str, batches: Any = batches) -> None:
+            for number in range(STEPS):
+                loss = step(*ways[way], batches[number % len(batches)])
+            assert float(loss) == float(loss), f"{way}: the loss is NaN"
+
+        blocks = {way: (lambda way=way: train(way)) for way in ways}
+        times = compare(blocks, ROUNDS, STEPS)
+        found[f"batch {size}"] = {
+            way: {
+                "images per second": round(size / statistics.median(times[way])),
+                "range": [round(size / max(times[way])), round(size / min(times[way]))],
+                "cost beside plain": cost(times[way], times["plain"]),
+            }
+            for way in ways
+        }
+        print(size, found[f"batch {size}"], flush=True)
+    tell(found)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

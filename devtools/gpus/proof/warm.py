@@ -1,0 +1,181 @@
+"""Warm ranks on a GPU: the worker's warm process and the start of a rank, outside of a pod."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from tests.unit.hvd_pods.warm import worker as pod
+from tests.waiting import wait_until
+
+ROUNDS = 5
+# As mode direct starts the only rank.
+ONLY_RANK = {
+    "HOROVOD_CONTROLLER": "gloo",
+    "HOROVOD_CPU_OPERATIONS": "gloo",
+    "HOROVOD_CROSS_RANK": "0",
+    "HOROVOD_CROSS_SIZE": "1",
+    "HOROVOD_HOSTNAME": "localhost",
+    "HOROVOD_LOCAL_RANK": "0",
+    "HOROVOD_LOCAL_SIZE": "1",
+    "HOROVOD_RANK": "0",
+    "HOROVOD_SIZE": "1",
+    "HVD_SLOTS": "1",
+}
+PRELOAD = ("warm_name", "torch", "horovod.torch")
+# Imported by the warm process first: its number tells whether a rank is a fork of it.
+WARM_NAME = "import os\nPID = os.getpid()\n"
+TOUCHES_GPU = "import torch\ntorch.zeros(1, device='cuda')\n"
+SCRIPT = """
+import time
+began = time.time()
+import json, os, sys
+import torch
+import horovod.torch as hvd
+imported = time.time()
+hvd.init()
+ready = time.time()
+assert not torch.cuda.is_initialized() and not torch.cuda._is_in_bad_fork()
+torch.cuda.set_device(hvd.local_rank())
+x = torch.full((1 << 20,), 3.0, device="cuda")
+torch.cuda.synchronize()
+context = time.time()
+y = hvd.allreduce(x, op=hvd.Sum, name="first")
+torch.cuda.synchronize()
+reduced = time.time()
+assert float(y.min()) == float(y.max()) == 3.0 * hvd.size(), y
+import warm_name
+print("TIMES " + json.dumps({
+    "script": began, "imports": imported, "hvd.init": ready, "CUDA context": context,
+    "first allreduce": reduced, "forked": warm_name.PID != os.getpid(), "pid": os.getpid(),
+    "nccl": "libnccl" in open("/proc/self/maps").read()}), flush=True)
+if len(sys.argv) > 1:
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+def memory_in_use() -> str:
+    """MiB of the GPU's memory in use, and its processes."""
+    used = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
+    users = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
+    answers = [
+        subprocess.run(each, capture_output=True, text=True, check=False).stdout.strip()
+        for each in (used, users)
+    ]
+    return f"{answers[0]}, processes: {answers[1] or 'none'}"
+
+
+class GpuWorker(pod.Worker):
+    def environment(self) -> dict[str, str]:
+        own = super().environment()
+        paths = [str(self.modules), os.environ.get("PYTHONPATH", "")]
+        brought = {
+            name: os.environ[name]
+            for name in ("LD_LIBRARY_PATH", "CUDA_HOME", "LD_PRELOAD")
+            if os.environ.get(name)
+        }
+        return {**own, **brought, "PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "8"}
+
+    def launch(self, *arguments: str) -> tuple[float, subprocess.Popen[str]]:
+        """Start a rank; return when, and its client."""
+        script = self.root / "train.py"
+        script.write_text(SCRIPT)
+        began = time.time()
+        process = subprocess.Popen(
+            self.command("python3", str(script), *arguments),
+            env={**self.environment(), **ONLY_RANK},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return began, process
+
+    def time_rank(self) -> dict[str, Any]:
+        """Seconds of each part of a rank's start. Raises SystemExit where it fails."""
+        began, process = self.launch()
+        output, _ = process.communicate(timeout=60)
+        times = times_in(output)
+        found: dict[str, Any] = {"forked": times["forked"], "nccl": times["nccl"]}
+        last = began
+        for part in ("script", "imports", "hvd.init", "CUDA context", "first allreduce"):
+            found[part] = times[part] - last
+            last = times[part]
+        found["start to first allreduce"] = last - began
+        return found
+
+
+def times_in(output: str) -> dict[str, Any]:
+    for line in output.splitlines():
+        if "TIMES " in line:
+            found: dict[str, Any] = json.loads(line.partition("TIMES ")[2])
+            return found
+    raise SystemExit(f"the rank printed no times: {output[-1500:]}")
+
+
+def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians of seconds, and how many ranks were forks and had loaded NCCL."""
+    parts = [name for name, value in rows[0].items() if isinstance(value, float)]
+    totals = [row["start to first allreduce"] for row in rows]
+    return {
+        **{part: round(statistics.median(row[part] for row in rows), 3) for part in parts},
+        "range": [round(min(totals), 3), round(max(totals), 3)],
+        "forked": sum(row["forked"] for row in rows),
+        "loaded NCCL": sum(row["nccl"] for row in rows),
+        "ranks": len(rows),
+    }
+
+
+def end_one(worker: GpuWorker, *, client: bool) -> dict[str, Any]:
+    """Kill a rank that holds memory of the GPU, or its client, as when the master is gone."""
+    _, process = worker.launch("60")
+    assert process.stdout is not None
+    line = next(line for line in process.stdout if "TIMES " in line)
+    rank = times_in(line)["pid"]
+    used = memory_in_use()
+    began = time.monotonic()
+    if client:
+        process.kill()
+    else:
+        os.kill(rank, 9)
+    wait_until(lambda: not pod.is_alive(rank), 20, "the rank ends")
+    seconds = round(time.monotonic() - began, 3)
+    process.communicate()
+    return {"memory while it ran": used, "seconds to its end": seconds}
+
+
+def main() -> None:
+    found: dict[str, Any] = {"memory before": memory_in_use()}
+    with pod.make_worker({"warm_name": WARM_NAME, "uses_gpu": TOUCHES_GPU}) as plain:
+        worker = GpuWorker(plain.root)
+        found["cold"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
+        print("cold", found["cold"], flush=True)
+        with pod.warm(worker, PRELOAD):
+            found["memory while the warm process waits"] = memory_in_use()
+            worker.time_rank()
+            found["warm"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
+            print("warm", found["warm"], flush=True)
+            found["killed rank"] = end_one(worker, client=False)
+            after = worker.time_rank()
+            found["next rank after it"] = round(after["start to first allreduce"], 3)
+            found["killed client"] = end_one(worker, client=True)
+            found["memory after it"] = memory_in_use()
+        # A module that opens the GPU while it is imported: ranks start cold, and the log says why.
+        worker.socket.unlink(missing_ok=True)
+        with pod.warm(worker, (*PRELOAD, "uses_gpu")):
+            one = worker.time_rank()
+            found["a preloaded module opens the GPU"] = {
+                "forked": one["forked"],
+                "log": worker.log.splitlines()[-3:],
+            }
+    print("RESULT", json.dumps(found), flush=True)
+    good = found["warm"]["forked"] == ROUNDS and found["warm"]["loaded NCCL"] == ROUNDS
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
