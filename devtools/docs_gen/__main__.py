@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import sys
 
-from devtools.docs_gen import chart_docs, image_docs, loop_docs, programs, reference_docs, spec_docs
+from devtools.docs_gen import (
+    chart_docs,
+    image_docs,
+    loop_docs,
+    navigation,
+    programs,
+    reference_docs,
+    spec_docs,
+)
 from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.
-GENERATORS = (chart_docs, spec_docs, image_docs, reference_docs, loop_docs)
+# The list of pages has what the other pages begin with.
+GENERATORS = (chart_docs, spec_docs, image_docs, reference_docs, loop_docs, navigation)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,6 +1,6 @@
 """Writes what the code knows into the pages of the reference: docs/command.md, from the command's
-own help, and tables of exit codes, metrics, exports of the library, messages of Kubernetes and Helm
-with their remedies, and versions.
+own help, and tables of exports of the library, messages of Kubernetes and Helm with their remedies,
+and versions. Checks that the tables of events and metrics name those of the programs in the pods.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from hvdchart.run.helm_errors import REMEDIES
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
-EVENTS_PAGE = DOCS / "events.md"
+# The tables that are written by hand: the page of each, and the head of its first column.
+EVENTS = (DOCS / "life.md", "Event")
+METRICS_SERVED = (DOCS / "watching.md", "Metric")
 # `make schemas` writes it.
 APIS = ROOT / "tests" / "chart" / "kubernetes-api.json"
 # Typer's own.
@@ -41,9 +43,11 @@ _HEAD = """\
 # The command
 
 This page lists every command of `hvdchart` with its arguments and options, as
-`hvdchart COMMAND --help` prints them. `make generate` writes it from the program.
-[Operate](operate.md) explains how the commands are used together, and
-[the reference](reference.md#exit-codes-of-hvdchart) what their exit codes mean.
+`hvdchart COMMAND --help` prints them, and what their exit codes mean.
+[Operate](operate.md) explains how the commands are used together.
+
+## Exit codes
+
 """
 
 
@@ -58,7 +62,9 @@ def command_page() -> str:
     page = get_docs_for_click(obj=command, ctx=context, name="hvdchart", title="The command")
     # Examples are indented lines at the end of a help.
     page = re.sub(r"^(?:  \S.*\n)+", r"\n```console\n\g<0>```\n", page, flags=re.MULTILINE)
-    return wrap(f"{_HEAD}\n{page.partition('# The command')[2].strip()}\n")
+    commands = page.partition("# The command")[2].strip()
+    interrupted = "Exit code 130 means that the command was interrupted; the run continues."
+    return wrap(f"{_HEAD}{exit_codes()}\n\n{interrupted}\n\n## Usage\n\n{commands}\n")
 
 
 def _undescribed(command: Any, name: str) -> Iterator[str]:
@@ -90,12 +96,6 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
             yield from _subclasses(one)
 
 
-def metrics_table() -> str:
-    kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in METRICS}
-    rows = ((f"`{name}`", kinds[name], text) for name, text in METRICS.items())
-    return table(("Metric", "Type", "Meaning"), rows)
-
-
 def emitted_events() -> set[str]:
     """The reasons of all events that the master creates: of each effect Emit("Reason", ...)."""
     trees = [ast.parse(file.read_text("utf-8")) for file in PROGRAMS.rglob("*.py")]
@@ -104,12 +104,22 @@ def emitted_events() -> set[str]:
     return {ast.literal_eval(reason) for reason in reasons}
 
 
-def described_events() -> dict[str, str]:
-    """The events that docs/events.md describes, with their descriptions."""
-    table = re.search(r"^\| Event \| .*\n\|[-|]+\|\n((?:\|.*\n)+)", EVENTS_PAGE.read_text(), re.M)
+def first_column(page: Path, head: str) -> set[str]:
+    """The names in the first column of the table with this head. Exits without such a table."""
+    table = re.search(
+        rf"^\| {head} \| .*\n\|[-| ]+\|\n((?:\|.*\n)+)", page.read_text("utf-8"), re.M
+    )
     if table is None:
-        sys.exit(f"{EVENTS_PAGE}: the table of events is missing")
-    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table[1], re.M))
+        sys.exit(f"{page}: the table with the head {head} is missing")
+    return set(re.findall(r"^\| `(\w+)", table[1], re.M))
+
+
+def check_names(page: Path, head: str, names: set[str]) -> None:
+    """Exits with a message unless the table of the page has exactly these names."""
+    described = first_column(page, head)
+    for name in sorted(names ^ described):
+        wrong = "is not described" if name in names else "is described, and nothing has it"
+        sys.exit(f"{page}: {name} {wrong}")
 
 
 def exports_of_the_library() -> str:
@@ -214,16 +224,12 @@ def versions() -> str:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text of docs/command.md, and of each page with a table. Exits with a message when
-    docs/events.md describes other events than the programs of the pods create.
+    """The text of docs/command.md, and of each page with a table. Exits with a message when a page
+    describes other events or metrics than the programs of the pods have.
     """
-    emitted = emitted_events()
-    described = described_events().keys()
-    for event in sorted(emitted ^ described):
-        wrong = "is not described" if event in emitted else "is described, and nothing creates it"
-        sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
+    check_names(*EVENTS, emitted_events())
+    check_names(*METRICS_SERVED, set(METRICS))
     sections = {
-        "reference.md": {"exit codes": exit_codes(), "metrics": metrics_table()},
         "library.md": {"exports": exports_of_the_library()},
         "troubleshooting.md": {"pod problems": pod_table(), "messages of Helm": helm_table()},
         "compatibility.md": {"versions": versions()},

@@ -1,9 +1,9 @@
 """What the site of the documentation adds to docs/: mkdocs.yaml names this file as a hook.
 
-Some pages outside docs/ become pages of the site, whose first page begins with the first screen of
-the README. Links to them are made to fit, and links to other files of the repository lead to the
-repository (REPOSITORY_URL) or, without one, to a copy in the site. The search leaves decisions out:
-it would show them before the tutorial. It runs in the environment of requirements/docs.txt.
+Some pages outside docs/ become pages of the site. Links to them are made to fit, and links to other
+files of the repository lead to the repository (REPOSITORY_URL) or, without one, to a copy in the
+site. The search leaves the pages for contributors out: it would show them before the tutorial. It
+runs in the environment of requirements/docs.txt.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
-# The README of the repository, beside that of docs/, which is the first page.
-HOME = "start.md"
+# The part of the navigation that the search leaves out.
+NOT_SEARCHED = "For contributors"
 OUTSIDE = (
-    "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -36,16 +35,12 @@ _URL = re.compile(r"[a-z]+:|#|/")
 
 def place_in_site(path: str) -> str:
     """Where a page or a file of docs/ is in the site, by its path in the repository."""
-    if path.startswith(DOCS):
-        return path.removeprefix(DOCS)
-    return HOME if path == "README.md" else path
+    return path.removeprefix(DOCS)
 
 
 def place_in_repository(place: str) -> str:
     """The opposite of place_in_site."""
-    if place == HOME:
-        return "README.md"
-    return place if place in OUTSIDE and place != "README.md" else DOCS + place
+    return place if place in OUTSIDE else DOCS + place
 
 
 def on_config(config: Any) -> Any:
@@ -74,13 +69,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Make the links of a page fit its place in the site."""
-    page.meta["search"] = {"exclude": page.file.src_uri.startswith("adr/")}
-    adapted = _adapt_links(markdown, place_in_repository(page.file.src_uri), page, config, files)
-    if page.file.src_uri != "README.md":
-        return adapted
-    first_screen = (ROOT / "README.md").read_text("utf-8").partition("\n## ")[0]
-    title, _, pages = adapted.partition("\n")
-    return f"{_adapt_links(first_screen, 'README.md', page, config, files)}\n#{title}\n{pages}"
+    above = [section.title for section in page.ancestors]
+    page.meta["search"] = {"exclude": NOT_SEARCHED in above}
+    return _adapt_links(markdown, place_in_repository(page.file.src_uri), page, config, files)
 
 
 def _adapt_links(markdown: str, origin: str, page: Any, config: Any, files: Any) -> str:

@@ -1,6 +1,6 @@
 """The progress that a run's script reports, from the record that its master writes. Pure.
 
-The chart's hvd_pods/rules/state.py writes it; docs/chart-watching.md describes it.
+The chart's hvd_pods/rules/state.py writes it; docs/watching.md describes it.
 """
 
 from __future__ import annotations

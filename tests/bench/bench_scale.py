@@ -108,7 +108,7 @@ def main() -> None:
             name: interleaved_training.take_turns(parties, name, options.turns) for name in WANTED
         }
     text = f"{scale_table(seconds[NETWORK])}\n\n{gradients_table(seconds)}"
-    publish("bench-scale", "scaling.md", options.turns, seconds, text)
+    publish("bench-scale", "performance.md", options.turns, seconds, text)
 
 
 if __name__ == "__main__":

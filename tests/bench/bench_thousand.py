@@ -103,7 +103,9 @@ def main() -> None:
             measured[size]["removed"] = remove_pods(namespace, manifests)
             text = f"{phase_table(measured)}\n\n{launch_table(measured, options.mpi)}"
             figures = {"mpi": options.mpi, **{str(at): each for at, each in measured.items()}}
-            publish("bench-1000", "scale.md", 1, figures, f"{text}\n\n{model_table(measured)}")
+            publish(
+                "bench-1000", "performance.md", 1, figures, f"{text}\n\n{model_table(measured)}"
+            )
 
 
 def phase_table(measured: Mapping[int, Figures]) -> str:

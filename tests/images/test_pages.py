@@ -1,4 +1,4 @@
-"""The scripts of pages train: both versions of docs/first-script.md, and docs/elastic.md."""
+"""The scripts of pages train: both versions of docs/script.md, and docs/elastic.md."""
 
 from __future__ import annotations
 

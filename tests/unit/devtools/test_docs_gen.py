@@ -94,6 +94,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def searched(site: Path) -> dict[str, str]:
+    """What the search of the site knows: the place of each section, and its title."""
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    return {entry["location"]: entry["title"] for entry in index["docs"]}
+
+
 @pytest.mark.slow
 class TestSite:
     def test_every_page_is_there(self, site: Path) -> None:
@@ -105,18 +111,29 @@ class TestSite:
         page = (site / "charts" / "horovod" / "index.html").read_text("utf-8")
         assert "worker.number" in page
 
-    def test_first_screen_of_the_readme_is_on_the_first_page(self, site: Path) -> None:
-        assert "Three commands train it" in (site / "index.html").read_text("utf-8")
-
     def test_link_to_a_source_leads_to_a_copy_of_it(self, site: Path) -> None:
         security = (site / "security" / "index.html").read_text("utf-8")
         assert 'href="../source/tests/chart/test_security.py.txt"' in security
         assert (site / "source" / "tests" / "chart" / "test_security.py.txt").is_file()
 
-    def test_decisions_are_not_searched(self, site: Path) -> None:
-        index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
-        found = [entry for entry in index["docs"] if entry["location"].startswith("adr/")]
-        assert found == []
+    @pytest.mark.parametrize("page", ["adr/", "runtime/", "images/cpu/", "CONTRIBUTING/"])
+    def test_page_for_contributors_is_not_searched(self, site: Path, page: str) -> None:
+        assert (site / page).is_dir()
+        assert [place for place in searched(site) if place.startswith(page)] == []
+
+    @pytest.mark.parametrize(
+        ("word", "page"),
+        [
+            ("out of memory", "troubleshooting/"),
+            ("wandb", "watching/"),
+            ("mlflow", "watching/"),
+            ("torchrun", "script/"),
+        ],
+    )
+    def test_search_finds_a_section_about(self, site: Path, word: str, page: str) -> None:
+        """The search shows a section whose title has the word first."""
+        titles = {place: title.lower() for place, title in searched(site).items()}
+        assert [place.partition("#")[0] for place in titles if word in titles[place]] == [page]
 
     @pytest.mark.parametrize("elsewhere", ['<script src="http', "fonts.googleapis.com"])
     def test_page_needs_nothing_from_elsewhere(self, site: Path, elsewhere: str) -> None:

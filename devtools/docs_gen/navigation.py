@@ -1,0 +1,128 @@
+"""Writes the list of pages in docs/README.md from the navigation of the site in mkdocs.yaml.
+
+The navigation is the one list of the pages. Each page is shown by its title, with the first
+sentence of the page, which says what it explains.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from devtools.docs_gen.generated import replace_sections, table
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = "mkdocs.yaml"
+DOCS = "docs"
+INDEX = "README.md"
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page in the navigation: below which headings, and its path in the site."""
+
+    headings: tuple[str, ...]
+    place: str
+    # In place of the page's own title.
+    title: str = ""
+    # Whether the navigation names only its folder.
+    of_folder: bool = False
+
+    def file(self, root: Path) -> Path:
+        """The file of the page: in docs/, or at the same path in the repository."""
+        inside = root / DOCS / self.place
+        return inside if inside.is_file() else root / self.place
+
+    def link(self, root: Path) -> str:
+        """The link to the page from another one in docs/."""
+        return self.place if self.file(root).is_relative_to(root / DOCS) else f"../{self.place}"
+
+
+def entries(root: Path) -> list[Entry]:
+    """The pages of the navigation in their order. A folder stands for all pages in it."""
+    # This reader keeps the tags of MkDocs, which are not those of YAML, as they are.
+    settings = YAML().load((root / SITE).read_text("utf-8"))
+    return [*_entries(settings["nav"], (), root)]
+
+
+def _entries(node: Any, headings: tuple[str, ...], root: Path) -> Iterator[Entry]:
+    if isinstance(node, str):
+        pages = sorted((root / DOCS / node).glob("*.md")) if node.endswith("/") else []
+        yield from (Entry(headings, f"{node}{page.name}", of_folder=True) for page in pages)
+        if not pages:
+            yield Entry(headings, node)
+    elif isinstance(node, dict):
+        for title, below in node.items():
+            if isinstance(below, str) and not below.endswith("/"):
+                yield Entry(headings, below, title)
+            else:
+                yield from _entries(below, (*headings, title), root)
+    else:
+        for item in node:
+            yield from _entries(item, headings, root)
+
+
+def problems(root: Path) -> Iterator[str]:
+    """What is wrong with the navigation: pages in no list, and entries without a page."""
+    listed = entries(root)
+    for entry in listed:
+        if not entry.file(root).is_file():
+            yield f"{SITE}: nav has {entry.place}, which is no page: remove it"
+    for place, number in Counter(entry.place for entry in listed).items():
+        if number > 1:
+            yield f"{SITE}: nav has {place} {number} times: keep one"
+    files = {entry.file(root) for entry in listed}
+    for page in sorted((root / DOCS).rglob("*.md")):
+        if page not in files:
+            yield f"{page.relative_to(root)}: no entry of nav in {SITE} has this page: add one"
+
+
+def title_and_purpose(page: Path) -> tuple[str, str]:
+    """The title of a page, and its first sentence without the words "This page"."""
+    lines = iter(page.read_text("utf-8").splitlines())
+    title = next(lines).removeprefix("# ")
+    below = (line for line in lines if not line.startswith("<"))
+    first = next((line for line in below if line), "")
+    paragraph = " ".join([first, *takewhile(bool, below)])
+    sentence = re.split(r"(?<=[^ .])\. ", _LINK.sub(r"\1", paragraph), maxsplit=1)[0]
+    return title, sentence.removeprefix("This page ").rstrip(".:")
+
+
+def index(root: Path) -> str:
+    """A table of the pages below each heading; of the pages of a folder, their titles."""
+    parts = []
+    shown: tuple[str, ...] = ()
+    for headings, group in groupby(entries(root), lambda entry: entry.headings):
+        for level, heading in enumerate(headings):
+            if headings[: level + 1] != shown[: level + 1]:
+                parts.append(f"{'#' * (level + 2)} {heading}")
+        shown = headings
+        parts.append(_shown(root, [entry for entry in group if entry.place != INDEX]))
+    return "\n".join(f"\n{part}" for part in parts) + "\n"
+
+
+def _shown(root: Path, pages: list[Entry]) -> str:
+    rows = []
+    for entry in pages:
+        title, purpose = title_and_purpose(entry.file(root))
+        rows.append((f"[{entry.title or title}]({entry.link(root)})", purpose))
+    if any(entry.of_folder for entry in pages):
+        return "\n".join(f"- {link}" for link, _ in rows)
+    return table(("This page", ""), rows)
+
+
+def generated_texts() -> dict[Path, str]:
+    """The text of docs/README.md. Exits with a message when the navigation and the pages differ."""
+    if wrong := [*problems(ROOT)]:
+        sys.exit("\n".join(wrong))
+    page = ROOT / DOCS / INDEX
+    return {page: replace_sections(page, {"list of pages": index(ROOT)})}
