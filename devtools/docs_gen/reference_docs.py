@@ -1,6 +1,6 @@
 """Writes what the code knows into the pages of the reference: docs/command.md, from the command's
 own help, and tables of exports of the library, messages of Kubernetes and Helm with their remedies,
-and versions. Checks that the tables of events and metrics name those of the programs in the pods.
+and versions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import hvdchart
 from devtools.docs_gen.generated import replace_sections, table, wrap
 from devtools.images.catalogue import load_catalogue
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
-from hvd_pods.common.metrics import METRICS
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 from hvdchart.run.helm_errors import REMEDIES
@@ -31,9 +30,7 @@ from hvdchart.run.helm_errors import REMEDIES
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
-# The tables that are written by hand: the page of each, and the head of its first column.
-EVENTS = (DOCS / "life.md", "Event")
-METRICS_SERVED = (DOCS / "watching.md", "Metric")
+EVENTS_PAGE = DOCS / "life.md"
 # `make schemas` writes it.
 APIS = ROOT / "tests" / "chart" / "kubernetes-api.json"
 # Typer's own.
@@ -104,22 +101,12 @@ def emitted_events() -> set[str]:
     return {ast.literal_eval(reason) for reason in reasons}
 
 
-def first_column(page: Path, head: str) -> set[str]:
-    """The names in the first column of the table with this head. Exits without such a table."""
-    table = re.search(
-        rf"^\| {head} \| .*\n\|[-| ]+\|\n((?:\|.*\n)+)", page.read_text("utf-8"), re.M
-    )
+def described_events() -> set[str]:
+    """The events in the table of docs/life.md."""
+    table = re.search(r"^\| Event \| .*\n\|[-|]+\|\n((?:\|.*\n)+)", EVENTS_PAGE.read_text(), re.M)
     if table is None:
-        sys.exit(f"{page}: the table with the head {head} is missing")
-    return set(re.findall(r"^\| `(\w+)", table[1], re.M))
-
-
-def check_names(page: Path, head: str, names: set[str]) -> None:
-    """Exits with a message unless the table of the page has exactly these names."""
-    described = first_column(page, head)
-    for name in sorted(names ^ described):
-        wrong = "is not described" if name in names else "is described, and nothing has it"
-        sys.exit(f"{page}: {name} {wrong}")
+        sys.exit(f"{EVENTS_PAGE}: the table of events is missing")
+    return set(re.findall(r"^\| `(\w+)` \| ", table[1], re.M))
 
 
 def exports_of_the_library() -> str:
@@ -224,11 +211,13 @@ def versions() -> str:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text of docs/command.md, and of each page with a table. Exits with a message when a page
-    describes other events or metrics than the programs of the pods have.
+    """The text of docs/command.md, and of each page with a table. Exits with a message when
+    docs/life.md describes other events than the programs of the pods create.
     """
-    check_names(*EVENTS, emitted_events())
-    check_names(*METRICS_SERVED, set(METRICS))
+    emitted = emitted_events()
+    for event in sorted(emitted ^ described_events()):
+        wrong = "is not described" if event in emitted else "is described, and nothing creates it"
+        sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
     sections = {
         "library.md": {"exports": exports_of_the_library()},
         "troubleshooting.md": {"pod problems": pod_table(), "messages of Helm": helm_table()},

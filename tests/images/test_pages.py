@@ -24,7 +24,7 @@ SHOWN = {
 
 def version(module: str, side: str) -> str:
     """One side of the diff that imports a module of Horovod: - is the ordinary script."""
-    diffs = blocks(DOCS / "first-script.md", "diff")
+    diffs = blocks(DOCS / "script.md", "diff")
     (diff,) = (diff for diff in diffs if f"import horovod.{module} as" in diff)
     other = "+" if side == "-" else "-"
     return "\n".join(line[1:] for line in diff.splitlines() if not line.startswith(other))

@@ -23,7 +23,7 @@ from tests.ports import find_port
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.rules.world import World, one_group
 
-PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
+PAGE = FILES.parents[2] / "docs" / "watching.md"
 # What scripts may report and what pods serve: a row of a table each.
 METRIC = re.compile(r"^\| `(horovod_\w+)", re.MULTILINE)
 _before, _after = PAGE.read_text().split("## Scrape metrics")
