@@ -2,8 +2,8 @@
 
 Some pages outside docs/ become pages of the site. Links to them are made to fit, and links to other
 files of the repository lead to the repository (REPOSITORY_URL) or, without one, to a copy in the
-site. The search leaves the pages for contributors out: it would show them before the tutorial. It
-runs in the environment of requirements/docs.txt.
+site. The search leaves out the pages for contributors, the list of pages and the changelog, because
+it would show them before the pages that help. It runs in the environment of requirements/docs.txt.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
-# The part of the navigation that the search leaves out.
+# The part of the navigation that the search leaves out, and the pages that repeat words of others.
 NOT_SEARCHED = "For contributors"
+REPEATING = ("README.md", "CHANGELOG.md")
 OUTSIDE = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -70,7 +71,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Make the links of a page fit its place in the site."""
     above = [section.title for section in page.ancestors]
-    page.meta["search"] = {"exclude": NOT_SEARCHED in above}
+    excluded = NOT_SEARCHED in above or page.file.src_uri in REPEATING
+    page.meta["search"] = {"exclude": excluded}
     return _adapt_links(markdown, place_in_repository(page.file.src_uri), page, config, files)
 
 

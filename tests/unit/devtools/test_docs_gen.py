@@ -116,8 +116,8 @@ class TestSite:
         assert 'href="../source/tests/chart/test_security.py.txt"' in security
         assert (site / "source" / "tests" / "chart" / "test_security.py.txt").is_file()
 
-    @pytest.mark.parametrize("page", ["adr/", "runtime/", "images/cpu/", "CONTRIBUTING/"])
-    def test_page_for_contributors_is_not_searched(self, site: Path, page: str) -> None:
+    @pytest.mark.parametrize("page", ["adr/", "runtime/", "images/cpu/", "CHANGELOG/"])
+    def test_page_that_helps_no_user_is_not_searched(self, site: Path, page: str) -> None:
         assert (site / page).is_dir()
         assert [place for place in searched(site) if place.startswith(page)] == []
 
