@@ -1,5 +1,5 @@
-"""Draws the master's events and effects, docs/pictures/loop.svg, and writes their table in
-docs/inside.md: both from the code in charts/horovod/files/hvd_pods/rules.
+"""Draws the master's events and effects, docs/pictures/loop.svg, and writes the tables in
+docs/inside.md: from the code in charts/horovod/files/hvd_pods.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from devtools.docs_gen.generated import replace_sections, table
+from hvd_pods.common import contract
 from hvd_pods.rules import decide, ending, gathering, holding, messages, training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,5 +124,23 @@ def events() -> str:
     return table(("Event", "What has happened", "May follow at once"), rows)
 
 
+def variables() -> str:
+    """The variables between the chart and its pods, by the comments of their module."""
+    rows = []
+    said: list[str] = []
+    way = ""
+    for line in inspect.getsource(contract).splitlines():
+        name = re.fullmatch(r'[A-Z_]+ = "(HVD_[A-Z_]+)"', line)
+        if line.startswith("# == "):
+            way = line.removeprefix("# == ")
+        elif line.startswith("# "):
+            said.append(line.removeprefix("# "))
+        elif name:
+            rows.append((f"`{name[1]}`", way, " ".join(said)))
+            said = []
+    return table(("Variable", "Way", "Content"), rows)
+
+
 def generated_texts() -> dict[Path, str]:
-    return {PICTURE: picture(), PAGE: replace_sections(PAGE, {"events of the master": events()})}
+    sections = {"events of the master": events(), "variables": variables()}
+    return {PICTURE: picture(), PAGE: replace_sections(PAGE, sections)}

@@ -7,7 +7,7 @@ import json
 from collections import namedtuple
 from collections.abc import Mapping
 
-from hvd_pods.common.session_variables import ATTEMPT, EPOCH, MEETING, NOTICES, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, EPOCH, MEETING, NOTICES, RUN_ID
 
 # The variables of a request that have no field of their own. No other variable is taken.
 ALLOWED = (NOTICES, MEETING)

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common import contract
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 
@@ -48,7 +49,7 @@ class EventRecorder:
             return
         now = datetime.now(timezone.utc)
         second = format_time(now.timestamp())
-        job = os.environ["HVD_JOB"]
+        job = os.environ[contract.JOB]
         body = {
             # Lists are sorted by name, and two stages may fall into one second: the name and
             # eventTime keep their order.
@@ -58,7 +59,7 @@ class EventRecorder:
                 "kind": "Job",
                 "name": job,
                 "namespace": self._api.namespace,
-                "uid": os.environ["HVD_JOB_UID"],
+                "uid": os.environ[contract.JOB_UID],
             },
             "reason": reason,
             "message": printable(message)[:LONGEST_MESSAGE],

@@ -22,6 +22,7 @@ from typing import Mapping
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import Object
+from hvd_pods.common import contract
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.paths import GENERATED, KEYS
 from hvd_pods.common.private_files import write_private_file
@@ -48,7 +49,7 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
     missing = [name for name in IN_FOLDER if not _has_content(KEYS / name)]
     if not missing:
         return KEYS
-    own = environment.get("HVD_KEYS_SECRETS")
+    own = environment.get(contract.KEYS_SECRETS)
     if api is None or not own:
         raise ConfigurationError(
             f"{KEYS} does not have {', '.join(missing)}: the Secrets of agent.masterSecret and "

@@ -28,8 +28,6 @@ LIBRARY = f"{PROGRAMS}/library"
 START_RANKS = ("python3", "-I", "-S", f"{PROGRAMS}/rank/host.py")
 # The line that master/direct.py sends to that program: the ranks go on without a master.
 STAY = b"stay\n"
-# The variable that tells master/direct.py for how many seconds ranks go on without a master.
-STAY_WITHIN = "HVD_STAY_WITHIN"
 # Where a host writes the epoch of a launch whose ranks have all ended with 0, and their number.
 FINISHED = f"{GENERATED}/finished"
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hvd_pods.common import contract
+
 THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
 # The chart sets it in all workers of a run, or in none: ranks that disagree cannot train.
-BY_RANKS = "HVD_FUSION_BY_RANKS"
+BY_RANKS = contract.FUSION_BY_RANKS
 PIECE = 512 << 10
 LARGEST = 128 << 20
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple
 
-from hvd_pods.common import hostile
+from hvd_pods.common import contract, hostile
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.reporting import log
 
@@ -200,7 +200,7 @@ def start(page: Callable[[], str]) -> None:
 
     A port that is in use is logged and ends nothing.
     """
-    port = os.environ.get("HVD_METRICS_PORT")
+    port = os.environ.get(contract.METRICS_PORT)
     if port is None:
         return
     try:

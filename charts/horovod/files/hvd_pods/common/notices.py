@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import socket
 
-from hvd_pods.common import session_variables
+from hvd_pods.common import contract
 
-ADDRESS = session_variables.NOTICES
+ADDRESS = contract.NOTICES
 # Kinds of notices about a rank: the exception that ends it, its failure, that it has ended with 0,
 # that it was asked to end, and that its script has ended after that.
 RAISED = "raised"

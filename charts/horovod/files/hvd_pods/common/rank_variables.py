@@ -11,11 +11,12 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 
+from hvd_pods.common import contract
+from hvd_pods.common.contract import MEETING
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
-from hvd_pods.common.session_variables import MEETING
 
 # The name of this worker's pod.
-POD = "HVD_POD"
+POD = contract.POD
 # Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A
 # launch has two of them, one for PyTorch and one for JAX; the next launch has the two after them.
 FIRST_PORT = 61000
@@ -67,9 +68,9 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
         "MASTER_PORT": port,
         "JAX_COORDINATOR_ADDRESS": f"{shown}:{int(port) + 1}",
         # Lightning takes all numbers from the variables above when it finds this one.
-        "TORCHELASTIC_RUN_ID": given.get("HVD_ATTEMPT", "1"),
+        "TORCHELASTIC_RUN_ID": given.get(contract.ATTEMPT, "1"),
     }
-    if given.get("HVD_FRAMEWORK") == "jax":
+    if given.get(contract.FRAMEWORK) == "jax":
         # JAX takes a rank's number only from a launcher that it detects: imitate Open MPI 4.
         meeting.update(
             OMPI_MCA_orte_hnp_uri=f"0.0;tcp://{shown}:{int(port) + 1}",
@@ -112,7 +113,7 @@ def check_meeting(given: Mapping[str, str]) -> None:
     rank 0, and when the port is occupied.
     """
     address, port, _ = split(given)
-    framework = given.get("HVD_FRAMEWORK")
+    framework = given.get(contract.FRAMEWORK)
     if not port.isdecimal() or framework not in ("torch", "jax"):
         return
     number = int(port)

@@ -25,8 +25,8 @@ from typing import IO, Any, Callable, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import notices, streams
-from hvd_pods.common.fast_start import START_RANKS, STAY, STAY_WITHIN
+from hvd_pods.common import contract, notices, streams
+from hvd_pods.common.fast_start import START_RANKS, STAY
 from hvd_pods.master import gateway_client
 from hvd_pods.master.gloo_store import GlooStore
 
@@ -220,7 +220,7 @@ def main() -> int:
     # Also without a meeting: Horovod fails then, where it would be alone with MPI.
     variables = dict.fromkeys(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"), "gloo")
     variables["PYTHONUNBUFFERED"] = "1"
-    if os.environ.get("HVD_FRAMEWORK") not in ("torch", "jax"):
+    if os.environ.get(contract.FRAMEWORK) not in ("torch", "jax"):
         store = GlooStore(address, secret)
         spawn("gloo-store", store.serve)
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
@@ -229,7 +229,7 @@ def main() -> int:
         "directory": os.getcwd(),  # noqa: PTH109 - a text
         "arguments": sys.argv[2:],
         "variables": variables,
-        "stay": float(os.environ.get(STAY_WITHIN, "0")),
+        "stay": float(os.environ.get(contract.STAY_WITHIN, "0")),
     }
     reports = HostReports()
     placed = zip(hosts, place_ranks(hosts))

@@ -32,11 +32,11 @@ from hvd_pods.cluster.statefulsets import (
     scale_to_zero,
     set_number,
 )
+from hvd_pods.common import contract
+from hvd_pods.common.contract import ATTEMPT, EPOCH, MEETING, RUN_ID
 from hvd_pods.common.errors import RunError
-from hvd_pods.common.fast_start import STAY_WITHIN
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
-from hvd_pods.common.session_variables import ATTEMPT, EPOCH, MEETING, RUN_ID
 from hvd_pods.master import launcher_memory, remote, results
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.launch import (
@@ -88,7 +88,7 @@ class Effects:
         self._run = facts.run
         self._api = api
         self._tell = tell
-        self._notices = NoticeServer(os.environ["HVD_POD_IP"], facts.run, tell)
+        self._notices = NoticeServer(os.environ[contract.POD_IP], facts.run, tell)
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
         # This pod was asked to end.
@@ -348,7 +348,7 @@ class Effects:
         self._gateway.forget()
         try:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
-            stay = {STAY_WITHIN: str(effect.stay)}
+            stay = {contract.STAY_WITHIN: str(effect.stay)}
             variables = {**self._variables, MEETING: meeting, **stay}
             to_run = (self._arguments, variables, self._code.directory)
             self._launcher = Launcher(*to_run, self._tell, effect.attempt)
@@ -436,7 +436,7 @@ class Effects:
     def _restore(self) -> None:
         """Scale to what a test has found, unless an upgrade needs the workers by now."""
         try:
-            if self._provided and has_ended(self._access, os.environ["HVD_TESTED_JOB"]):
+            if self._provided and has_ended(self._access, os.environ[contract.TESTED_JOB]):
                 scale(self._access, self._provided)
         except ApiError as problem:
             # An upgrade allows the release's master to read the new Job only.

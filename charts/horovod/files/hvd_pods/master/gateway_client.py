@@ -7,8 +7,8 @@ import json
 import os
 import socket
 
+from hvd_pods.common.contract import ATTEMPT, EPOCH, MEETING, NOTICES, RUN_ID
 from hvd_pods.common.fast_start import GENERATED
-from hvd_pods.common.session_variables import ATTEMPT, EPOCH, MEETING, NOTICES, RUN_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

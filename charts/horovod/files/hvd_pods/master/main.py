@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api
-from hvd_pods.common import metrics
+from hvd_pods.common import contract, metrics
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
@@ -47,7 +47,7 @@ class Master:
         self.state = State(facts, retries=Retries(limit))
         self.effects = Effects(facts, api, events, self._queue.put)
         path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
-        self._recorder = recording.Recorder(path, facts, os.environ["HVD_RUN"])
+        self._recorder = recording.Recorder(path, facts, os.environ[contract.RUN])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
         threading.excepthook = self._tell_defect
 
@@ -96,7 +96,7 @@ class Master:
 
 def describe_self() -> tuple[str, str, str]:
     """The names of this pod and of its Job, and the Job's UID; empty for a test's."""
-    return socket.gethostname(), os.environ["HVD_JOB"], os.environ["HVD_JOB_UID"]
+    return socket.gethostname(), os.environ[contract.JOB], os.environ[contract.JOB_UID]
 
 
 def end_on(master: Master, number: int, event: Event) -> None:
@@ -106,7 +106,7 @@ def end_on(master: Master, number: int, event: Event) -> None:
 
 def end_proxy() -> None:
     """Ask each proxy in this pod to end, if the chart says that the pod waits for one."""
-    for port, path in PROXIES.items() if os.environ.get("HVD_MESH") == "Hold" else ():
+    for port, path in PROXIES.items() if os.environ.get(contract.MESH) == "Hold" else ():
         connection = HTTPConnection("127.0.0.1", port, timeout=5)
         try:
             connection.request("POST", path)
@@ -121,14 +121,14 @@ def end_proxy() -> None:
 
 def main() -> int:
     """Run; the exit code tells the Job whether to make another master."""
-    run = parse_run(os.environ["HVD_RUN"])
+    run = parse_run(os.environ[contract.RUN])
     # Before all hosts are asked: each has a connection.
     launcher_memory.raise_file_limit(len(run.hosts))
     api = Api() if run.api else None
     events = EventRecorder(api)
     master = Master(Facts(run, *describe_self()), api, events)
     end_on(master, signal.SIGTERM, Terminated())
-    file = os.environ.get("HVD_METRICS_FILE", "")
+    file = os.environ.get(contract.METRICS_FILE, "")
     metrics.start(lambda: serve_metrics.make_page(master.state, file))
     try:
         problem = master.run()

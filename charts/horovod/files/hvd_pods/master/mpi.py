@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
+from hvd_pods.common import contract
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_conflicts, given_options
 from hvd_pods.common.paths import GENERATED
@@ -134,7 +135,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
         hosts = ["-machinefile", str(HOSTFILE)]
     else:
         # Workers call back, and may not resolve the master's name. Intel MPI has an interface.
-        hosts = ["-f", str(HOSTFILE), "-localhost", os.environ["HVD_POD_IP"]]
+        hosts = ["-f", str(HOSTFILE), "-localhost", os.environ[contract.POD_IP]]
     # The ranks' environment is their worker's, not the master's.
     return [*start, *hosts, "-genvnone", *run.options]
 

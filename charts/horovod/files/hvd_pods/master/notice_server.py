@@ -15,8 +15,9 @@ import socket
 from typing import Any, Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import notices
+from hvd_pods.common import contract, notices
 from hvd_pods.common.connections import ConnectionServer, Limits
+from hvd_pods.common.contract import EPOCH
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import (
     ASKED,
@@ -29,7 +30,6 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.run import Run
-from hvd_pods.common.session_variables import EPOCH
 from hvd_pods.rules.messages import NoticeTaken, Tell
 
 LONGEST_NOTICE = 4096
@@ -108,7 +108,7 @@ class NoticeServer:
             return None
         if content is None:
             return None
-        attempt = int(os.environ.get("HVD_ATTEMPT", "0"))
+        attempt = int(os.environ.get(contract.ATTEMPT, "0"))
         return content, notice.get("waits") is True, attempt
 
     def _check(self, notice: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS, shorten
+from hvd_pods.common import contract
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
@@ -103,7 +104,7 @@ class RecordClient:
         """Whether this master's Job is there, or nobody can tell. A test's master has no Job."""
         if not self._job:
             return False
-        name = os.environ["HVD_JOB"]
+        name = os.environ[contract.JOB]
         try:
             found = self._api.get(f"batch/jobs/{name}", retry_seconds=AGAIN_RETRY_SECONDS)
         except ApiError as problem:
@@ -150,8 +151,8 @@ def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
     (403) says nothing about the Job: an upgrade takes the right to read it away, and so does
     whoever deletes the RoleBinding, or an authorizer that fails.
     """
-    name = os.environ["HVD_JOB"]
-    own = os.environ["HVD_JOB_UID"]
+    name = os.environ[contract.JOB]
+    own = os.environ[contract.JOB_UID]
     within = effect.within
     try:
         job = api.get(f"batch/jobs/{name}", retry_seconds=within, timeout=within)
@@ -199,7 +200,7 @@ def _is_replaced(api: Api, run: Run) -> bool | None:
         and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
     ]
     # The pod of `helm test` has no Job.
-    return any(uid not in (None, os.environ["HVD_JOB_UID"]) for uid in left)
+    return any(uid not in (None, os.environ[contract.JOB_UID]) for uid in left)
 
 
 def has_ended(api: Api, name: str, within: float | None = None) -> bool:

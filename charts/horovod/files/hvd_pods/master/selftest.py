@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.common import contract
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
@@ -68,7 +69,7 @@ def bandwidth_run(run: Run) -> Run:
 def test(api: Api, run: Run, until: float) -> RunError | None:
     """Measure, and leave as many workers as there were. Raises RunError or ApiError."""
     signal.signal(signal.SIGTERM, _end_early)
-    wait_for_end(api, os.environ["HVD_TESTED_JOB"], until)
+    wait_for_end(api, os.environ[contract.TESTED_JOB], until)
     hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
     facts = Facts(hurried, *describe_self(), is_test=True)
     # The events are the run's.
@@ -93,7 +94,7 @@ def _end_early(*_: object) -> None:
 def main() -> int:
     """Test, and leave as many workers as there were."""
     began = time.monotonic()
-    run = bandwidth_run(parse_run(os.environ["HVD_RUN"]))
+    run = bandwidth_run(parse_run(os.environ[contract.RUN]))
     try:
         problem = test(Api(), run, began + LIMIT - SPARE)
     except (RunError, ApiError) as error:

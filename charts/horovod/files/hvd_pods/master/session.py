@@ -13,8 +13,8 @@ from typing import Iterator, Mapping, NamedTuple, Sequence
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent.banner import LONGEST_BANNER, MARK, OLDER
 from hvd_pods.agent.requests import ALLOWED, Request, RequestError
+from hvd_pods.common.contract import ATTEMPT, EPOCH, RUN_ID
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.session_variables import ATTEMPT, EPOCH, RUN_ID
 
 # Seconds from the begin of a connection until both ends have shown their certificates.
 CONNECT_WITHIN = 10.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import contract, fast_start
 from hvd_pods.common.fast_start import die_with_parent
 from hvd_pods.rank.ranks import STACK_SIGNAL
 
@@ -99,6 +99,6 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
         # The rank runs without notices.
         return
     os.set_inheritable(descriptor, True)
-    os.environ["HVD_SITE"] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"
+    os.environ[contract.SITE] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"
     given = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{SITE}{os.pathsep}{given}" if given else SITE

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping
 
 from hvd_pods.common import notices
-from hvd_pods.common.session_variables import EPOCH
+from hvd_pods.common.contract import EPOCH
 from hvd_pods.common.tracebacks import LONGEST, TracebackReader
 
 

@@ -18,6 +18,7 @@ import signal
 import sys
 from contextlib import suppress
 
+from hvd_pods.common import contract
 from hvd_pods.common.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
 from hvd_pods.rank import ranks
 
@@ -59,7 +60,7 @@ def _report_end(script: ranks.Script, status: int) -> None:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
     # The kubelet kills the worker at the end of the grace period.
-    answer_within = float(os.environ.get("HVD_GRACE", "30"))
+    answer_within = float(os.environ.get(contract.GRACE, "30"))
     # An error means that the master did not answer, or that a rank did not end in time.
     with ranks.waiting(), suppress(OSError, ValueError):
         ranks.send(script, answer_within, kind=ENDED, waits=bool(status))

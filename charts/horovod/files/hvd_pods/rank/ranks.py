@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hvd_pods.common import fast_start, notices
-from hvd_pods.common.session_variables import EPOCH
+from hvd_pods.common.contract import EPOCH
 
 FOLDER = f"{fast_start.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.

@@ -27,7 +27,7 @@ from typing import Mapping
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent import frames, keys, requests
 from hvd_pods.agent.banner import format_banner
-from hvd_pods.common import fast_start
+from hvd_pods.common import contract, fast_start
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.reporting import log, report_failure
 
@@ -462,11 +462,11 @@ def main() -> int:
     with suppress(ImportError, OSError):
         fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
         fast_start.die_with_parent(parent)
-    port = int(environment["HVD_AGENT_PORT"])
-    slots = int(environment.get("HVD_SLOTS", "1"))
-    hosts = int(environment.get("HVD_HOSTS", "1"))
+    port = int(environment[contract.AGENT_PORT])
+    slots = int(environment.get(contract.SLOTS, "1"))
+    hosts = int(environment.get(contract.HOSTS, "1"))
     try:
-        own_keys = keys.Keys(fast_start.KEYS, environment["HVD_MASTER_NAME"])
+        own_keys = keys.Keys(fast_start.KEYS, environment[contract.MASTER_NAME])
         own_keys.server()
         listener = listen(port)
     except RunError as problem:
@@ -474,8 +474,8 @@ def main() -> int:
     agent = Agent(
         listener,
         own_keys,
-        environment["HVD_REVISION"],
-        Fence(parent, environment.get("HVD_METRICS_DIR", "")),
+        environment[contract.REVISION],
+        Fence(parent, environment.get(contract.METRICS_DIR, "")),
         environment,
         choose_limits(slots, hosts, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )

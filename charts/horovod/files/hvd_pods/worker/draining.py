@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, hostile, notices
+from hvd_pods.common import contract, fast_start, hostile, notices
 from hvd_pods.rank import ranks
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
@@ -27,7 +27,7 @@ SEND_WITHIN = 1.0
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
 # Where library/keep.py keeps the states of this pod's ranks.
-KEPT = Path(os.environ.get("HVD_KEEP", "/dev/shm/hvd-keep"))  # noqa: S108 - for the user alone
+KEPT = Path(os.environ.get(contract.KEEP, "/dev/shm/hvd-keep"))  # noqa: S108 - for the user alone
 
 
 def leave(agent: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
@@ -73,7 +73,7 @@ def _is_own(pid: int) -> bool:
 
 def may_stay(script: ranks.Script) -> bool:
     """Whether a script loses nothing if a session of another master kills it later."""
-    run = Path(os.environ.get("HVD_RUN_ID", "")).name
+    run = Path(os.environ.get(contract.RUN_ID, "")).name
     is_kept = bool(run) and any((KEPT / run).glob("*-shared.*"))
     # This run's state is in the worker's memory (library/keep.py), and no handler would save it.
     return is_kept and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, metrics, notices, packages, threads
+from hvd_pods.common import contract, fast_start, metrics, notices, packages, threads
 from hvd_pods.common.metrics import Sample, format_page, script_samples
 from hvd_pods.common.paths import CODE, GENERATED, PROGRAMS
 from hvd_pods.common.private_files import write_private_file
@@ -53,7 +53,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).unlink(missing_ok=True)
     # launch.preload, or what the image names.
-    modules = environment.get("HVD_PRELOAD", "").replace(",", " ").split()
+    modules = environment.get(contract.PRELOAD, "").replace(",", " ").split()
     if not modules:
         return
     if sys.version_info < (3, 9):
@@ -61,7 +61,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
         return
     # As rank/start.py sets them: libraries read them when they are imported.
     cpus = os.sched_getaffinity(0)
-    slots = int(environment.get("HVD_SLOTS", "1"))
+    slots = int(environment.get(contract.SLOTS, "1"))
     environment = {**environment, **threads.choose_threads(environment, slots, cpus, cpus)}
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
@@ -85,11 +85,11 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
 
 def start_metrics(environment: Mapping[str, str]) -> None:
     """Make the directory for the ranks' metrics, and serve them if the chart enables that."""
-    folder = Path(environment["HVD_METRICS_DIR"])
+    folder = Path(environment[contract.METRICS_DIR])
     # A container that is restarted finds what ranks have left.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
-    slots = environment.get("HVD_SLOTS", "1")
+    slots = environment.get(contract.SLOTS, "1")
     metrics.start(lambda: make_page(slots, folder))
 
 
@@ -141,7 +141,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
 
     while agent.returncode is None:
         if signals.asked_to_end:
-            grace = float(os.environ.get("HVD_GRACE", "0"))
+            grace = float(os.environ.get(contract.GRACE, "0"))
             draining.leave(agent, grace, lambda: wait(draining.LOOK_EVERY))
             return 0
         wait(notices.LOOK_EVERY)

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Iterable, Mapping
 
-from hvd_pods.common import fast_start, notices
+from hvd_pods.common import contract, fast_start, notices
 from hvd_pods.rank import ranks
 
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
@@ -33,7 +33,7 @@ class RankWatch:
             self._period = float(environment.get(PERIOD) or DEFAULT_PERIOD)
         except ValueError:
             self._period = DEFAULT_PERIOD
-        self._is_silent = environment.get("HVD_FRAMEWORK") in SILENT_FRAMEWORKS
+        self._is_silent = environment.get(contract.FRAMEWORK) in SILENT_FRAMEWORKS
         # By process and kind of notice: since when, and when the master was last told.
         self._seen: dict[tuple[int, str], tuple[float, float]] = {}
         # By process: the seconds of CPU at the last look, and when that was.

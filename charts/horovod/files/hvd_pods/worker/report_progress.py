@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import contract
 from hvd_pods.common.metrics import parse_progress, read_script_file, select_progress
 
 # Seconds between two looks at the files.
@@ -56,7 +57,7 @@ def report(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
     try:
-        report(Path(environment["HVD_METRICS_DIR"]), float(sys.argv[1]))
+        report(Path(environment[contract.METRICS_DIR]), float(sys.argv[1]))
     except BrokenPipeError:
         # The master is gone.
         return 1

@@ -1,0 +1,85 @@
+"""The variables by which the chart, the master, its workers and the ranks know each other.
+
+The comment above a name says what the variable has. docs/inside.md shows them, from here.
+"""
+
+from __future__ import annotations
+
+# == From the chart to the master
+
+# The description of the run, as JSON (common/run.py).
+RUN = "HVD_RUN"
+# The name of the run's Job.
+JOB = "HVD_JOB"
+# The UID of the run's Job, which tells it from an earlier one of the same name.
+JOB_UID = "HVD_JOB_UID"
+# The address of the pod, where ranks send notices and find the launcher.
+POD_IP = "HVD_POD_IP"
+# The names of the two Secrets with certificates that the first master fills.
+KEYS_SECRETS = "HVD_KEYS_SECRETS"
+# `serviceMesh` of the values: how a proxy in the pod is ended.
+MESH = "HVD_MESH"
+# The file in which a script of the master's reports metrics.
+METRICS_FILE = "HVD_METRICS_FILE"
+# The Job of the release that `helm test` tests.
+TESTED_JOB = "HVD_TESTED_JOB"
+
+# == From the chart to the workers
+
+# The number of ranks that this worker takes.
+SLOTS = "HVD_SLOTS"
+# The number of workers of the release, by which the agent bounds its sessions.
+HOSTS = "HVD_HOSTS"
+# The name of the pod.
+POD = "HVD_POD"
+# The port of the agent.
+AGENT_PORT = "HVD_AGENT_PORT"
+# The name that the certificate of the master must have.
+MASTER_NAME = "HVD_MASTER_NAME"
+# The revision of the release that made the pod.
+REVISION = "HVD_REVISION"
+# The pod's grace period, in seconds.
+GRACE = "HVD_GRACE"
+# Set where Horovod's fusion threshold follows from the number of ranks.
+FUSION_BY_RANKS = "HVD_FUSION_BY_RANKS"
+# The modules that the warm process imports, separated by spaces.
+PRELOAD = "HVD_PRELOAD"
+# The directory of the metrics of ranks, one file each.
+METRICS_DIR = "HVD_METRICS_DIR"
+
+# == From the chart to both
+
+# The framework of the script, where `launch.framework` names one.
+FRAMEWORK = "HVD_FRAMEWORK"
+# The port of the metrics.
+METRICS_PORT = "HVD_METRICS_PORT"
+
+# == From the master to what it starts in workers
+
+# The number of the master's launch: a later one is greater (rules/holding.py).
+EPOCH = "HVD_EPOCH"
+# The number of the attempt, from 1.
+ATTEMPT = "HVD_ATTEMPT"
+# The run, by which a rank knows the state in a worker's memory (library/keep.py).
+RUN_ID = "HVD_RUN_ID"
+# Where notices about ranks go (common/notices.py).
+NOTICES = "HVD_NOTICES"
+# Where the ranks meet (common/rank_variables.py).
+MEETING = "HVD_MEETING"
+
+# == From the master to its launcher of mode `direct`
+
+# How many seconds ranks go on without a master; 0 or no value stands for none.
+STAY_WITHIN = "HVD_STAY_WITHIN"
+
+# == From a rank to processes that it starts
+
+# The descriptor, the signal and the number by which a child reports to its rank.
+SITE = "HVD_SITE"
+
+# == Of tests
+
+# Another folder than the worker's memory, for what `keep` keeps.
+KEEP = "HVD_KEEP"
+# Another socket than the worker's, for calls from a notebook.
+CALLS = "HVD_CALLS"
