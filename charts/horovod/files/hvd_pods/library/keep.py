@@ -18,12 +18,15 @@ the log says so. Outside of a run of the chart there are only checkpoints.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import copy
+import functools
 import importlib
 import json
 import mmap
 import os
+import queue
 import re
 import shutil
 import struct
@@ -33,16 +36,39 @@ import time
 import weakref
 import zlib
 from pathlib import Path
-from typing import Any, ClassVar, List, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence, Tuple
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
 # What a record begins with: a mark, the key, the bytes of the description and of the whole record,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQQI")
-MARK = b"hvdkeep2"
+MARK = b"hvdkeep3"
 SUM = struct.Struct("<I")
 BEGIN = 64
+# The memory of a record is a multiple of this many bytes, and stays where its description becomes a
+# little longer or shorter: to register new memory with a GPU takes longer than a commit.
+ROOM = 1 << 16
+# A snapshot of the state on the GPU takes at most this part of what is free there.
+SNAPSHOT_PART = 4
+# Of values that have no cycles.
+ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
+PLAIN = frozenset([type(None), bool, int, float, str])
+# Types of PyTorch of which one call copies many tensors; each tensor of another type has a call.
+COPIED_TOGETHER = (
+    "bfloat16",
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "uint8",
+)
+# Seconds that the end of the process waits for copies: a GPU may wait for a rank that is lost.
+END_WITHIN = 5.0
 # Bytes of a broadcast: new memory is slow, and this much is used again.
 PIECE = 1 << 24
 # A variable of Keras with random numbers, which is the rank's own.
@@ -74,7 +100,8 @@ UNUSABLE = (
     TypeError,
     ValueError,
 )
-Parts = List[memoryview]
+# Bytes that the CPU reads, and where they begin, counted from the end of the description.
+Parts = List[Tuple[int, memoryview]]
 
 
 class Key(NamedTuple):
@@ -105,10 +132,9 @@ class Record(NamedTuple):
 
         Raises LookupError, TypeError or ValueError for a record of another module.
         """
-        end = BEGIN + HEADER.unpack_from(self.raw)[4]
+        data = _aligned(BEGIN + HEADER.unpack_from(self.raw)[4])
 
         def build(node: Any) -> Any:
-            nonlocal end
             if not isinstance(node, dict):
                 return node
             if "map" in node:
@@ -117,9 +143,8 @@ class Record(NamedTuple):
                 return [build(each) for each in node["list"]]
             if "tuple" in node:
                 return tuple(build(each) for each in node["tuple"])
-            at = _aligned(end)
-            end = at + node["bytes"]
-            return _array(node["array"], node["shape"], self.raw[at:end])
+            at = data + node["at"]
+            return _array(node["array"], node["shape"], self.raw[at : at + node["bytes"]])
 
         return build(self.tree)
 
@@ -129,9 +154,14 @@ def pack(key: Key, value: Any) -> bytearray:
 
     It has a checksum. Raises TypeError for anything else.
     """
-    description, parts, size = _describe(value)
-    raw = bytearray(size)
-    _fill(memoryview(raw), key, description, parts, is_summed=True)
+    content = Content(value)
+    raw = bytearray(content.size)
+    view = memoryview(raw)
+    _fill(view, content)
+    for tensor, at in zip(content.tensors, content.places):
+        _put(view, at, tensor)
+    header = _header(key, content, zlib.crc32(view[BEGIN:]))
+    view[: len(header)] = header
     return raw
 
 
@@ -176,18 +206,248 @@ def read_file(path: Path) -> Record:
         os.close(descriptor)
 
 
+class Finisher:
+    """A thread in which waits what has to wait for a GPU, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Let the thread call this, which raises nothing."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="keep", daemon=True)
+            self._thread.start()
+            atexit.register(self.wait, END_WITHIN)
+        self._calls.put(call)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Return when all calls before this have ended, or after some seconds."""
+        # A process that was forked has no such thread, and nothing to wait for.
+        if self._thread is not None and self._thread.is_alive():
+            reached = threading.Event()
+            self._calls.put(reached.set)
+            reached.wait(seconds)
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
+
+
+finisher = Finisher()
+
+
+class Unfinished:
+    """A record that a GPU still writes, and which counts when it has all its bytes."""
+
+    def __init__(
+        self, path: Path, view: memoryview, header: bytes, wait: Callable[[], None]
+    ) -> None:
+        self.path = path
+        self.is_complete = False
+        self.has_ended = threading.Event()
+        self._view = view
+        self._header = header
+        self._wait = wait
+
+    def finish(self) -> None:
+        """Write the header as soon as all bytes are there. A failure of the GPU is logged."""
+        try:
+            self._wait()
+            self._view[: len(self._header)] = self._header
+            self.is_complete = True
+        except RuntimeError as problem:
+            say(f"{self.path}: the GPU failed before it had copied the state: {problem}")
+        finally:
+            self.has_ended.set()
+
+
+class Memory:
+    """The memory of a record; `pinned` is a tensor of it, once it is registered with a GPU."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.map = mmap.mmap(descriptor, size)
+        self.pinned: Any = None
+
+    def pin(self, torch: Any) -> None:
+        """Register the memory, so that a GPU writes it while the CPU goes on.
+
+        Raises AttributeError or RuntimeError where that is not possible.
+        """
+        pinned = torch.frombuffer(self.map, dtype=torch.uint8)
+        cudart = torch.cuda.cudart()
+        error = cudart.cudaHostRegister(pinned.data_ptr(), len(self.map), 0)
+        if int(error):
+            with contextlib.suppress(RuntimeError):
+                # CUDA tells its last error once more, to the next kernel that is started.
+                torch.ones(1, device="cuda")
+            raise RuntimeError(f"cudaHostRegister returned {error}")
+        self.pinned = pinned
+
+        def release(pinned: Any) -> None:
+            cudart.cudaHostUnregister(pinned.data_ptr())
+
+        # It has the tensor, and by that the memory, until then.
+        weakref.finalize(self, release, pinned).atexit = False
+
+
+class Gpu:
+    """Copies the tensors of a state from GPUs to the memory of its records.
+
+    A snapshot on the GPU takes its turn among the kernels of the training. From there, one copy
+    writes the memory beside the next step. The snapshot is used again when that copy has ended.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._can_pin = True
+        # What the snapshot was made for.
+        self._layout: list[Any] = []
+        self._snapshot: Any = None
+        self._stream: Any = None
+        # Views of the snapshot, with the numbers of the tensors that are copied there by one call.
+        self._groups: list[tuple[list[Any], list[int]]] = []
+        self._has_told = False
+
+    def copy(self, content: Content, memory: Memory, view: memoryview) -> Callable[[], None] | None:
+        """Copy the tensors to a record.
+
+        Return what waits for the end of the copy and raises RuntimeError if it fails, or None
+        where it has ended. Raises RuntimeError for errors of CUDA, also of earlier kernels.
+        """
+        tensors = content.tensors
+        places = content.places
+        torch = self._torch
+        device = tensors[0].device
+        with torch.no_grad(), torch.cuda.device(device):
+            if not self._pin(memory):
+                for tensor, at in zip(tensors, places):
+                    _put(view, at, tensor)
+                return None
+            layout = [(each.device, each.dtype, each.shape, each.stride()) for each in tensors]
+            if layout != self._layout:
+                self._prepare(tensors, layout, content)
+            if self._snapshot is None:
+                self._copy_each(tensors, places, memory)
+                return None
+            for views, numbers in self._groups:
+                self._copy_together(views, [tensors[number] for number in numbers])
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                there = memory.pinned[places[0] : places[0] + len(self._snapshot)]
+                there.copy_(self._snapshot, non_blocking=True)
+                # Who waits for it leaves the CPU to others.
+                event = torch.cuda.Event(blocking=True)
+                event.record()
+        return functools.partial(_wait_for, event, device, self._snapshot, memory)
+
+    def _pin(self, memory: Memory) -> bool:
+        if memory.pinned is None and self._can_pin:
+            try:
+                memory.pin(self._torch)
+            except (AttributeError, RuntimeError) as problem:
+                self._can_pin = False
+                self._tell(f"cannot register the shared memory with the GPU ({problem})")
+        return memory.pinned is not None
+
+    def _prepare(self, tensors: list[Any], layout: list[Any], content: Content) -> None:
+        """Make the snapshot for a new layout, if there is room for it."""
+        torch = self._torch
+        self._layout = layout
+        self._snapshot = None
+        self._groups.clear()
+        if len({device for device, *_ in layout}) > 1:
+            self._tell("the state is on several GPUs")
+            return
+        first = content.places[0]
+        size = content.size - first
+        free = torch.cuda.mem_get_info()[0]
+        needs = f"a snapshot of the state on the GPU needs {_mib(size)} of {_mib(free)} free"
+        if size > free // SNAPSHOT_PART:
+            self._tell(f"{needs}, but may have a quarter of them")
+            return
+        try:
+            self._snapshot = torch.empty(size, dtype=torch.uint8, device=layout[0][0])
+        except RuntimeError as problem:
+            self._tell(f"{needs}: {problem}")
+            return
+        self._stream = torch.cuda.Stream()
+        groups: dict[Any, tuple[list[Any], list[int]]] = {}
+        for number, (tensor, at) in enumerate(zip(tensors, content.places)):
+            if not tensor.numel():
+                continue
+            begin = at - first
+            data = self._snapshot[begin : begin + tensor.numel() * tensor.element_size()]
+            is_dense = tensor.is_contiguous()
+            # One kernel copies many tensors of the same strides, also those of a length of 1.
+            typed = data.view(tensor.dtype)
+            there = (
+                typed.as_strided(tensor.shape, tensor.stride())
+                if is_dense
+                else typed.reshape(tensor.shape)
+            )
+            views, numbers = groups.setdefault((tensor.dtype, is_dense), ([], []))
+            views.append(there)
+            numbers.append(number)
+        self._groups = [*groups.values()]
+
+    def _copy_together(self, views: list[Any], tensors: list[Any]) -> None:
+        together = getattr(self._torch, "_foreach_copy_", None)
+        if together is not None and str(views[0].dtype).partition(".")[2] in COPIED_TOGETHER:
+            together(views, tensors)
+            return
+        for there, tensor in zip(views, tensors):
+            there.copy_(tensor, non_blocking=True)
+
+    def _copy_each(self, tensors: list[Any], places: list[int], memory: Memory) -> None:
+        """Copy each tensor directly to the record, and wait once."""
+        for tensor, at in zip(tensors, places):
+            size = tensor.numel() * tensor.element_size()
+            if size:
+                there = memory.pinned[at : at + size].view(tensor.dtype).reshape(tensor.shape)
+                there.copy_(tensor, non_blocking=True)
+        for device in {tensor.device for tensor in tensors}:
+            self._torch.cuda.current_stream(device).synchronize()
+
+    def _tell(self, reason: str) -> None:
+        """Say once why the training waits for each commit."""
+        if not self._has_told:
+            self._has_told = True
+            say(f"{reason}: the training waits for the copy of each commit")
+
+
+def _wait_for(event: Any, device: Any, *_used: Any) -> None:
+    """Wait for an event of a GPU; until then, what it uses is not given back.
+
+    Raises RuntimeError for errors of CUDA.
+    """
+    # Otherwise the thread takes memory of the first GPU.
+    with sys.modules["torch"].cuda.device(device):
+        event.synchronize()
+
+
+def _mib(size: int) -> str:
+    return f"{size >> 20} MiB"
+
+
 class Slots:
     """Two files in the worker's memory; from the first record on, at least one is complete."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.paths = [folder / f"{name}.{letter}" for letter in "ab"]
-        self._memory: dict[Path, mmap.mmap] = {}
+        self._memory: dict[Path, Memory] = {}
         self._newest: Path | None = None
+        # The newest, while a GPU still writes it.
+        self._unfinished: Unfinished | None = None
+        self._gpu: Gpu | None = None
         # As they were read last.
         self._keys: dict[Path, Key] = {}
 
     def records(self) -> list[Record]:
         """Read the complete records, at most two. Files with another content are logged."""
+        # Another State of this process may have been here.
+        finisher.wait()
+        self._settle()
         found = []
         for path in self.paths:
             try:
@@ -208,26 +468,53 @@ class Slots:
         self._newest = next((path for path, is_ in self._keys.items() if is_ == key), None)
 
     def write(self, key: Key, value: Any) -> None:
-        """Write a record in place of the older one.
+        """Write a record in place of the older one. What is on a GPU may follow a little later.
 
-        Raises OSError where memory is full, and TypeError for what cannot be kept.
+        Raises OSError where memory is full, TypeError for what cannot be kept, and RuntimeError
+        for a GPU that fails.
         """
-        description, parts, size = _describe(value)
+        content = Content(value)
+        # Until the newest record is complete, the older one is the only one that is.
+        self._settle()
         path = self.paths[self._newest == self.paths[0]]
-        view = memoryview(self._fit(path, size))
+        memory = self._fit(path, content.size)
+        view = memoryview(memory.map)[: content.size]
         # Nothing of this record counts until all of it is there.
         view[:BEGIN] = bytes(BEGIN)
-        _fill(view, key, description, parts, is_summed=False)
-        self._newest = path
+        _fill(view, content)
+        header = _header(key, content)
+        wait = None
+        if content.tensors:
+            self._gpu = self._gpu or Gpu(sys.modules["torch"])
+            wait = self._gpu.copy(content, memory, view)
+        if wait is None:
+            view[: len(header)] = header
+            self._newest = path
+        else:
+            self._unfinished = Unfinished(path, view, header, wait)
+            finisher.add(self._unfinished.finish)
 
-    def _fit(self, path: Path, size: int) -> mmap.mmap:
-        """The memory of a file, which is as large as the record, in bytes.
+    def _settle(self) -> None:
+        """Wait until no GPU writes a record. One that has failed makes room for the next."""
+        if self._unfinished is not None:
+            self._unfinished.has_ended.wait()
+            if self._unfinished.is_complete:
+                self._newest = self._unfinished.path
+            self._unfinished = None
+
+    def _fit(self, path: Path, size: int) -> Memory:
+        """The memory of a file, which has room for the record, in bytes.
 
         Raises OSError where there is no room for it; the file is empty then.
         """
-        memory = self._memory.get(path)
-        if memory is not None and len(memory) == size:
-            return memory
+        memory = self._memory.pop(path, None)
+        if memory is None or not size <= len(memory.map) < size + 2 * ROOM:
+            del memory
+            memory = self._make(path, -(-size // ROOM) * ROOM)
+        self._memory[path] = memory
+        return memory
+
+    def _make(self, path: Path, size: int) -> Memory:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
@@ -236,58 +523,100 @@ class Slots:
             os.ftruncate(descriptor, size)
             # A page that is missing would end the rank when it is written (SIGBUS).
             os.posix_fallocate(descriptor, 0, size)
-            self._memory[path] = memory = mmap.mmap(descriptor, size)
+            return Memory(descriptor, size)
         except OSError:
             os.ftruncate(descriptor, 0)
             raise
         finally:
             os.close(descriptor)
-        return memory
 
 
-def _fill(view: memoryview, key: Key, description: bytes, parts: Parts, *, is_summed: bool) -> None:
-    """Write the content of a record, and at last its header, with which it counts."""
-    at = BEGIN
-    end = BEGIN + len(description)
-    view[at:end] = description
-    for part in parts:
-        at = _aligned(end)
-        end = at + len(part)
-        view[at:end] = part
-    checksum = zlib.crc32(view[BEGIN:]) if is_summed else 0
-    header = HEADER.pack(MARK, *key, _launch(), len(description), len(view), checksum)
-    view[: HEADER.size + SUM.size] = header + SUM.pack(zlib.crc32(header))
+def _fill(view: memoryview, content: Content) -> None:
+    """Write the description of a record, and of its arrays those that the CPU reads."""
+    view[BEGIN : BEGIN + len(content.description)] = content.description
+    for at, part in content.parts:
+        view[at : at + len(part)] = part
+
+
+def _put(view: memoryview, at: int, tensor: Any) -> None:
+    """Write a tensor of a GPU, which the CPU waits for."""
+    data = _bytes_of(tensor)[2]
+    view[at : at + len(data)] = data
+
+
+def _header(key: Key, content: Content, checksum: int = 0) -> bytes:
+    """What is written last, with which a record counts."""
+    described = len(content.description)
+    header = HEADER.pack(MARK, *key, _launch(), described, content.size, checksum)
+    return header + SUM.pack(zlib.crc32(header))
 
 
 def _aligned(at: int) -> int:
     return -(-at // BEGIN) * BEGIN
 
 
-def _describe(value: Any) -> tuple[bytes, Parts, int]:
-    """A value as JSON, the bytes of its arrays, which follow it, and the bytes of the whole record.
+class Content:
+    """What a record has: its description, arrays that the CPU reads, and tensors on GPUs.
 
-    Raises TypeError for what cannot be kept.
+    The arrays follow the description, and the tensors follow the arrays, so that one copy takes all
+    tensors. `places` says where the tensors begin.
     """
-    parts: Parts = []
-    description = json.dumps(_flatten(value, parts)).encode()
-    end = BEGIN + len(description)
-    for part in parts:
-        end = _aligned(end) + len(part)
-    return description, parts, end
 
+    def __init__(self, value: Any) -> None:
+        self.parts: Parts = []
+        self.tensors: list[Any] = []
+        self._end = 0
+        self._nodes: list[dict[str, Any]] = []
+        # Descriptions of tensors by their types and shapes, of which a model has few.
+        self._kinds: dict[Any, dict[str, Any]] = {}
+        torch = sys.modules.get("torch")
+        # A subclass of tensors may have other bytes.
+        self._tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
+        tree = self._flatten(value)
+        for node in self._nodes:
+            node["at"] = self._place(node["bytes"])
+        self.description = ENCODER.encode(tree).encode()
+        data = _aligned(BEGIN + len(self.description))
+        self.parts = [(data + at, part) for at, part in self.parts]
+        self.places = [data + node["at"] for node in self._nodes]
+        self.size = data + self._end
 
-def _flatten(value: Any, parts: Parts) -> Any:
-    """A value as JSON has it; the bytes of its arrays are appended to `parts`."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {"map": [[_flatten(k, parts), _flatten(v, parts)] for k, v in value.items()]}
-    if isinstance(value, (list, tuple)):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_flatten(each, parts) for each in value]}
-    kind, shape, data = _bytes_of(value)
-    parts.append(data)
-    return {"array": kind, "shape": shape, "bytes": len(data)}
+    def _flatten(self, value: Any) -> Any:
+        """A value as JSON has it; its arrays and tensors are taken down."""
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        if kind in self._tensors and value.is_cuda:
+            return self._describe_tensor(value)
+        if isinstance(value, (dict, Mapping)):
+            return {"map": [[self._flatten(k), self._flatten(v)] for k, v in value.items()]}
+        if isinstance(value, (list, tuple)):
+            name = "list" if isinstance(value, list) else "tuple"
+            return {name: [self._flatten(each) for each in value]}
+        if isinstance(value, (int, float, str)):
+            return value
+        name, shape, data = _bytes_of(value)
+        at = self._place(len(data))
+        self.parts.append((at, data))
+        return {"array": name, "shape": shape, "bytes": len(data), "at": at}
+
+    def _describe_tensor(self, tensor: Any) -> dict[str, Any]:
+        key = (tensor.dtype, tensor.shape)
+        known = self._kinds.get(key)
+        if known is None:
+            size = tensor.numel() * tensor.element_size()
+            known = {"array": str(tensor.dtype), "shape": [*tensor.shape], "bytes": size, "at": 0}
+            self._kinds[key] = known
+        node = known.copy()
+        self._nodes.append(node)
+        self.tensors.append(tensor)
+        return node
+
+    def _place(self, size: int) -> int:
+        """Where so many bytes begin."""
+        at = _aligned(self._end)
+        self._end = at + size
+        return at
 
 
 def _bytes_of(value: Any) -> tuple[str, list[int], memoryview]:
@@ -583,6 +912,7 @@ class State:
         Without a folder for it, nothing is written. Raises OSError where it cannot be written, and
         RuntimeError where the ranks are unknown.
         """
+        finisher.wait()
         if find_ranks().rank == 0 and self._checkpoint:
             if self._saving is not None:
                 self._saving.join()
@@ -627,7 +957,7 @@ class State:
         key, root = choose(answers)
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
-            _describe(self._values()[0])
+            Content(self._values()[0])
         record = records.get(key)
         is_fresh = ranks.rank == root and key not in records
         launches = ranks.gather(record.launch if record else None)
@@ -720,7 +1050,7 @@ class State:
 
     def _give_up(self, problem: OSError) -> None:
         """Go on without memory, which is full, and leave what is there."""
-        needed = 2 * _describe(self._values()[0])[2]
+        needed = 2 * Content(self._values()[0]).size
         assert self._folder is not None  # noqa: S101
         volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
         say(

@@ -1,0 +1,181 @@
+"""What keep.py keeps of tensors on a GPU, which copies them beside the training."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.library import keep
+from tests.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.library import fake_torch
+
+
+@pytest.fixture
+def gpu(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_torch.Gpu]:
+    gpu = fake_torch.Gpu()
+    monkeypatch.setitem(sys.modules, "torch", gpu.torch())
+    yield gpu
+    gpu.goes_on.set()
+
+
+def train(gpu: fake_torch.Gpu, *steps: int, **more: Any) -> Any:
+    """A script that makes these steps from where it goes on."""
+    state: Any = keep.State(weights=gpu.tensor(b"made"), number=1, bias=gpu.tensor(b"b"), **more)
+    state.restore()
+    for step in steps:
+        state.number = step
+        state.weights.data[:] = b"%04d" % step
+        state.commit(step)
+    return state
+
+
+def resume(gpu: fake_torch.Gpu) -> tuple[int, int, bytes, bytes]:
+    """Where a new process goes on."""
+    state = train(gpu)
+    return state.step, state.number, bytes(state.weights.data), bytes(state.bias.data)
+
+
+def hold(gpu: fake_torch.Gpu) -> None:
+    """Let the GPU end no copy after those that it has begun."""
+    keep.finisher.wait()
+    gpu.goes_on.clear()
+
+
+def begin(call: Callable[[], Any]) -> Future[Any]:
+    """Call this in a thread, and let it come as far as it can without the GPU."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(call)
+    pool.shutdown(wait=False)
+    wait([future], timeout=0.05)
+    return future
+
+
+def test_a_new_process_goes_on_with_the_tensors_of_the_last_commit(gpu: fake_torch.Gpu) -> None:
+    train(gpu, 1, 2, 3)
+    assert resume(gpu) == (3, 3, b"0003", b"b")
+
+
+def test_a_commit_that_the_gpu_has_not_copied_costs_one_step(
+    gpu: fake_torch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = train(gpu, 1, 2)
+    hold(gpu)
+    state.commit(3)
+    killed = worker.with_name("killed")
+    shutil.copytree(worker, killed)
+    gpu.goes_on.set()
+    del state
+    monkeypatch.setenv("HVD_KEEP", str(killed))
+    assert resume(gpu) == (2, 2, b"0002", b"b")
+
+
+def test_the_training_goes_on_beside_the_copy_and_changes_nothing_of_it(
+    gpu: fake_torch.Gpu,
+) -> None:
+    state = train(gpu, 1)
+    hold(gpu)
+    state.commit(2)
+    state.weights.data[:] = b"next"
+    gpu.goes_on.set()
+    del state
+    assert resume(gpu) == (2, 1, b"0001", b"b")
+
+
+@pytest.mark.parametrize("call", ["commit", "restore", "save"])
+def test_what_needs_a_commit_waits_for_its_copy(gpu: fake_torch.Gpu, call: str) -> None:
+    state = train(gpu, 1)
+    hold(gpu)
+    state.commit(2)
+    future = begin(getattr(state, call))
+    assert not future.done()
+    gpu.goes_on.set()
+    future.result(TIMEOUT)
+    assert state.step == (3 if call == "commit" else 2)
+
+
+def test_a_copy_that_fails_is_told_and_leaves_the_older_commit(
+    gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str]
+) -> None:
+    state = train(gpu, 1, 2)
+    keep.finisher.wait()
+    gpu.fails = True
+    state.commit(3)
+    del state
+    assert resume(gpu)[0] == 2
+    assert capfd.readouterr().err.count("the GPU failed before it had copied the state") == 1
+
+
+def test_the_next_commit_takes_the_place_of_one_that_failed(
+    gpu: fake_torch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = train(gpu, 1, 2)
+    keep.finisher.wait()
+    gpu.fails = True
+    state.commit(3)
+    keep.finisher.wait()
+    gpu.fails = False
+    hold(gpu)
+    state.commit(4)
+    killed = worker.with_name("killed")
+    shutil.copytree(worker, killed)
+    gpu.goes_on.set()
+    del state
+    monkeypatch.setenv("HVD_KEEP", str(killed))
+    assert resume(gpu)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"fails": True}, "cannot register the shared memory with the GPU"),
+        ({"free": 1}, "needs 0 MiB of 0 MiB free"),
+    ],
+)
+def test_without_a_copy_beside_it_the_training_waits_for_each_commit(
+    gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str], change: dict[str, Any], reason: str
+) -> None:
+    vars(gpu).update(change)
+    hold(gpu)
+    train(gpu, 1, 2)
+    assert resume(gpu) == (2, 2, b"0002", b"b")
+    assert capfd.readouterr().err.count(reason) == 1
+
+
+def test_memory_is_registered_once_while_its_description_grows(gpu: fake_torch.Gpu) -> None:
+    state = train(gpu, 1, 2, 10, 1000)
+    assert gpu.registers == 2
+    state.number = "x" * 200_000
+    state.commit()
+    state.commit()
+    keep.finisher.wait()
+    assert (gpu.registers, len(gpu.registered)) == (4, 2)
+
+
+def test_memory_is_released_with_its_state(gpu: fake_torch.Gpu) -> None:
+    train(gpu, 1, 2)
+    keep.finisher.wait()
+    assert gpu.registered == []
+
+
+ENDS = """
+import sys, threading
+from hvd_pods.library import keep
+from tests.unit.hvd_pods.library import fake_torch
+gpu = fake_torch.Gpu()
+sys.modules["torch"] = gpu.torch()
+gpu.goes_on.wait = lambda _timeout: threading.main_thread().join() is None
+state = keep.State(weights=gpu.tensor(b"last"), number=7, bias=gpu.tensor(b"b"))
+state.commit(1)
+"""
+
+
+def test_the_end_of_a_process_waits_for_its_last_commit(gpu: fake_torch.Gpu) -> None:
+    subprocess.run([sys.executable, "-c", ENDS], check=True, timeout=TIMEOUT)
+    assert resume(gpu) == (1, 7, b"last", b"b")
