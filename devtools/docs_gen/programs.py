@@ -89,7 +89,7 @@ def contents() -> dict[str, bytes]:
     """
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     files = {"VERSION": VERSION.format(version=chart["version"]).encode()}
-    for path in sorted(SOURCES.glob("*/*")):
+    for path in sorted(SOURCES.glob("*/**/*")):
         if path.suffix not in SUFFIXES:
             continue
         text = path.read_text("utf-8")

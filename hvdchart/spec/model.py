@@ -280,7 +280,7 @@ class Train:
     )
     state: int | None = optional(
         Memory("1Ki"),
-        "size of the state that keep.py keeps; the planned /dev/shm grows by twice as much",
+        "size of the state that `keep` keeps; the planned /dev/shm grows by twice as much",
     )
     batch_size: int | None = optional(
         Integer(1, 10**9),

@@ -7,7 +7,7 @@ OUTPUT_PATH/steps.jsonl. All ranks together compute the gradient of all training
 weights at the end depend neither on the number of ranks nor on what happened on the way. Rank 0
 compares them with those that it then trains alone, and writes the result to result.jsonl.
 
-With --keep, keep.py keeps the state after each step instead, and there are no checkpoints. With
+With --keep, keep keeps the state after each step instead, and there are no checkpoints. With
 --report, each rank tells its progress. With --fail, the rank of --rank fails at step --at: in every
 attempt, but it hangs in the first one only. With --notice, each rank that is asked to end saves a
 checkpoint first, as docs/life.md tells scripts to.

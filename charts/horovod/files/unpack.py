@@ -52,13 +52,15 @@ def members(tar):
 
 def write(name, content):
     parts = name.split("/")
-    if len(parts) > 2 or any(not part or part.startswith(".") for part in parts):
+    if len(parts) > 3 or any(not part or part.startswith(".") for part in parts):
         raise ValueError(f"{name!r} is no name of a program")
-    folder = os.path.join(FOLDER, *parts[:-1])
-    if not os.path.isdir(folder):
-        os.mkdir(folder)
-        # A file of this name keeps Python, as root, from writing what it has compiled beside it.
-        write(parts[0] + "/__pycache__", b"")
+    folder = FOLDER
+    for count in range(1, len(parts)):
+        folder = os.path.join(folder, parts[count - 1])
+        if not os.path.isdir(folder):
+            os.mkdir(folder)
+            # A file of this name keeps Python, as root, from writing what it has compiled there.
+            write("/".join([*parts[:count], "__pycache__"]), b"")
     with open(os.path.join(FOLDER, name), "xb") as file:
         file.write(content)
         os.fchmod(file.fileno(), 0o444)
@@ -83,9 +85,9 @@ def unpack(expected):
     clear(FOLDER)
     for name, content in members(tar):
         write(name, content)
-    for entry in os.scandir(FOLDER):
-        if entry.is_dir():
-            os.chmod(entry.path, 0o555)
+    for folder, _, _ in os.walk(FOLDER):
+        if folder != FOLDER:
+            os.chmod(folder, 0o555)
 
 
 try:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 # The parent of the package, as /horovod/bin is in a pod.
 FILES = Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"
 PROGRAMS = FILES / "hvd_pods"
-FOLDERS = ("agent", "cluster", "common", "master", "rank", "rules", "warm", "worker")
+FOLDERS = ("agent", "cluster", "common", "library", "master", "rank", "rules", "warm", "worker")
 
 
 @cache

@@ -80,7 +80,7 @@ def test_changed_archive_runs_nothing(container: Container) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../a.py", "/a.py", "a/b/c.py", "a//b.py", "a/..", ".a", "a/.b", "x" * 99 + "/"]
+    "name", ["../a.py", "/a.py", "a/b/c/d.py", "a//b.py", "a/..", ".a", "a/.b", "x" * 99 + "/"]
 )
 def test_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     done = make_container(tmp_path, {**PRINTS, name: b""}).start()
@@ -124,12 +124,16 @@ def test_restarted_container_has_nothing_of_the_one_before(container: Container)
     assert (elsewhere / "kept").exists()
 
 
-def test_programs_are_read_only_and_leave_nothing_compiled(container: Container) -> None:
-    container.start()
-    files = list((container.programs / "master").iterdir())
-    assert {one.name for one in files} == {"main.py", "__pycache__"}
+@pytest.mark.parametrize("package", ["master", "library/keep"])
+def test_programs_are_read_only_and_leave_nothing_compiled(tmp_path: Path, package: str) -> None:
+    container = make_container(tmp_path, {**PRINTS, f"{package}/one.py": b"", "VERSION": b""})
+    assert container.start().returncode == 0
+    folder = container.programs / package
+    files = [one for one in folder.iterdir() if one.name != "main.py"]
+    assert {one.name for one in files} == {"one.py", "__pycache__"}
     assert {one.stat().st_mode for one in files} == {0o100444}
-    assert (container.programs / "master").stat().st_mode == 0o040555
+    folders = [one for one in container.programs.rglob("*") if one.is_dir()]
+    assert {one.stat().st_mode for one in folders} == {0o040555}
 
 
 def test_start_suits_python_3_8() -> None:
@@ -139,7 +143,7 @@ def test_start_suits_python_3_8() -> None:
 def test_archive_of_the_chart_has_each_program() -> None:
     """It runs on Python 3.8, and a traceback names the lines of the sources."""
     files = programs.read((FILES / "programs.tgz").read_bytes())
-    for path in PROGRAMS.glob("*/*.py"):
+    for path in PROGRAMS.glob("*/**/*.py"):
         text = files.pop(path.relative_to(PROGRAMS).as_posix()).decode()
         ast.parse(text, feature_version=(3, 8))
         assert text.count("\n") == path.read_text().count("\n")

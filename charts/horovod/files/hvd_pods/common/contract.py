@@ -60,7 +60,7 @@ METRICS_PORT = "HVD_METRICS_PORT"
 EPOCH = "HVD_EPOCH"
 # The number of the attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
-# The run, by which a rank knows the state in a worker's memory (library/keep.py).
+# The run, by which a rank knows the state in a worker's memory (library/keep).
 RUN_ID = "HVD_RUN_ID"
 # Where notices about ranks go (common/notices.py).
 NOTICES = "HVD_NOTICES"

@@ -26,7 +26,7 @@ REPORT_WITHIN = 10.0
 SEND_WITHIN = 1.0
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
-# Where library/keep.py keeps the states of this pod's ranks.
+# Where library/keep keeps the states of this pod's ranks.
 KEPT = Path(os.environ.get(contract.KEEP, "/dev/shm/hvd-keep"))  # noqa: S108 - for the user alone
 
 
@@ -75,7 +75,7 @@ def may_stay(script: ranks.Script) -> bool:
     """Whether a script loses nothing if a session of another master kills it later."""
     run = Path(os.environ.get(contract.RUN_ID, "")).name
     is_kept = bool(run) and any((KEPT / run).glob("*-shared.*"))
-    # This run's state is in the worker's memory (library/keep.py), and no handler would save it.
+    # This run's state is in the worker's memory (library/keep), and no handler would save it.
     return is_kept and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
 
 

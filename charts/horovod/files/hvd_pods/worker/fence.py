@@ -156,7 +156,9 @@ def _states(programs: Path) -> set[tuple[str, int, int]]:
     Only the kernel sets that time. A file that is added or removed changes its folder's.
     """
     found = set()
-    for path in (programs, *programs.glob("*"), *programs.glob("*/*.*")):
+    # In pods, files of this name keep Python from writing what it has compiled.
+    below = [path for path in programs.rglob("*") if "__pycache__" not in path.parts]
+    for path in (programs, *below):
         with suppress(OSError):
             state = path.lstat()
             found.add((str(path), state.st_ino, state.st_ctime_ns))

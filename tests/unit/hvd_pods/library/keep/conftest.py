@@ -1,4 +1,4 @@
-"""The worker in whose memory keep.py keeps a state."""
+"""The worker in whose memory keep keeps a state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PyTorch with one GPU, of which keep.py sees as much as it uses; all tensors are bytes."""
+"""A PyTorch with one GPU, of which keep sees as much as it uses; all tensors are bytes."""
 
 from __future__ import annotations
 

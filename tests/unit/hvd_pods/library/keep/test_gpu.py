@@ -1,4 +1,4 @@
-"""What keep.py keeps of tensors on a GPU, which copies them beside the training."""
+"""What keep keeps of tensors on a GPU, which copies them beside the training."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
+from hvd_pods.library.keep import finishing
 from tests.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.library import fake_torch
+from tests.unit.hvd_pods.library.keep import fake_torch
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def resume(gpu: fake_torch.Gpu) -> tuple[int, int, bytes, bytes]:
 
 def hold(gpu: fake_torch.Gpu) -> None:
     """Let the GPU end no copy after those that it has begun."""
-    keep.finisher.wait()
+    finishing.finisher.wait()
     gpu.goes_on.clear()
 
 
@@ -104,7 +105,7 @@ def test_a_copy_that_fails_is_told_and_leaves_the_older_commit(
     gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str]
 ) -> None:
     state = train(gpu, 1, 2)
-    keep.finisher.wait()
+    finishing.finisher.wait()
     gpu.fails = True
     state.commit(3)
     del state
@@ -116,10 +117,10 @@ def test_the_next_commit_takes_the_place_of_one_that_failed(
     gpu: fake_torch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = train(gpu, 1, 2)
-    keep.finisher.wait()
+    finishing.finisher.wait()
     gpu.fails = True
     state.commit(3)
-    keep.finisher.wait()
+    finishing.finisher.wait()
     gpu.fails = False
     hold(gpu)
     state.commit(4)
@@ -154,20 +155,21 @@ def test_memory_is_registered_once_while_its_description_grows(gpu: fake_torch.G
     state.number = "x" * 200_000
     state.commit()
     state.commit()
-    keep.finisher.wait()
+    finishing.finisher.wait()
     assert (gpu.registers, len(gpu.registered)) == (4, 2)
 
 
 def test_memory_is_released_with_its_state(gpu: fake_torch.Gpu) -> None:
     train(gpu, 1, 2)
-    keep.finisher.wait()
+    finishing.finisher.wait()
     assert gpu.registered == []
 
 
 ENDS = """
 import sys, threading
 from hvd_pods.library import keep
-from tests.unit.hvd_pods.library import fake_torch
+from hvd_pods.library.keep import finishing
+from tests.unit.hvd_pods.library.keep import fake_torch
 gpu = fake_torch.Gpu()
 sys.modules["torch"] = gpu.torch()
 gpu.goes_on.wait = lambda _timeout: threading.main_thread().join() is None

@@ -1,0 +1,69 @@
+"""Arrays, tensors and variables as bytes, and bytes as arrays and tensors."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from typing import Any
+
+# Names of types as arrays have them: of NumPy, without objects and records, and of ml_dtypes.
+NUMPY_TYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?")
+ML_TYPE = re.compile(r"b?float\d[a-z0-9_]*|u?int\d{1,2}")
+
+
+def is_variable(part: Any) -> bool:
+    return hasattr(part, "assign") and hasattr(part, "shape")
+
+
+def to_bytes(value: Any) -> tuple[str, list[int], memoryview]:
+    """The type, the shape and the bytes of an array, tensor or variable, without a copy of memory
+    that the CPU reads. Raises TypeError for anything else, and for arrays of objects or records.
+    """
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes", [len(value)], memoryview(value)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        return str(value.dtype), list(value.shape), memoryview(flat.view(torch.uint8).numpy())
+    if hasattr(value, "read_value"):
+        # A variable of TensorFlow: its own numpy() copies, and read_value() takes twice as long.
+        value = value.value()
+    elif is_variable(value):
+        return to_bytes(value.value)
+    if not hasattr(value, "__array__"):
+        raise TypeError(f"keep: a {type(value).__name__} cannot be kept: {value!r:.80}")
+    numpy = numpy_module()
+    array = numpy.ascontiguousarray(value)
+    if array.dtype.hasobject or array.dtype.names:
+        raise TypeError(f"keep: an array of {array.dtype} cannot be kept")
+    # NumPy does not know the types of ml_dtypes, as bfloat16, by anything but their names.
+    is_numpy = array.dtype.type.__module__ == "numpy"
+    kind = array.dtype.str if is_numpy else array.dtype.name
+    return kind, list(numpy.shape(value)), memoryview(array.reshape(-1).view(numpy.uint8))
+
+
+def numpy_module() -> Any:
+    # Every framework brings it; those who keep bytes alone need not have it.
+    import numpy
+
+    return numpy
+
+
+def from_bytes(kind: str, shape: list[int], data: memoryview) -> Any:
+    """An array or tensor of this type and shape over these bytes; bytes are a copy."""
+    if kind == "bytes":
+        return bytes(data)
+    if kind.startswith("torch."):
+        torch: Any = sys.modules["torch"]
+        dtype = getattr(torch, kind.partition(".")[2])
+        if not isinstance(dtype, torch.dtype):
+            raise ValueError(f"{kind} is no type of numbers")
+        if not data:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(data, dtype=dtype).reshape(shape)
+    if ML_TYPE.fullmatch(kind):
+        kind = getattr(importlib.import_module("ml_dtypes"), kind)
+    elif not NUMPY_TYPE.fullmatch(kind):
+        raise ValueError(f"{kind!r:.80} is no type of an array's numbers")
+    return numpy_module().frombuffer(data, kind).reshape(shape)

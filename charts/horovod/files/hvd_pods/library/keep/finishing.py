@@ -1,0 +1,70 @@
+"""What ends only when a GPU has ended something, and who waits for that."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+from pathlib import Path
+from typing import Callable
+
+from .log import say
+
+# Seconds that the end of the process waits for copies: a GPU may wait for a rank that is lost.
+END_WITHIN = 5.0
+
+
+class Finisher:
+    """A thread in which waits what has to wait for a GPU, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Let the thread call this, which raises nothing."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="keep", daemon=True)
+            self._thread.start()
+            atexit.register(self.wait, END_WITHIN)
+        self._calls.put(call)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Return when all calls before this have ended, or after some seconds."""
+        # A process that was forked has no such thread, and nothing to wait for.
+        if self._thread is not None and self._thread.is_alive():
+            reached = threading.Event()
+            self._calls.put(reached.set)
+            reached.wait(seconds)
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
+
+
+finisher = Finisher()
+
+
+class Unfinished:
+    """A record that a GPU still writes, and which counts when it has all its bytes."""
+
+    def __init__(
+        self, path: Path, view: memoryview, header: bytes, wait: Callable[[], None]
+    ) -> None:
+        self.path = path
+        self.is_complete = False
+        self.has_ended = threading.Event()
+        self._view = view
+        self._header = header
+        self._wait = wait
+
+    def finish(self) -> None:
+        """Write the header as soon as all bytes are there. A failure of the GPU is logged."""
+        try:
+            self._wait()
+            self._view[: len(self._header)] = self._header
+            self.is_complete = True
+        except RuntimeError as problem:
+            say(f"{self.path}: the GPU failed before it had copied the state: {problem}")
+        finally:
+            self.has_ended.set()

@@ -1,0 +1,10 @@
+"""The log of a rank."""
+
+from __future__ import annotations
+
+import sys
+
+
+def say(message: str) -> None:
+    """Write a line to the log of this rank."""
+    print(f"[keep] {message}", file=sys.stderr, flush=True)

@@ -1,0 +1,181 @@
+"""The parts of a state: what of them is kept, and how they get it back."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Iterable, Mapping
+
+from .arrays import is_variable
+from .record import Record
+
+# A variable of Keras with random numbers, which is the rank's own.
+SEED = "seed_generator_state"
+# What Keras' callbacks learn in a training (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint).
+LEARNED = ("best", "best_epoch", "best_weights", "cooldown_counter", "wait")
+# Types whose ranks have different parts of the weights, of PyTorch and DeepSpeed.
+SHARDED = {
+    "FullyShardedDataParallel",
+    "FSDPModule",
+    "ZeroRedundancyOptimizer",
+    "ZeROOptimizer",
+    "DeepSpeedZeroOptimizer",
+    "DTensor",
+}
+# What building the value of a record raises that another module, or a stranger, has written.
+UNUSABLE = (
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+def variables_of(part: Any) -> list[Any] | None:
+    """The variables of a model, an optimizer or a list; None for what has none."""
+    if is_variable(part):
+        return [part]
+    if isinstance(part, (list, tuple)):
+        return [*part] if part and all(map(is_variable, part)) else None
+    found = getattr(part, "variables", None)
+    if found is None:
+        return None
+    variables = [*(found() if callable(found) else found)]
+    # Keras 2 does not count it.
+    rate = getattr(part, "learning_rate", None)
+    if is_variable(rate) and all(rate is not each for each in variables):
+        variables.append(rate)
+    return variables
+
+
+def is_callback(part: Any) -> bool:
+    return hasattr(part, "on_epoch_end") and not hasattr(part, "get_state")
+
+
+def _is_seed(variable: Any) -> bool:
+    return SEED in str(getattr(variable, "path", getattr(variable, "name", "")))
+
+
+def find_sharded(part: Any) -> str:
+    """The type by which each rank has other weights in a part, or an empty text."""
+    modules = (
+        part.modules() if hasattr(part, "load_state_dict") and hasattr(part, "modules") else ()
+    )
+    groups = getattr(part, "param_groups", ())
+    parameters = [each for group in groups for each in group["params"]]
+    if modules:
+        parameters += part.parameters()
+    every = [part, getattr(part, "optimizer", None), *modules, *parameters]
+    found = {kind.__name__ for each in every for kind in type(each).__mro__} & SHARDED
+    return ", ".join(sorted(found))
+
+
+def read_part(part: Any, seeds: list[Any]) -> Any:
+    """What is to be kept of a part; the variables with random numbers go to `seeds`."""
+    if hasattr(part, "state_dict"):
+        return part.state_dict()
+    if hasattr(part, "bit_generator"):
+        return part.bit_generator.state
+    if hasattr(part, "get_state"):
+        return part.get_state()
+    if is_callback(part):
+        return {name: vars(part)[name] for name in LEARNED if name in vars(part)}
+    if isinstance(part, dict):
+        return {key: read_part(each, seeds) for key, each in part.items()}
+    variables = variables_of(part)
+    if variables is None:
+        return part
+    seeds += filter(_is_seed, variables)
+    return [each for each in variables if not _is_seed(each)]
+
+
+def write_part(part: Any, kept: Any) -> Any:
+    """Restore a part from its kept state; return the part, or the value that replaces it."""
+    if variables_of(part) is not None and not hasattr(part, "load_state_dict"):
+        for variable, array in zip(read_part(part, []), kept):
+            variable.assign(array)
+        return part
+    # What takes the arrays themselves must not see the next record in their memory.
+    kept = copy.deepcopy(kept)
+    if hasattr(part, "load_state_dict"):
+        part.load_state_dict(kept)
+    elif hasattr(part, "bit_generator"):
+        part.bit_generator.state = kept
+    elif hasattr(part, "set_state"):
+        part.set_state(kept)
+    elif is_callback(part):
+        # A checkpoint may come from anybody: it sets nothing else.
+        vars(part).update({name: kept[name] for name in LEARNED if name in kept})
+    elif isinstance(part, dict):
+        return {key: write_part(part.get(key), each) for key, each in kept.items()}
+    else:
+        return kept
+    return part
+
+
+def form_of(part: Any, kept: Any) -> Any:
+    """Return what must match in a part and in its kept state: shapes, or numbers of parameters."""
+    if hasattr(part, "param_groups"):
+        return [len(group["params"]) for group in kept["param_groups"]]
+    if hasattr(part, "state_dict"):
+        return {key: tuple(each.shape) for key, each in kept.items() if hasattr(each, "shape")}
+    if variables_of(part) is not None:
+        return [tuple(each.shape) for each in kept]
+    return tuple(kept.shape) if hasattr(kept, "shape") else None
+
+
+def check(name: str, part: Any) -> None:
+    """Raise ValueError for a part that has no variables yet or that is sharded."""
+    if hasattr(part, "trainable_variables") and not getattr(part, "built", True):
+        raise ValueError(
+            f"keep: {name} has no variables yet, so that nothing of it would be kept: build the "
+            "model first, as with model.build(input_shape)"
+        )
+    if found := find_sharded(part):
+        raise ValueError(
+            f"keep: {name} is sharded ({found}): each rank has another part of it, but keep hands "
+            "the state of one rank to all: keep it with torch.distributed.checkpoint, or use "
+            "DistributedDataParallel"
+        )
+
+
+def build_optimizer(name: str, part: Any, parts: Iterable[Any]) -> None:
+    """Give an optimizer of Keras its variables, which it makes in the first step otherwise.
+
+    Raises ValueError where it is not clear which model of `parts` it trains.
+    """
+    if not hasattr(part, "apply_gradients"):
+        return
+    if getattr(part, "built", getattr(part, "_built", False)):
+        return
+    trained = [m.trainable_variables for m in parts if hasattr(m, "trainable_variables")]
+    build = getattr(part, "build", getattr(part, "_create_all_weights", None))
+    if len(trained) != 1 or build is None:
+        raise ValueError(
+            f"keep: {name} has no variables yet, and {len(trained)} models are kept with it: "
+            f"build it first with those that it trains, as {name}.build("
+            "model.trainable_variables)"
+        )
+    build(trained[0])
+
+
+def find_difference(record: Record, parts: Mapping[str, Any]) -> str:
+    """Why a record is not the state of a script with these parts, or an empty text."""
+    try:
+        kept = record.value
+        trees = kept["parts"]
+        _ = kept["run"]
+        if trees.keys() != parts.keys():
+            return f"{record.place} has the parts {[*trees]}, this script {[*parts]}"
+        for name, tree in trees.items():
+            here = form_of(parts[name], read_part(parts[name], []))
+            there = form_of(parts[name], tree)
+            if here != there:
+                return f"{record.place}: {name} has the shapes {there}, here {here}"
+    except UNUSABLE as problem:
+        return f"{record.place} has no state of this module: {problem!r}"
+    return ""

@@ -1,0 +1,218 @@
+"""The format of a record, in memory as in a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import sys
+import zlib
+from pathlib import Path
+from typing import Any, List, Mapping, NamedTuple, Tuple
+
+from . import arrays
+
+# What a record begins with: a mark, the key, the bytes of the description and of the whole record,
+# and the checksum of what follows, 0 in memory. A checksum of these fields is last.
+HEADER = struct.Struct("<8sqqQQQI")
+MARK = b"hvdkeep3"
+SUM = struct.Struct("<I")
+BEGIN = 64
+# Of values that have no cycles.
+ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
+PLAIN = frozenset([type(None), bool, int, float, str])
+# Bytes that the CPU reads, and where they begin, counted from the end of the description.
+Parts = List[Tuple[int, memoryview]]
+
+
+class Key(NamedTuple):
+    """How far a training has come. `series` grows when its steps are counted anew, as with other
+    steps of an epoch; it is -1 for what another run has left, and for a beginning.
+    """
+
+    series: int
+    step: int
+
+
+class Record(NamedTuple):
+    """A complete record: where it was read from, how new it is, and its bytes.
+
+    launch: the epoch of the launch that wrote it. In one launch, the states of ranks belong
+    together, also where each has something of its own, such as statistics of its batches.
+    """
+
+    place: str
+    key: Key
+    launch: int
+    tree: Any
+    raw: memoryview
+
+    @property
+    def value(self) -> Any:
+        """What was kept; its arrays are in the memory of the record.
+
+        Raises LookupError, TypeError or ValueError for a record of another module.
+        """
+        data = aligned(BEGIN + HEADER.unpack_from(self.raw)[4])
+
+        def build(node: Any) -> Any:
+            if not isinstance(node, dict):
+                return node
+            if "map" in node:
+                return {build(key): build(each) for key, each in node["map"]}
+            if "list" in node:
+                return [build(each) for each in node["list"]]
+            if "tuple" in node:
+                return tuple(build(each) for each in node["tuple"])
+            at = data + node["at"]
+            return arrays.from_bytes(
+                node["array"], node["shape"], self.raw[at : at + node["bytes"]]
+            )
+
+        return build(self.tree)
+
+
+def pack(key: Key, value: Any) -> bytearray:
+    """A record of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
+
+    It has a checksum. Raises TypeError for anything else.
+    """
+    content = Content(value)
+    raw = bytearray(content.size)
+    view = memoryview(raw)
+    fill(view, content)
+    for tensor, at in zip(content.tensors, content.places):
+        put(view, at, tensor)
+    header = header_of(key, content, zlib.crc32(view[BEGIN:]))
+    view[: len(header)] = header
+    return raw
+
+
+def _launch() -> int:
+    """The epoch of this launch, by which the agents admit it; 0 outside of a run."""
+    epoch = os.environ.get("HVD_EPOCH", "")
+    return int(epoch) if epoch.isdecimal() else 0
+
+
+def read(place: str, raw: memoryview) -> Record:
+    """Read a record, which may be followed by other bytes; `place` is its name in messages.
+
+    Raises ValueError for one that is incomplete or damaged.
+    """
+    if len(raw) < BEGIN:
+        raise ValueError(f"{place} is too short for a state")
+    mark, series, step, launch, described, size, checksum = HEADER.unpack_from(raw)
+    if mark != MARK or SUM.unpack_from(raw, HEADER.size)[0] != zlib.crc32(raw[: HEADER.size]):
+        raise ValueError(f"{place} has no complete state")
+    if not BEGIN + described <= size <= len(raw):
+        raise ValueError(f"{place} is shorter than the state that it should have")
+    if checksum and checksum != zlib.crc32(raw[BEGIN:size]):
+        raise ValueError(f"{place} is damaged: its checksum is wrong")
+    try:
+        tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{place} is damaged: {problem}") from problem
+    return Record(place, Key(series, step), launch, tree, raw[:size])
+
+
+def read_file(path: Path) -> Record:
+    """Read the record of a file.
+
+    Raises OSError for a file that cannot be read or is a link, and ValueError for one that is
+    empty, incomplete or damaged.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        # The bytes stay readable as long as the record is in use.
+        return read(str(path), memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)))
+    finally:
+        os.close(descriptor)
+
+
+class Content:
+    """What a record has: its description, arrays that the CPU reads, and tensors on GPUs.
+
+    The arrays follow the description, and the tensors follow the arrays, so that one copy takes all
+    tensors. `places` says where the tensors begin.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.parts: Parts = []
+        self.tensors: list[Any] = []
+        self._end = 0
+        self._nodes: list[dict[str, Any]] = []
+        # Descriptions of tensors by their types and shapes, of which a model has few.
+        self._kinds: dict[Any, dict[str, Any]] = {}
+        torch = sys.modules.get("torch")
+        # A subclass of tensors may have other bytes.
+        self._tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
+        tree = self._flatten(value)
+        for node in self._nodes:
+            node["at"] = self._place(node["bytes"])
+        self.description = ENCODER.encode(tree).encode()
+        data = aligned(BEGIN + len(self.description))
+        self.parts = [(data + at, part) for at, part in self.parts]
+        self.places = [data + node["at"] for node in self._nodes]
+        self.size = data + self._end
+
+    def _flatten(self, value: Any) -> Any:
+        """A value as JSON has it; its arrays and tensors are taken down."""
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        if kind in self._tensors and value.is_cuda:
+            return self._describe_tensor(value)
+        if isinstance(value, (dict, Mapping)):
+            return {"map": [[self._flatten(k), self._flatten(v)] for k, v in value.items()]}
+        if isinstance(value, (list, tuple)):
+            name = "list" if isinstance(value, list) else "tuple"
+            return {name: [self._flatten(each) for each in value]}
+        if isinstance(value, (int, float, str)):
+            return value
+        name, shape, data = arrays.to_bytes(value)
+        at = self._place(len(data))
+        self.parts.append((at, data))
+        return {"array": name, "shape": shape, "bytes": len(data), "at": at}
+
+    def _describe_tensor(self, tensor: Any) -> dict[str, Any]:
+        key = (tensor.dtype, tensor.shape)
+        known = self._kinds.get(key)
+        if known is None:
+            size = tensor.numel() * tensor.element_size()
+            known = {"array": str(tensor.dtype), "shape": [*tensor.shape], "bytes": size, "at": 0}
+            self._kinds[key] = known
+        node = known.copy()
+        self._nodes.append(node)
+        self.tensors.append(tensor)
+        return node
+
+    def _place(self, size: int) -> int:
+        """Where so many bytes begin."""
+        at = aligned(self._end)
+        self._end = at + size
+        return at
+
+
+def fill(view: memoryview, content: Content) -> None:
+    """Write the description of a record, and of its arrays those that the CPU reads."""
+    view[BEGIN : BEGIN + len(content.description)] = content.description
+    for at, part in content.parts:
+        view[at : at + len(part)] = part
+
+
+def put(view: memoryview, at: int, tensor: Any) -> None:
+    """Write a tensor of a GPU, which the CPU waits for."""
+    data = arrays.to_bytes(tensor)[2]
+    view[at : at + len(data)] = data
+
+
+def header_of(key: Key, content: Content, checksum: int = 0) -> bytes:
+    """What is written last, with which a record counts."""
+    described = len(content.description)
+    header = HEADER.pack(MARK, *key, _launch(), described, content.size, checksum)
+    return header + SUM.pack(zlib.crc32(header))
+
+
+def aligned(at: int) -> int:
+    return -(-at // BEGIN) * BEGIN

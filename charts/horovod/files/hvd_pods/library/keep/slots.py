@@ -1,0 +1,118 @@
+"""The two files of a state in the worker's memory, which take turns."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .finishing import Unfinished, finisher
+from .gpu import Gpu, Memory
+from .log import say
+from .record import BEGIN, Content, Key, Record, fill, header_of, read_file
+
+# The memory of a record is a multiple of this many bytes, and stays where its description becomes a
+# little longer or shorter: to register new memory with a GPU takes longer than a commit.
+ROOM = 1 << 16
+
+
+class Slots:
+    """Two files in the worker's memory; from the first record on, at least one is complete."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.paths = [folder / f"{name}.{letter}" for letter in "ab"]
+        self._memory: dict[Path, Memory] = {}
+        self._newest: Path | None = None
+        # The newest, while a GPU still writes it.
+        self._unfinished: Unfinished | None = None
+        self._gpu: Gpu | None = None
+        # As they were read last.
+        self._keys: dict[Path, Key] = {}
+
+    def records(self) -> list[Record]:
+        """Read the complete records, at most two. Files with another content are logged."""
+        # Another State of this process may have been here.
+        finisher.wait()
+        self._settle()
+        found = []
+        for path in self.paths:
+            try:
+                found.append(read_file(path))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as problem:
+                # An interrupted commit leaves the other record complete.
+                say(str(problem))
+        self._keys = {Path(record.place): record.key for record in found}
+        return found
+
+    def keep(self, key: Key) -> None:
+        """This record is the newest; the next one takes the place of the other.
+
+        Where no record that was read has this key, the next one takes the first file.
+        """
+        self._newest = next((path for path, is_ in self._keys.items() if is_ == key), None)
+
+    def write(self, key: Key, value: Any) -> None:
+        """Write a record in place of the older one. What is on a GPU may follow a little later.
+
+        Raises OSError where memory is full, TypeError for what cannot be kept, and RuntimeError
+        for a GPU that fails.
+        """
+        content = Content(value)
+        # Until the newest record is complete, the older one is the only one that is.
+        self._settle()
+        path = self.paths[self._newest == self.paths[0]]
+        memory = self._fit(path, content.size)
+        view = memoryview(memory.map)[: content.size]
+        # Nothing of this record counts until all of it is there.
+        view[:BEGIN] = bytes(BEGIN)
+        fill(view, content)
+        header = header_of(key, content)
+        wait = None
+        if content.tensors:
+            self._gpu = self._gpu or Gpu(sys.modules["torch"])
+            wait = self._gpu.copy(content, memory, view)
+        if wait is None:
+            view[: len(header)] = header
+            self._newest = path
+        else:
+            self._unfinished = Unfinished(path, view, header, wait)
+            finisher.add(self._unfinished.finish)
+
+    def _settle(self) -> None:
+        """Wait until no GPU writes a record. One that has failed makes room for the next."""
+        if self._unfinished is not None:
+            self._unfinished.has_ended.wait()
+            if self._unfinished.is_complete:
+                self._newest = self._unfinished.path
+            self._unfinished = None
+
+    def _fit(self, path: Path, size: int) -> Memory:
+        """The memory of a file, which has room for the record, in bytes.
+
+        Raises OSError where there is no room for it; the file is empty then.
+        """
+        memory = self._memory.pop(path, None)
+        if memory is None or not size <= len(memory.map) < size + 2 * ROOM:
+            del memory
+            memory = self._make(path, -(-size // ROOM) * ROOM)
+        self._memory[path] = memory
+        return memory
+
+    def _make(self, path: Path, size: int) -> Memory:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.pwrite(descriptor, bytes(BEGIN), 0)
+            os.ftruncate(descriptor, size)
+            # A page that is missing would end the rank when it is written (SIGBUS).
+            os.posix_fallocate(descriptor, 0, size)
+            return Memory(descriptor, size)
+        except OSError:
+            os.ftruncate(descriptor, 0)
+            raise
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,74 @@
+"""The memory of a worker, which outlives its ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Callable
+
+from .log import say
+from .record import Key, Record, read_file
+from .slots import Slots
+
+# In the memory volume of a worker. Each run has a folder of its own inside.
+FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
+
+
+class WorkerMemory:
+    """What a state has in the memory of its worker: nothing outside of a run, or where it is full.
+
+    Without the identity of the run, a state could be that of another training.
+    """
+
+    def __init__(self, state: str, run: str) -> None:
+        self._state = state
+        self._folder = Path(os.environ.get("HVD_KEEP", FOLDER), Path(run).name) if run else None
+        self._slots: dict[str, Slots] = {}
+
+    def __call__(self, name: str, use: Callable[[Slots], Any]) -> Any:
+        """What `use` returns for the slots of this name; an empty list where there is no memory.
+
+        An OSError of `use` is raised.
+        """
+        if self._folder is None:
+            return []
+        if name not in self._slots:
+            self._slots[name] = Slots(self._folder, f"{self._state}-{name}")
+        return use(self._slots[name])
+
+    def remove_other_runs(self) -> None:
+        """Remove what other runs have left, which is not this one's."""
+        if self._folder is not None:
+            for other in {*self._folder.parent.glob("*")} - {self._folder}:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def find_of_others(self, rank: int) -> dict[int, dict[Key, Record]]:
+        """By rank, what others than this one have kept here for themselves."""
+        if self._folder is None:
+            return {}
+        pattern = re.compile(rf"{re.escape(self._state)}-rank-(\d{{1,7}})\.[ab]")
+        found: dict[int, dict[Key, Record]] = {}
+        for path in sorted(self._folder.glob("*")):
+            match = pattern.fullmatch(path.name)
+            if match is None or int(match[1]) == rank:
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                record = read_file(path)
+                found.setdefault(int(match[1]), {})[record.key] = record
+        return found
+
+    def give_up(self, problem: OSError, size: int) -> None:
+        """Go on without memory, which has no room for records of this size; leave what is there."""
+        assert self._folder is not None  # noqa: S101
+        volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
+        say(
+            f"cannot keep the state in memory, so that a fault costs the steps since the last "
+            f"checkpoint: {problem}: two copies need {2 * size >> 20} MiB, and of "
+            f"{volume.f_frsize * volume.f_blocks >> 20} MiB of shared memory "
+            f"{volume.f_frsize * volume.f_bavail >> 20} MiB are free: raise train.state of the "
+            "spec, or shm.sizeLimit"
+        )
+        self._folder = None

@@ -1,0 +1,137 @@
+"""The checkpoints of keep: when they are written, and which are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hvd_pods.library import keep
+from hvd_pods.library.keep import arrays, parts
+from hvd_pods.library.keep import checkpoint as checkpoints
+from tests.unit.hvd_pods.library.keep.scripts import resume, train
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def checkpoint(worker: Path) -> Path:
+    """The checkpoint of a script."""
+    return worker.with_name("keep-main.state")
+
+
+def test_memory_that_is_newer_than_the_checkpoint_counts(worker: Path) -> None:
+    train(1, 2).save()
+    train(3)
+    assert resume()[0] == 3
+
+
+def test_the_checkpoint_counts_where_all_memory_is_gone(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(1, 2).save()
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    capsys.readouterr()
+    assert resume() == (2, b"after step 02")
+    remedy = "another run has left it: to begin anew, set another OUTPUT_PATH"
+    assert remedy in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_run_is_not_newer_whatever_its_step(
+    worker: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(1, 2).save()
+    other = checkpoint.read_bytes()
+    checkpoint.unlink()
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    train(1)
+    checkpoint.write_bytes(other)
+    assert resume()[0] == 1
+
+
+def test_checkpoints_are_written_beside_the_training(
+    worker: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # At each commit.
+    train(5, minutes=0.0)
+    wait_until(
+        lambda: checkpoint.exists() and b"step 05" in checkpoint.read_bytes(),
+        60,
+        "the checkpoint is written",
+    )
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    assert resume() == (5, b"after step 05")
+
+
+def test_a_checkpoint_of_another_script_is_refused(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep.State(weights=b"made", more=1).save()
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    with pytest.raises(ValueError, match=r"keep-main.state has the parts .* OUTPUT_PATH"):
+        train()
+
+
+def test_a_checkpoint_can_be_written_before_the_training_begins(worker: Path) -> None:
+    (worker.parent / "file").touch()
+    for folder in (worker.parent / "file", worker.parent / "file" / "in"):
+        with pytest.raises(ValueError, match=r"cannot write checkpoints to .*file.*OUTPUT_PATH"):
+            train(output=folder)
+    train(1, output=worker.parent / "new").save()
+    assert (worker.parent / "new" / "keep-main.state").exists()
+
+
+def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(
+    worker: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(1, 2).save()
+    checkpoint = worker.with_name("keep-main.state")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"x")
+    assert resume()[0] == 2
+    assert "keep-main.state is damaged: its checksum is wrong" in capfd.readouterr().err
+
+
+def test_a_writer_that_was_cut_off_spoils_no_checkpoint(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on when its successor has written another one (issue 44)."""
+    newer = keep.pack(keep.Key(0, 200), b"new")
+    sync = os.fsync
+
+    def cut_off(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        checkpoints.write_atomically(checkpoint, newer)
+
+    monkeypatch.setattr(os, "fsync", cut_off)
+    with pytest.raises(FileNotFoundError):
+        checkpoints.write_atomically(checkpoint, keep.pack(keep.Key(0, 100), b"x" * 100_000))
+    assert keep.read_file(checkpoint).key == keep.Key(0, 200)
+    assert [path.name for path in checkpoint.parent.glob(".*")] == []
+
+
+def test_a_checkpoint_is_not_written_through_a_link(checkpoint: Path) -> None:
+    (checkpoint.parent / "precious").write_bytes(b"precious")
+    checkpoint.with_name(".keep-main.state.new").symlink_to("precious")
+    train(1).save()
+    assert (checkpoint.parent / "precious").read_bytes() == b"precious"
+
+
+def test_a_checkpoint_sets_only_what_callbacks_learn() -> None:
+    part = SimpleNamespace(on_epoch_end=None, wait=1, model="own")
+    parts.write_part(part, {"wait": 7, "model": "stranger's", "on_epoch_end": "stranger's"})
+    assert (part.wait, part.model, part.on_epoch_end) == (7, "own", None)
+
+
+@pytest.mark.parametrize("kind", ["(", "O8", "|O8", "V8", "i4,i4", "finfo", "a" * 5000, "1" * 5000])
+def test_a_checkpoint_with_an_odd_type_is_refused(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    train(1).save()
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    value = {"parts": {"weights": b"w" * 8, "losses": []}, "steps of epoch": 0, "run": "one"}
+    to_bytes = arrays.to_bytes
+    monkeypatch.setattr(arrays, "to_bytes", lambda value: (kind, *to_bytes(value)[1:]))
+    checkpoint.write_bytes(keep.pack(keep.Key(0, 1), value))
+    with pytest.raises(ValueError, match=r"keep-main.state has no state of this module"):
+        train()

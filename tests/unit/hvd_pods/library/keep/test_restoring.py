@@ -1,0 +1,177 @@
+"""How ranks agree on the state that they go on from."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.library import keep
+from hvd_pods.library.keep import ranks, restoring, state
+from tests.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.library.keep.scripts import resume, train
+
+
+def answer(steps: list[int], own: list[int] | None = None) -> tuple[list[int], list[int]]:
+    """What a rank has."""
+    return steps, own or []
+
+
+@pytest.mark.parametrize(
+    ("answers", "chosen"),
+    [
+        pytest.param([answer([0]), answer([])], (0, 0), id="a start"),
+        pytest.param([answer([0, 4, 5]), answer([4, 5])], (5, 0), id="all have it"),
+        pytest.param([answer([0, 4]), answer([4, 5])], (5, 1), id="one was faster"),
+        pytest.param([answer([0]), answer([4, 5])], (5, 1), id="rank 0 is new"),
+        pytest.param([answer([0, 5], [4, 5]), answer([], [])], (5, 0), id="rank 1 is new"),
+        pytest.param(
+            [answer([0, 4, 5], [4, 5]), answer([4], [3, 4])], (4, 0), id="own part is missing"
+        ),
+        pytest.param(
+            [answer([0, 499, 500], [499, 500]), answer([99, 100], [99, 100])],
+            (500, 0),
+            id="a worker that was away",
+        ),
+        pytest.param(
+            [answer([500, 501], [499, 500]), answer([90, 91], [90, 91])],
+            (500, 0),
+            id="a worker that was away, and an own part is missing",
+        ),
+    ],
+)
+def test_ranks_agree_on_the_newest_step(
+    answers: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
+) -> None:
+    keys = [[[keep.Key(0, step) for step in each] for each in answer] for answer in answers]
+    key, root = restoring.choose([steps for steps, _ in keys], [{*own} for _, own in keys])
+    assert (key.step, root) == chosen
+
+
+def test_a_rank_without_a_state_of_its_own_is_named(
+    worker: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(1, 2, own=b"numbers")
+    for path in worker.glob("one/*-rank-0.*"):
+        path.unlink()
+    state = train(own=b"new numbers")
+    assert (state.step, state.own) == (2, b"new numbers")
+    assert "ranks [0] have no random numbers" in capsys.readouterr().err
+
+
+class TwoRanks(ranks.Ranks):
+    """One of two ranks, each alone on a worker, that are threads."""
+
+    size = 2
+
+    def __init__(self, rank: int, told: list[Any], barrier: threading.Barrier) -> None:
+        self.rank = rank
+        self._told = told
+        self._barrier = barrier
+
+    def gather(self, told: Any) -> list[Any]:
+        self._told[self.rank] = told
+        self._barrier.wait(TIMEOUT)
+        answers = copy.deepcopy(self._told)
+        self._barrier.wait(TIMEOUT)
+        return answers
+
+    def send(self, piece: memoryview, root: int) -> None:
+        piece[:] = self.gather(bytes(piece))[root]
+
+
+class Workers:
+    """Two workers with a rank each; `places` are their numbers, by rank."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.places = [0, 1]
+        self._here = threading.local()
+        self._patch = monkeypatch
+        monkeypatch.setattr(state, "find_ranks", lambda: self._here.ranks)
+
+    def state(self, rank: int, **parts: Any) -> Any:
+        """The state of a new process with this rank, which acts for itself until `together`."""
+        self._here.ranks = ranks.Ranks()
+        self._here.ranks.rank = rank
+        keep.State._all.clear()
+        place = self.folder / str(self.places[rank])
+        place.mkdir(exist_ok=True)
+        self._patch.setenv("HVD_KEEP", str(place))
+        return keep.State(**parts)
+
+    def together(self, states: list[Any]) -> list[int]:
+        """Let both restore; their steps."""
+        told: list[Any] = [None, None]
+        barrier = threading.Barrier(2)
+
+        def restore(rank: int) -> int:
+            self._here.ranks = TwoRanks(rank, told, barrier)
+            return int(states[rank].restore())
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(restore, (0, 1)))
+
+
+@pytest.fixture
+def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
+    monkeypatch.delenv("OUTPUT_PATH")
+    return Workers(worker, monkeypatch)
+
+
+def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
+    workers: Workers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them was away, and has come back with its own step 5 (issue 44)."""
+    for rank, weights in enumerate((b"OLD", b"NEW")):
+        monkeypatch.setenv("HVD_EPOCH", str(100 + rank))
+        state = workers.state(rank, weights=weights)
+        state.commit(4)
+        state.commit(5)
+    states = [workers.state(rank, weights=b"???") for rank in (0, 1)]
+    assert workers.together(states) == [5, 5]
+    assert [bytes(state.weights) for state in states] == [b"OLD", b"OLD"]
+    assert "has step 5 of another launch than rank 0: not used" in capfd.readouterr().err
+
+
+def test_ranks_of_one_launch_keep_what_differs_between_them(workers: Workers) -> None:
+    """As PyTorch's statistics of a batch do, which are a part of the model."""
+    for rank, weights in enumerate((b"one", b"two")):
+        workers.state(rank, weights=weights).commit(5)
+    states = [workers.state(rank, weights=b"???") for rank in (0, 1)]
+    assert workers.together(states) == [5, 5]
+    assert [bytes(state.weights) for state in states] == [b"one", b"two"]
+
+
+def test_ranks_begin_with_the_weights_of_rank_0(workers: Workers) -> None:
+    states = [workers.state(rank, weights=b"made by %d" % rank) for rank in (0, 1)]
+    assert workers.together(states) == [0, 0]
+    assert [bytes(state.weights) for state in states] == [b"made by 0", b"made by 0"]
+
+
+def test_the_own_state_of_a_rank_follows_it_to_another_worker(workers: Workers) -> None:
+    """Worker 0 is lost: rank 0 runs where rank 1 was, and rank 1 on a spare (issue 44)."""
+    workers.state(1, weights=b"w", own=b"numbers of rank 1").commit(5)
+    workers.places = [1, 2]
+    states = [workers.state(rank, weights=b"?", own=b"made") for rank in (0, 1)]
+    assert workers.together(states) == [5, 5]
+    assert [bytes(state.own) for state in states] == [b"made", b"numbers of rank 1"]
+    assert {bytes(state.weights) for state in states} == {b"w"}
+
+
+@pytest.mark.parametrize(("attempt", "is_said"), [("1", False), ("2", True)])
+def test_a_later_attempt_that_begins_anew_says_so(
+    worker: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    attempt: str,
+    is_said: bool,
+) -> None:
+    monkeypatch.setenv("HVD_ATTEMPT", attempt)
+    resume()
+    text = "no checkpoint has a state of this run: attempt 2 begins at step 0"
+    assert (text in capsys.readouterr().err) is is_said
