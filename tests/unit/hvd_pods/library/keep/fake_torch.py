@@ -106,9 +106,9 @@ class Gpu:
             frombuffer=lambda data, dtype: Tensor(self, data, "cpu"),
         )
 
-    def tensor(self, content: bytes) -> Tensor:
+    def tensor(self, content: bytes, device: str = "cuda:0") -> Tensor:
         """A tensor on the GPU."""
-        return Tensor(self, bytearray(content), "cuda:0")
+        return Tensor(self, bytearray(content), device)
 
     def run(self, copy: Callable[[], None]) -> None:
         """Copy in the stream that is the current one."""

@@ -149,6 +149,19 @@ def test_without_a_copy_beside_it_the_training_waits_for_each_commit(
     assert capfd.readouterr().err.count(reason) == 1
 
 
+def test_the_training_waits_for_the_copies_of_several_gpus(
+    gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hold(gpu)
+    state: Any = keep.State(one=gpu.tensor(b"1"), two=gpu.tensor(b"22", "cuda:1"))
+    state.commit()
+    del state
+    state = keep.State(one=gpu.tensor(b"?"), two=gpu.tensor(b"??", "cuda:1"))
+    assert state.restore() == 1
+    assert (bytes(state.one.data), bytes(state.two.data)) == (b"1", b"22")
+    assert capfd.readouterr().err.count("the state is on several GPUs") == 1
+
+
 def test_memory_is_registered_once_while_its_description_grows(gpu: fake_torch.Gpu) -> None:
     state = train(gpu, 1, 2, 10, 1000)
     assert gpu.registers == 2
