@@ -39,10 +39,10 @@ FAILED, ENDED = ({"terminated": {"exitCode": code}} for code in (1, 0))
     ("status", "reason"),
     [
         (CRASHED, "container worker exited with 78: no"),
-        (statuses(waiting("PodInitializing"), FAILED), "container worker exited with 1: "),
-        (statuses(waiting("ErrImagePull"), ENDED), "ErrImagePull: why (image team/train:1)"),
+        (statuses(waiting("PodInitializing"), FAILED), "container worker exited with 1"),
+        (statuses(waiting("ErrImagePull"), ENDED), "ErrImagePull of image team/train:1: why"),
         ({"phase": "Running", "containerStatuses": [container({"running": {}})]}, "phase Running"),
-        (unschedulable("0/1 nodes"), "Unschedulable: 0/1 nodes"),
+        (unschedulable("0/1 nodes"), "cannot be scheduled: 0/1 nodes"),
         ({"phase": "Pending", "conditions": [{"status": "False"}]}, "phase Pending"),
         ({}, "phase unknown"),
     ],
@@ -93,13 +93,36 @@ def test_pods_and_library_judge_each_known_reason_alike(
         assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
 
 
+KILLED = {"exitCode": 137, "reason": "OOMKilled"}
+
+
+@pytest.mark.parametrize(
+    ("status", "is_problem"),
+    [
+        (statuses({"terminated": KILLED}), True),
+        (statuses({"running": {}}, terminated=KILLED), True),
+        (CRASHED, True),
+        # It runs again, whatever it was.
+        (statuses({"running": {}}, terminated={"exitCode": 1}), False),
+        (statuses({"running": {}}), False),
+    ],
+)
+def test_the_library_shows_what_the_master_calls_a_problem(
+    status: dict[str, Any], is_problem: bool
+) -> None:
+    pod = {"metadata": {"name": "hvd-worker-0"}, "status": status}
+    assert pod_problems.diagnose(pod).is_problem == is_problem
+    assert (of_hvdchart.problem_of(pod, []) is not None) == is_problem
+
+
 def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     """As Kueue holds pods: kubernetes.io, "Pod Scheduling Readiness"."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     gate = {"name": "kueue.x-k8s.io/admission"}
     pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
-    reason = "in a queue (scheduling gate kueue.x-k8s.io/admission)"
-    assert pod_problems.diagnose(pod) == (reason, False, "", True, None)
+    diagnosis = pod_problems.diagnose(pod)
+    assert diagnosis.reason == "in a queue (scheduling gate kueue.x-k8s.io/admission)"
+    assert (diagnosis.queued, diagnosis.permanent) == (True, False)
 
 
 @pytest.mark.parametrize(

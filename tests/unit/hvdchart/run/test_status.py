@@ -82,7 +82,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             beside(state=CRASHING, last=terminated(3, "no data")),
             {},
             "waiting",
-            "hvd-worker-1: CrashLoopBackOff: it ended with exit code 3: no data",
+            "hvd-worker-1: container worker exited with 3: no data",
             "log",
         ),
         (

@@ -1,4 +1,6 @@
-"""Why a worker's pod does not run, and whether waiting or another attempt can help.
+"""Why a pod does not run, whether waiting or another attempt can help, and what a person can do.
+
+The master asks about workers that are missing, hvdchart about every pod of a run.
 
 The known reasons are in pod_problems.json. Its sections are a container's waiting reason
 (`container`), a part of the kubelet's message about an image that it cannot pull (`image`), a part
@@ -12,11 +14,15 @@ launch.hostsTimeoutSeconds.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
 from hvd_pods.common.errors import BAD_CONFIGURATION
+from hvd_pods.common.hostile import one_line
 
+# An object of the API server.
 Pod = Dict[str, Any]
 # Section -> sign -> permanent, remedy and waitSeconds.
 PROBLEMS: dict[str, dict[str, dict[str, Any]]] = json.loads(
@@ -24,16 +30,19 @@ PROBLEMS: dict[str, dict[str, dict[str, Any]]] = json.loads(
 )
 # Waiting reasons of a container that is starting as it should.
 STARTING = (None, "ContainerCreating", "PodInitializing")
+SCHEDULER = "default-scheduler"
+# Longer messages repeat themselves; the first part says what happened.
+_short = partial(one_line, longest=300)
 # Seconds to wait for a worker with a wrong configuration: whoever sees it may correct a Secret.
 BAD_CONFIGURATION_WAIT_SECONDS = 60.0
 
 
 class Diagnosis(NamedTuple):
-    """Why a host is missing, whether that is permanent, and what a person can do about it.
+    """What a pod does, whether that is permanent, and what a person can do about it.
 
     `queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either may
     take long. `wait_seconds`: how long to wait for the problem to pass; None: as long as for a host
-    that merely starts.
+    that merely starts. `is_problem`: false where the pod may be starting, or running, as it should.
     """
 
     reason: str
@@ -41,6 +50,7 @@ class Diagnosis(NamedTuple):
     remedy: str = ""
     queued: bool = False
     wait_seconds: float | None = None
+    is_problem: bool = True
 
 
 def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
@@ -48,37 +58,80 @@ def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
     return next((known for sign, known in PROBLEMS[section].items() if sign in text), None)
 
 
-def diagnose(pod: Pod) -> Diagnosis:
+def diagnose(pod: Pod, events: Sequence[Pod] = ()) -> Diagnosis:
     """Explain a container's state, else why no node takes the pod, else give its phase.
 
-    `pod` is the API server's object; parts that it lacks say nothing.
+    `pod` is the API server's object; parts that it lacks say nothing. `events` are those about this
+    pod, oldest first.
     """
     status = pod.get("status", {})
     if status.get("phase") == "Failed" and status.get("reason"):
         # The kubelet has ended the whole pod: Evicted, or Terminated when its node shuts down.
-        return Diagnosis(f"{status['reason']}: {status.get('message', '')}")
-    for container in [
-        *status.get("initContainerStatuses", []),
-        *status.get("containerStatuses", []),
-    ]:
-        problem = _diagnose_container(container)
-        if problem:
-            return problem
-    for condition in status.get("conditions", []):
+        return Diagnosis(
+            _short(f"{status['reason']}: {status.get('message', '')}"),
+            remedy="the node may have run out of memory, disk or process IDs: "
+            "see kubectl describe node",
+        )
+    states = [
+        *(status.get("initContainerStatuses") or []),
+        *(status.get("containerStatuses") or []),
+    ]
+    found = [
+        *map(_diagnose_container, states),
+        _diagnose_scheduling(pod),
+        _diagnose_start(states, events),
+        _diagnose_phase(pod),
+    ]
+    known = [diagnosis for diagnosis in found if diagnosis]
+    return next((diagnosis for diagnosis in known if diagnosis.is_problem), known[0])
+
+
+def _diagnose_scheduling(pod: Pod) -> Diagnosis | None:
+    """Explain why a pod has no node; None where nothing is wrong with that."""
+    status = pod.get("status", {})
+    conditions = status.get("conditions") or []
+    for condition in conditions:
         if condition["status"] == "False" and condition.get("reason") == "SchedulingGated":
             return diagnose_gate(pod)
         if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message", ""))
-            return _look_up("scheduling", message, f"Unschedulable: {message}")
+            return _look_up("scheduling", message, f"cannot be scheduled: {_short(message)}")
+    scheduler = pod.get("spec", {}).get("schedulerName", SCHEDULER)
+    is_unseen = "PodScheduled" not in {condition.get("type") for condition in conditions}
+    if scheduler != SCHEDULER and is_unseen and status.get("phase") == "Pending":
+        return Diagnosis(
+            f"scheduler {scheduler!r} has not processed the pod",
+            remedy="check that it is installed and running, or correct schedulerName or gang",
+        )
+    return None
+
+
+def _diagnose_start(states: Sequence[Pod], events: Sequence[Pod]) -> Diagnosis | None:
+    """Explain containers that are being created by the warnings at the end of a pod's events."""
+    waiting = [(state.get("state") or {}).get("waiting") or {} for state in states]
+    if not any(each.get("reason") in STARTING[1:] for each in waiting):
+        return None
+    for event in reversed(events):
+        if event.get("type") != "Warning":
+            # What the warnings before it were about is over.
+            return None
+        reason = str(event.get("reason", ""))
+        if find_known_problem("event", reason):
+            return _look_up("event", reason, f"{reason}: {_short(str(event.get('message', '')))}")
+    return None
+
+
+def _diagnose_phase(pod: Pod) -> Diagnosis:
+    status = pod.get("status", {})
     what = f"phase {status.get('phase', 'unknown')}"
     is_fetching = False
     if "deletionTimestamp" in pod.get("metadata", {}):
         what = "terminating"
-    elif any(map(_is_running_staging, status.get("initContainerStatuses", []))):
+    elif any(map(_is_running_staging, status.get("initContainerStatuses") or [])):
         what = "the container staging fetches the data"
         is_fetching = True
     node = pod.get("spec", {}).get("nodeName")
-    return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
+    return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching, is_problem=False)
 
 
 def _is_running_staging(container: dict[str, Any]) -> bool:
@@ -89,7 +142,11 @@ def _is_running_staging(container: dict[str, Any]) -> bool:
 def diagnose_gate(pod: Pod) -> Diagnosis:
     """Name the scheduling gates of a pod that a queue has not admitted yet."""
     gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", []))
-    return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
+    return Diagnosis(
+        f"in a queue (scheduling gate {gates})",
+        remedy="wait until the queue has room: with Kueue, see kubectl describe workloads",
+        queued=True,
+    )
 
 
 def exceeds_own_limit(eviction: str) -> bool:
@@ -107,28 +164,41 @@ def diagnose_refusal(message: str) -> Diagnosis:
     return _look_up("refusal", message, reason)
 
 
-def _diagnose_container(container: dict[str, Any]) -> Diagnosis | None:
+def _diagnose_container(container: Pod) -> Diagnosis | None:
     """Explain the status of a container that failed or cannot start; None for any other one."""
-    state = container.get("state", {})
-    ended = container.get("lastState", {}).get("terminated") or state.get("terminated") or {}
-    if ended.get("exitCode"):
-        return _diagnose_exit(container["name"], ended)
+    state = container.get("state") or {}
+    last = container.get("lastState") or {}
+    ended = state.get("terminated") or last.get("terminated") or {}
     waiting = state.get("waiting") or {}
-    if waiting.get("reason") in STARTING:
+    reason = str(waiting.get("reason", ""))
+    if ended.get("reason") == "OOMKilled":
+        return Diagnosis("killed for memory (OOMKilled)", remedy="raise memory in its resources")
+    if ended.get("exitCode"):
+        diagnosis = _diagnose_exit(container["name"], ended)
+        if "running" in state:
+            # It was started again.
+            return diagnosis._replace(is_problem=False)
+        again = find_known_problem("container", reason) or {"remedy": ""}
+        return diagnosis._replace(remedy=diagnosis.remedy or again["remedy"])
+    if reason in ("", *STARTING):
         return None
     message = str(waiting.get("message", ""))
-    reason = f"{waiting['reason']}: {message} (image {container['image']})"
-    found = _look_up("container", waiting["reason"], reason)
-    if "ImagePull" in waiting["reason"]:
+    image = str(container.get("image", ""))
+    # Some messages name the image and some do not.
+    named = f" of image {image}" if "Image" in reason and image not in message else ""
+    text = f"{reason}{named}: {_short(message)}".rstrip(": ")
+    found = _look_up("container", reason, text)
+    if "ImagePull" in reason:
         # The message shows whether the image does not exist or the registry does not answer.
-        sure = _look_up("image", message, reason)
+        sure = _look_up("image", message, text)
         return found._replace(permanent=sure.permanent, remedy=sure.remedy or found.remedy)
     return found
 
 
-def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
-    detail = (ended.get("message") or ended.get("reason", "")).strip()
-    reason = f"container {container} exited with {ended['exitCode']}: {detail}"
+def _diagnose_exit(container: str, ended: Pod) -> Diagnosis:
+    detail = str(ended.get("message") or ended.get("reason", ""))
+    reason = f"container {container} exited with {ended['exitCode']}: {_short(detail)}"
+    reason = reason.rstrip(": ")
     if ended["exitCode"] == BAD_CONFIGURATION:
         # The chart's own program says so, and its message says what to correct.
         return Diagnosis(reason, permanent=True, wait_seconds=BAD_CONFIGURATION_WAIT_SECONDS)
