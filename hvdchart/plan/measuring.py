@@ -9,7 +9,7 @@ from typing import Any
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.model import Launch
-from hvdchart.spec.validate import STATEFULSET_NAME_LIMIT
+from hvdchart.spec.validate import longest_name
 
 
 def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: Any) -> Plan:
@@ -40,7 +40,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
 def measuring_plan(plan: Plan, purpose: str, command: Sequence[str], workers: int) -> Plan:
     """The plan's first group with `workers` workers, and another command. It is NAME-PURPOSE."""
     # Its StatefulSet is named NAME-PURPOSE-worker.
-    longest = STATEFULSET_NAME_LIMIT - len(f"-{purpose}-worker")
+    longest = longest_name(plan.spec) - len(f"-{purpose}-worker")
     return command_plan(
         plan,
         command,

@@ -33,6 +33,8 @@ from hvdchart.spec.topology import (
 # Kubernetes makes a label of a StatefulSet's name and a hash of 11 characters; labels have 63.
 # Source: kubernetes/kubernetes#64023.
 STATEFULSET_NAME_LIMIT = 52
+# Kueue's label has a hash of the run besides (templates/checks/_groups.tpl).
+QUEUED_NAME_LIMIT = 43
 Finding: TypeAlias = tuple[KeyPath, str, str]
 """The path of the value to change, the problem, what was expected."""
 
@@ -64,10 +66,17 @@ def _names(spec: Spec, index: int) -> Iterator[Finding]:
         yield ("nodes", index, "name"), "the chart names its launcher 'master'", "another name"
     # A single group becomes the chart's `worker`.
     stateful_set = f"{spec.name}-{group if len(spec.nodes) > 1 else 'worker'}"
-    if len(stateful_set) > STATEFULSET_NAME_LIMIT:
+    longest = longest_name(spec)
+    if len(stateful_set) > longest:
         problem = f"StatefulSet name {stateful_set!r} has {len(stateful_set)} characters"
         path: KeyPath = ("nodes", index, "name") if len(spec.nodes) > 1 else ("name",)
-        yield path, problem, f"a name with which it has at most {STATEFULSET_NAME_LIMIT}"
+        yield path, problem, f"a name with which it has at most {longest}"
+
+
+def longest_name(spec: Spec) -> int:
+    """The characters that the name of a StatefulSet of the run may have."""
+    is_kueues = spec.values.get("queueName") and spec.values.get("gang") != "Volcano"
+    return QUEUED_NAME_LIMIT if is_kueues else STATEFULSET_NAME_LIMIT
 
 
 def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:

@@ -240,6 +240,18 @@ def test_name_leaves_room_for_the_hash_of_a_statefulset(
     assert caught.value.path == path
 
 
+@pytest.mark.parametrize(("values", "longest"), [("queueName: q", 36), ("gang: Volcano", 45)])
+def test_a_queue_leaves_less_room_for_the_name(values: str, longest: int) -> None:
+    """As the chart has it: Kueue's label has two hashes."""
+
+    def read_with(length: int) -> None:
+        read("{name: x, count: 2, gpus: 1}", f"values: {{{values}}}", "r" * length)
+
+    read_with(longest)
+    with pytest.raises(SpecError, match="characters"):
+        read_with(longest + 1)
+
+
 # Without the 600m that DaemonSets and the master request.
 @pytest.mark.parametrize(
     ("millis", "reserved"),
