@@ -29,9 +29,14 @@ def build(
 
 
 @app.command()
-def check(tag: Annotated[str, typer.Argument(help="such as v0.2.0")]) -> None:
+def check(
+    tag: Annotated[str, typer.Argument(help="such as v0.2.0")],
+    branch: Annotated[str, typer.Option(help="which has to have the commit")] = "",
+) -> None:
     """Fail unless every place that names the version agrees with the tag."""
     wrong = changelog.problems(tag)
+    if branch and changelog.strayed(branch):
+        wrong.append(f"{branch} does not have the commit of {tag}: release a commit of it")
     if wrong:
         raise DevtoolsError("; ".join(wrong), "correct it, and set the tag again")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 import hvdchart
+from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,3 +75,13 @@ def problems(tag: str, root: Path = ROOT) -> list[str]:
     if newest.day == UNRELEASED:
         wrong.append(f"CHANGELOG.md calls {newest.version} {UNRELEASED}: write the day instead")
     return wrong
+
+
+def strayed(branch: str, root: Path = ROOT) -> bool:
+    """Whether `branch` lacks the commit that is checked out: a tag may name any commit.
+
+    Raises DevtoolsError when there is no such branch, as in a shallow clone.
+    """
+    command = ["git", "-C", str(root), "rev-list", "--max-count=1", "HEAD", "--not", branch]
+    remedy = f"fetch {branch} with its history"
+    return bool(read_output(command, remedy=remedy).strip())

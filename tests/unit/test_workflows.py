@@ -6,7 +6,9 @@ actionlint checks the rest (`make lint`).
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,10 @@ GITHUB = ROOT / ".github"
 WORKFLOWS: dict[str, Any] = {
     file.stem: YAML(typ="safe").load(file) for file in (GITHUB / "workflows").glob("*.yaml")
 }
+
+
+# OWNER/NAME:TAG@DIGEST
+IMAGE = re.compile(r"[a-z0-9./-]+:[\w.-]+@sha256:[0-9a-f]{64}")
 
 
 def matrix(workflow: str, job: str) -> dict[str, list[str]]:
@@ -49,13 +55,60 @@ def test_actions_of_others_are_commits_and_jobs_may_only_read_unless_they_say_so
         assert all("timeout-minutes" in job for job in workflow["jobs"].values()), name
 
 
+def test_images_of_others_are_digests() -> None:
+    """A tag can be moved to another image. Bases of our images are in images/versions.yaml."""
+    jobs = [job for workflow in WORKFLOWS.values() for job in workflow["jobs"].values()]
+    dockerfile = (ROOT / ".devcontainer/Dockerfile").read_text()
+    bases = YAML(typ="safe").load(ROOT / "images/versions.yaml")["bases"]
+    used = [job["container"]["image"] for job in jobs if "container" in job]
+    # Dependabot changes the Dockerfile alone.
+    assert used == re.findall(r"^FROM (\S+)$", dockerfile, re.M)
+    used += [f"kindest/node:{version}" for version in matrix("chart", "install")["kubernetes"]]
+    used += bases.values()
+    for job in jobs:
+        used += re.findall(r"(?:image|generator)=(\S+)", str(job["steps"]).replace("'", " "))
+    assert [name for name in used if not IMAGE.fullmatch(name)] == []
+
+
+def publishing() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The jobs that make what is published, each with its name."""
+    for workflow in ("release", "docs"):
+        yield from WORKFLOWS[workflow]["jobs"].items()
+
+
+def test_what_is_published_is_made_without_a_cache() -> None:
+    """A cache holds what another run has written, which would be signed as built here."""
+    for name, job in publishing():
+        for step in job["steps"]:
+            action = step.get("uses", "").partition("@")[0]
+            given = step.get("with", {})
+            assert action != "actions/cache", name
+            if action == "./.github/actions/setup":
+                assert given["cache"] == "", name
+            if action == "docker/setup-buildx-action":
+                assert given["cache-binary"] is False, name
+                assert "image=" in given["driver-opts"], name
+            assert "type=gha" not in str(given), name
+
+
+def test_only_a_commit_of_main_is_released() -> None:
+    jobs = WORKFLOWS["release"]["jobs"]
+    (checkout, *_) = jobs["package"]["steps"]
+    assert checkout["with"]["fetch-depth"] == 0
+    commands = "\n".join(step.get("run", "") for step in jobs["package"]["steps"])
+    assert 'devtools.release check "$GITHUB_REF_NAME" --branch origin/main' in commands
+    for name, job in jobs.items():
+        before = job.get("needs", [])
+        assert name == "package" or before, f"{name} does not wait for the check"
+        writes = [right for right in job.get("permissions", {}).values() if right == "write"]
+        assert not writes or "environment" in job, f"{name}: no environment, so no rule for tags"
+
+
 def test_chart_is_installed_on_each_kubernetes_and_with_the_pinned_helms() -> None:
     versions = matrix("chart", "install")
-    assert [version[1:].rpartition(".")[0] for version in versions["kubernetes"]] == minors()
+    tags = [version.partition("@")[0] for version in versions["kubernetes"]]
+    assert [tag[1:].rpartition(".")[0] for tag in tags] == minors()
     assert set(versions["helm"]) == {module_version("tools", helm) for helm in (HELM_3, HELM_4)}
-    steps = WORKFLOWS["release"]["jobs"]["chart"]["steps"]
-    (setup,) = (step for step in steps if step.get("uses", "").startswith("azure/setup-helm"))
-    assert setup["with"]["version"] == module_version("tools", HELM_4)
 
 
 def test_images_are_built_released_and_proved() -> None:
@@ -65,3 +118,32 @@ def test_images_are_built_released_and_proved() -> None:
     assert sorted(matrix("release", "images")["target"]) == sorted(map(target_name, images))
     assert sorted(matrix("images", "bake")["target"]) == sorted(map(target_name, leaves))
     assert sorted(matrix("gpu", "prove")["image"]) == sorted(apart)
+
+
+def test_vulnerabilities_are_told_of_each_image_in_the_form_of_openvex() -> None:
+    document = json.loads((ROOT / ".vex/horovod.openvex.json").read_text())
+    assert {"@context", "@id", "author", "timestamp", "version"} <= document.keys()
+    assert all(statement["vulnerability"]["name"] for statement in document["statements"])
+    images = {image.reference.partition(":")[0]: image for image in load_catalogue().values()}
+    versions = {image.versions["horovod"] for image in images.values()}
+    for statement in document["statements"]:
+        assert statement["status"] == "affected"
+        assert statement["action_statement"]
+        products = {item["@id"]: item["subcomponents"] for item in statement["products"]}
+        assert products.keys() == {f"pkg:oci/{name}" for name in images}
+        parts = {part["@id"] for product in products.values() for part in product}
+        assert parts == {f"pkg:pypi/horovod@{version}" for version in versions}
+
+
+def test_security_insights_have_what_the_specification_requires_and_name_files() -> None:
+    insights = YAML(typ="safe").load(GITHUB / "security-insights.yml")
+    required = {
+        "header": ("last-reviewed", "last-updated", "schema-version", "url"),
+        "project": ("name", "administrators", "repositories", "vulnerability-reporting"),
+        "repository": ("url", "status", "accepts-change-request", "core-team", "license"),
+    }
+    for part, keys in required.items():
+        assert set(keys) <= insights[part].keys()
+    assert insights["repository"]["security"]["assessments"]["self"]["comment"]
+    named = re.findall(r"/(?:blob|raw)/main/([^',]+)'", str(insights))
+    assert [file for file in named if not (ROOT / file).is_file()] == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import hvdchart
 from devtools.common.errors import DevtoolsError
-from devtools.release.changelog import notes, problems
+from devtools.release.changelog import notes, problems, strayed
 
 CHANGELOG = """\
 # Changelog
@@ -77,3 +78,27 @@ def test_version_without_a_day_is_not_released(tree: Path) -> None:
     (tree / "CHANGELOG.md").write_text(f"## {VERSION} (Unreleased)\n\n- A.\n")
     (wrong,) = problems(f"v{VERSION}", tree)
     assert wrong.endswith("Unreleased: write the day instead")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a commit on `main`, and one on `side` that `main` does not have."""
+    for words in (
+        ["init", "--quiet", "--initial-branch=main"],
+        ["commit", "--quiet", "--allow-empty", "--message=one"],
+        ["checkout", "--quiet", "-b", "side"],
+        ["commit", "--quiet", "--allow-empty", "--message=two"],
+    ):
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True)
+    return tmp_path
+
+
+def test_commit_that_the_branch_does_not_have_is_not_released(repository: Path) -> None:
+    assert strayed("main", repository)
+    assert not strayed("side", repository)
+
+
+def test_branch_that_is_not_there_releases_nothing(repository: Path) -> None:
+    with pytest.raises(DevtoolsError):
+        strayed("origin/main", repository)
