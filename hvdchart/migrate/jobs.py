@@ -13,6 +13,7 @@ from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import shorten
+from hvdchart.text import join_names
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
@@ -59,9 +60,13 @@ def migrate_mpijob(ledger: Ledger) -> None:
     line = _carry_over_roles(ledger, launcher, worker, exports_all=exports_all)
     as_worker = ("spec", "runLauncherAsWorker")
     more = int(ledger.is_true(*as_worker))
+    resources = (*launcher.container, "resources")
     if more:
         reason = "one more worker, because the master runs no ranks"
         ledger.change(as_worker, ("worker", "number"), reason)
+        ledger.drop(resources, "for the launcher's ranks, which one more worker runs")
+    else:
+        ledger.carry_over(resources, ("master", "resources"))
     ledger.drop(as_worker, "the master runs no ranks")
     _carry_over_workers(ledger, worker, line, ("spec", "slotsPerWorker"), more)
     _carry_over_run_policy(ledger)
@@ -114,6 +119,7 @@ def migrate_volcano(ledger: Ledger) -> None:
     launcher = _find_role(ledger, launcher_task)
     worker = _find_role(ledger, worker_task)
     line = _carry_over_roles(ledger, launcher, worker)
+    ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
     if line.mode == "custom":
         ledger.add_check(
             "the master's command reads Volcano's files below /etc/volcano or has a step of its "
@@ -203,8 +209,10 @@ def _carry_over_names(ledger: Ledger, kind: str) -> None:
 def _carry_over_roles(
     ledger: Ledger, launcher: _Role, worker: _Role, *, exports_all: bool = False
 ) -> CommandLine:
-    """Everything in the two pod templates except the workers' resources; returns the launcher's
-    line. `exports_all` is true where the MPI gives the launcher's variables to all ranks."""
+    """Everything in the two pod templates except resources; returns the launcher's line.
+
+    `exports_all` is true where the MPI gives the launcher's variables to all ranks.
+    """
     _carry_over_images(ledger, worker.container, launcher.container)
     line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
     for role, group in ((worker, "worker"), (launcher, "master")):
@@ -218,12 +226,20 @@ def _carry_over_roles(
             ledger.drop(own, "that of the workers is for all pods")
         else:
             ledger.leave_out(own, "that of the workers is for all pods")
-    volumes = pod_spec.Volumes(ledger)
+    workers, launchers = (
+        {ledger.text_at(*path, "name") for path in ledger.items_at(*role.pod, "volumes")}
+        for role in (worker, launcher)
+    )
+    volumes = pod_spec.Volumes(ledger, workers - launchers)
     for role in (worker, launcher):
         volumes.add((*role.pod, "volumes"), (*role.container, "volumeMounts"))
+    if gained := sorted(volumes.volumes.keys() - workers):
+        ledger.add_check(
+            f"the launcher alone had the volumes {join_names(gained)}: here the workers have them "
+            "too, so that several nodes must be able to mount them"
+        )
     volumes.put(worker.owner)
     _carry_over_worker_command(ledger, worker)
-    ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
     for role, group in ((worker, "worker"), (launcher, "master")):
         ledger.carry_over((*role.container, "envFrom"), (group, "envFrom"))
         workdir = (group, "container", "workingDir")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.migrate.words import Word
-from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.paths import KeyPath, value_at
 from hvdchart.spec.yaml_tree import Plain
 
 # Where MPI Operator mounts its host file; scripts name it.
@@ -172,6 +172,13 @@ def expand_references(
     return _REFERENCE.sub(replace, text)
 
 
+def _is_of_pod(entry: Variable) -> bool:
+    """Whether the value of a variable differs from pod to pod."""
+    field = value_at(entry, ("valueFrom", "fieldRef", "fieldPath"))
+    resource = value_at(entry, ("valueFrom", "resourceFieldRef"))
+    return field not in (None, "metadata.namespace") or resource is not None
+
+
 def exported(
     ledger: Ledger,
     old: KeyPath,
@@ -180,10 +187,20 @@ def exported(
 ) -> dict[str, Variable]:
     """The variables that the launcher at `old` gives to all ranks, with an entry for each option.
 
-    An export without a value has the value of the launcher's own variable. A check names those
-    without any.
+    An export without a value has the value of the launcher's own variable. Checks name those
+    without any, and those that say something of the launcher's own pod: in a worker, such a
+    variable would say it of the worker.
     """
-    winning: dict[str, Variable] = dict(launcher) if line.exports_all else {}
+    of_pod = {name for name, entry in launcher.items() if _is_of_pod(entry)}
+    winning: dict[str, Variable] = {}
+    if line.exports_all:
+        winning = {name: launcher[name] for name in launcher if name not in of_pod}
+    gone = of_pod if line.exports_all else {each[1] for each in line.exports if each[2] is None}
+    if lost := sorted(of_pod & gone):
+        ledger.add_check(
+            f"the launcher gave {', '.join(lost)} to all ranks, which name its own pod: here they "
+            "have no such value; let the program find it in another way"
+        )
     unset: list[str] = []
     for given, name, value in line.exports:
         # The value may be a secret.
@@ -191,6 +208,9 @@ def exported(
         if value is not None:
             # Kubernetes would replace $(NAME) and $$ in the new variable.
             winning[name] = {"name": name, "value": re.sub(r"\$(?=[$(])", "$$", value)}
+        elif name in of_pod:
+            ledger.add_part(old, option, "", "it names the launcher's own pod")
+            continue
         elif name in launcher:
             winning[name] = launcher[name]
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hvdchart.chart_files import is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.spec.model import CHARTS_MOUNTS, CHARTS_VOLUMES
@@ -20,12 +22,13 @@ _OF_EACH = (
     "runtimeClassName",
     "terminationGracePeriodSeconds",
 )
+_PULL_SECRETS = "imagePullSecrets"
 _OF_ALL = (
     "priorityClassName",
     "schedulerName",
     "hostNetwork",
     "hostPID",
-    "imagePullSecrets",
+    _PULL_SECRETS,
     "dnsConfig",
     "hostAliases",
 )
@@ -35,10 +38,13 @@ NOT_PRIVILEGED = (
     "request devices with resources, and RDMA with the capability IPC_LOCK. For "
     "privileged pods set securityContext: {privileged: true, allowPrivilegeEscalation: true}"
 )
+_WRITES = (
+    "for a program that writes into the image set securityContext: {readOnlyRootFilesystem: false}"
+)
 RUN_AS_ROOT = (
     "here they run as user 1000 on a read-only root file system. For an image that needs root set "
-    "podSecurityContext: {runAsUser: 0, runAsGroup: 0, fsGroup: 0, runAsNonRoot: false}; for a "
-    "program that writes into the image set securityContext: {readOnlyRootFilesystem: false}"
+    "podSecurityContext: {runAsUser: 0, runAsGroup: 0, fsGroup: 0, runAsNonRoot: false}; "
+    f"{_WRITES}"
 )
 
 
@@ -53,15 +59,26 @@ def carry_over_host(ledger: Ledger) -> None:
 
 
 def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
-    """What a pod's spec sets outside of its containers; `group` is worker or master."""
+    """What a pod's spec sets outside of its containers; `group` is worker or master.
+
+    Call it for the workers first: they decide what the chart has for all pods.
+    """
     for key in _OF_EACH:
         ledger.carry_over((*pod, key), (group, key))
     for key in _OF_ALL:
-        if key in ledger.values or not ledger.value_at(*pod, key):
-            reason = "the chart has one value for all pods, which is already set"
-            ledger.drop((*pod, key), reason)
-        else:
+        value = ledger.value_at(*pod, key)
+        # The master's image may need one that the workers' does not.
+        is_for_all = group == "worker" or (key == _PULL_SECRETS and key not in ledger.values)
+        if not value or without_nulls(value) == ledger.values.get(key):
+            ledger.drop((*pod, key), "the chart has one value for all pods, which is already set")
+        elif is_for_all:
             ledger.carry_over((*pod, key), (key,), "for master and workers")
+        else:
+            ledger.leave_out((*pod, key), "all pods have one value, which is that of the workers")
+    if group == "worker":
+        ledger.carry_over((*pod, "resourceClaims"), ("worker", "resourceClaims"))
+    what = f"its pods shared the node's {_SHM}: set shm.sizeLimit to what the ranks need"
+    ledger.leave_out((*pod, "hostIPC"), what)
     # The API server sets both fields to the same name; serviceAccountName is the one that counts.
     account = "serviceAccountName" if ledger.has((*pod, "serviceAccountName")) else "serviceAccount"
     if group == "master":
@@ -115,8 +132,15 @@ def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> Non
     context: dict[str, Plain] = ledger.values.get("podSecurityContext", {})
     if context.get("runAsUser") == 0:
         ledger.put(("podSecurityContext", "runAsNonRoot"), False, old)
-    elif "runAsUser" not in context:
-        ledger.add_check(f"the pods ran as the image's user, often root; {RUN_AS_ROOT}")
+    check_identity(ledger, "the image's user, often root")
+
+
+def check_identity(ledger: Ledger, user: str) -> None:
+    """Add a check of what the chart restricts and the input, whose pods ran as `user`, did not."""
+    if "runAsUser" not in ledger.values.get("podSecurityContext", {}):
+        ledger.add_check(f"the pods ran as {user}; {RUN_AS_ROOT}")
+    elif "readOnlyRootFilesystem" not in ledger.values.get("securityContext", {}):
+        ledger.add_check(f"the root file system is read-only here: {_WRITES}")
 
 
 def carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
@@ -142,17 +166,22 @@ def carry_over_resources(ledger: Ledger, old: KeyPath) -> int | None:
 
 
 class Volumes:
-    """The volumes and mounts of master and workers, which the chart gives to both alike."""
+    """The volumes and mounts of master and workers, which the chart gives to both alike.
 
-    def __init__(self, ledger: Ledger) -> None:
+    `own` are the names of the volumes that only the workers have: these go to their group, because
+    a master on another node may be unable to mount them, such as huge pages and devices.
+    """
+
+    def __init__(self, ledger: Ledger, own: Collection[str] = ()) -> None:
         self.ledger = ledger
+        self.own = own
         # By name and by path, as they are in the file.
         self.volumes: dict[str, Plain] = {}
         self.mounts: dict[str, Plain] = {}
         self._mount_places: dict[str, KeyPath] = {}
 
     def add(self, volumes: KeyPath, mounts: KeyPath) -> None:
-        """Add the lists of volumes and of mounts at two paths of the input."""
+        """Add the lists of volumes and of mounts at two paths of the input, the workers' first."""
         ledger = self.ledger
         at_shm = {
             ledger.text_at(*path, "name")
@@ -164,7 +193,9 @@ class Volumes:
             entry = ledger.map_at(*path)
             if name in at_shm:
                 size = ("emptyDir", "sizeLimit")
-                if text := ledger.text_at(*path, *size):
+                if "shm" in ledger.values:
+                    ledger.drop((*path, *size), "all pods have the limit of the workers")
+                elif text := ledger.text_at(*path, *size):
                     ledger.carry_over((*path, *size), ("shm", "sizeLimit"), "", text)
                 else:
                     ledger.add_check(
@@ -178,7 +209,7 @@ class Volumes:
                 ledger.drop(path, f"another volume is already called {name}")
                 ledger.add_check(f"volume {name} is defined twice: here it is the first definition")
             else:
-                ledger.change(path, ("volumes",), "for master and workers")
+                self._change(path, name, "volumes")
         for path in ledger.items_at(*mounts):
             self._add_mount(path)
 
@@ -187,7 +218,7 @@ class Volumes:
         entry = self.ledger.map_at(*path)
         mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
         # A name that is no text is refused here.
-        ledger.text_at(*path, "name")
+        name = ledger.text_at(*path, "name")
         if not mount_path.startswith("/"):
             raise ledger.error(path, f"the mount path is {mount_path!r}", "an absolute path")
         if _is_charts(mount_path):
@@ -199,7 +230,14 @@ class Volumes:
             ledger.add_check(f"two volumes are mounted at {mount_path}: here it is the first")
         else:
             self._mount_places[mount_path] = path
-            ledger.change(path, ("volumeMounts",), "for master and workers")
+            self._change(path, name, "volumeMounts")
+
+    def _change(self, path: KeyPath, name: str, key: str) -> None:
+        """Record where the volume or mount at a path went."""
+        if name in self.own:
+            self.ledger.change(path, ("workerGroups", key), "for the workers alone, as before")
+        else:
+            self.ledger.change(path, (key,), "for master and workers")
 
     def put(self, old: KeyPath) -> None:
         """Put all of them into the chart's values."""
@@ -212,9 +250,19 @@ class Volumes:
             if name in CHARTS_VOLUMES:
                 problem = f"the chart has a volume {name} of its own"
                 raise self.ledger.error(old, problem, "a volume with another name")
+        group: dict[str, Plain] = {}
         for key, entries in (("volumes", self.volumes), ("volumeMounts", self.mounts)):
-            if entries:
-                self.ledger.put((key,), [without_nulls(each) for each in entries.values()], old)
+            shared = []
+            for entry in map(without_nulls, entries.values()):
+                if entry["name"] in self.own:
+                    group.setdefault(key, []).append(entry)
+                else:
+                    shared.append(entry)
+            if shared:
+                self.ledger.put((key,), shared, old)
+        if group:
+            # This name gives the workers the names that they have without groups.
+            self.ledger.put(("workerGroups",), [{"name": "worker", **group}], old)
 
 
 def _is_charts(mount_path: str) -> bool:

@@ -57,8 +57,7 @@ def migrate_chart(ledger: Ledger) -> None:
     volumes.put(("volumes",))
     _carry_over_pods(ledger, head)
     ledger.close(NAME)
-    if "podSecurityContext" not in ledger.values:
-        ledger.add_check(f"the pods ran as root; {pod_spec.RUN_AS_ROOT}")
+    pod_spec.check_identity(ledger, "root")
     if gpus is not None and gpus > 1:
         ledger.add_check(
             f"the old chart ran one rank on each worker, whatever its GPUs; now it runs {gpus}"

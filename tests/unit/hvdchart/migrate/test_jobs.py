@@ -12,6 +12,11 @@ from tests.unit.hvdchart.migrate.old_files import PATHS, WORKER_POD, migrate_job
 
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
+POD_IP = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+NAMESPACE = {"name": "NS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+PULL = [{"name": "registry"}]
+CLAIMS = [{"name": "c", "resourceClaimTemplateName": "t"}]
+GPUS = {"limits": {"nvidia.com/gpu": 4}}
 
 
 @pytest.mark.parametrize(
@@ -58,10 +63,63 @@ LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
             "worker.env",
             [{"name": "E", "value": "$$$$(A)$$$$$b"}],
         ),
+        # What only the launcher had is not for the workers.
+        ({"launcher_pod__hostNetwork": True}, "hostNetwork", None),
+        ({"launcher_pod__priorityClassName": "low"}, "priorityClassName", None),
+        ({"worker_pod__hostNetwork": True}, "hostNetwork", True),
+        ({"launcher_pod__imagePullSecrets": PULL}, "imagePullSecrets", PULL),
+        (
+            {
+                "launcher_container__env": [POD_IP, NAMESPACE],
+                "launcher_container__command": ["mpirun", "-x", "IP", "-x", "NS", "train"],
+            },
+            "worker.env",
+            [NAMESPACE],
+        ),
+        (
+            {
+                "launcher_container__env": [POD_IP],
+                "launcher_container__command": ["horovodrun", "-np", "1", "train"],
+            },
+            "worker.env",
+            None,
+        ),
+        ({"worker_pod__resourceClaims": CLAIMS}, "worker.resourceClaims", CLAIMS),
+        # The ranks of the launcher are those of one more worker.
+        (
+            {"spec__runLauncherAsWorker": True, "launcher_container__resources": GPUS},
+            "master.resources",
+            None,
+        ),
+        ({"launcher_container__resources": GPUS}, "master.resources", GPUS),
     ],
 )
 def test_field_of_a_job_becomes_a_value(fields: dict[str, Any], path: str, value: Any) -> None:
     assert value_at(migrate_job(**fields).values, path.split(".")) == value
+
+
+HUGE = {"name": "huge", "emptyDir": {"medium": "HugePages"}}
+DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+OUT = {"name": "out", "persistentVolumeClaim": {"claimName": "out"}}
+
+
+def mounted(*volumes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes]
+
+
+def test_volumes_of_the_workers_alone_are_not_mounted_in_the_master() -> None:
+    migration = migrate_job(
+        worker_pod__volumes=[HUGE, DATA],
+        worker_container__volumeMounts=mounted(HUGE, DATA),
+        launcher_pod__volumes=[DATA, OUT],
+        launcher_container__volumeMounts=mounted(DATA, OUT),
+    )
+    values = migration.values
+    own = {"name": "worker", "volumes": [HUGE], "volumeMounts": mounted(HUGE)}
+    assert values["workerGroups"] == [own]
+    assert values["volumes"] == [DATA, OUT]
+    assert values["volumeMounts"] == mounted(DATA, OUT)
+    assert [check for check in migration.checks if "out" in check and "workers" in check]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +178,26 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
             "/dev/shm had no limit: here it has the default of shm.sizeLimit",
         ),
         ({"worker_container__image": "a/{{ b }}:1"}, "{{ b }} is a template, which is not"),
+        (
+            {"worker_container__securityContext": {"runAsUser": 1000}},
+            "the root file system is read-only",
+        ),
+        (
+            {"worker_container__securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}},
+            "the root file system is read-only",
+        ),
+        (
+            {"launcher_pod__hostNetwork": True},
+            "spec.mpiReplicaSpecs.Launcher.template.spec.hostNetwork is dropped: ",
+        ),
+        ({"worker_pod__hostIPC": True}, f"{WORKER_POD}.hostIPC is dropped: "),
+        (
+            {
+                "launcher_container__env": [POD_IP],
+                "launcher_container__command": ["mpirun", "-x", "IP", "train"],
+            },
+            "the launcher gave IP to all ranks",
+        ),
         (
             {"worker_pod__initContainers": [WAITER]},
             "the values name mpi-job-name, which only the operator sets",
