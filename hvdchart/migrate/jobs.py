@@ -6,22 +6,27 @@ Volcano's Job with its plugin `mpi`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.roles import (
+    Role,
+    carry_over_container,
+    carry_over_names,
+    carry_over_run_policy,
+    carry_over_template,
+    clean_up_for_ttl,
+    drop_all,
+    find_role,
+)
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import shorten
 from hvdchart.text import join_names
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
-# The operator cleans up when a job ends, whether it succeeded or failed.
-_CLEANUP = {"All": "Always", "Running": "Always", "None": "Never"}
 VOLCANO_VERSION = "batch.volcano.sh/v1alpha1"
 _LAUNCHER_NAMES = ("master", "launcher", "mpimaster")
-KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # Fields that only the operators need, and what the chart does instead.
 _MPIJOBS_OWN = {
     "sshAuthMountPath": "the chart needs no SSH keys",
@@ -29,10 +34,6 @@ _MPIJOBS_OWN = {
     "mainContainer": "the values are those of this container",
     "mpiImplementation": "the chart detects the image's MPI",
     "mpiDistribution": "the chart detects the image's MPI",
-}
-_SIDECAR_VALUES = {
-    "worker": "worker.extraContainers",
-    "master": "master.initContainers, with restartPolicy: Always",
 }
 _RETRIES = "the master waits for its hosts, retries, and ends the run"
 _GANG = "the gang is the master and all workers"
@@ -49,10 +50,10 @@ _TASKS_OWN = {
 
 
 def migrate_mpijob(ledger: Ledger) -> None:
-    _carry_over_names(ledger, "MPIJob")
+    carry_over_names(ledger, "MPIJob")
     main = ledger.text_at("spec", "mainContainer")
-    worker = _find_role(ledger, (*_REPLICAS, "Worker"), main)
-    launcher = _find_role(ledger, (*_REPLICAS, "Launcher"), main)
+    worker = find_role(ledger, (*_REPLICAS, "Worker"), main)
+    launcher = find_role(ledger, (*_REPLICAS, "Launcher"), main)
     implementation = ledger.text_at("spec", "mpiImplementation") or ledger.text_at(
         "spec", "mpiDistribution"
     )
@@ -69,55 +70,19 @@ def migrate_mpijob(ledger: Ledger) -> None:
         ledger.carry_over(resources, ("master", "resources"))
     ledger.drop(as_worker, "the master runs no ranks")
     _carry_over_workers(ledger, worker, line, ("spec", "slotsPerWorker"), more)
-    _carry_over_run_policy(ledger)
-    _drop_all(ledger, ("spec",), _MPIJOBS_OWN)
+    carry_over_run_policy(ledger)
+    drop_all(ledger, ("spec",), _MPIJOBS_OWN)
     if implementation not in ("", "OpenMPI"):
         ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
     ledger.close()
 
 
-def _carry_over_run_policy(ledger: Ledger) -> None:
-    for policy in (("spec", "runPolicy"), ("spec",)):
-        for key in ("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"):
-            path = (*policy, key)
-            ledger.carry_over(path, ("master", key), "", ledger.integer_at(*path))
-        path = (*policy, "suspend")
-        ledger.carry_over(path, ("master", "suspend"), "", ledger.is_true(*path))
-        ledger.drop((*policy, "managedBy"), "the chart's objects have no other controller")
-        _carry_over_cleanup(ledger, (*policy, "cleanPodPolicy"))
-    _clean_up_for_ttl(ledger)
-    scheduling: KeyPath = ("spec", "runPolicy", "schedulingPolicy")
-    ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
-    what = "set gang to Volcano or SchedulerPlugins, and with Volcano queueName to its queue"
-    ledger.leave_out(scheduling, what)
-
-
-def _carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
-    """The operator's cleanPodPolicy -> cleanup."""
-    word = ledger.text_at(*path)
-    if word and word not in _CLEANUP:
-        raise ledger.type_error(path, f"one of {', '.join(_CLEANUP)}")
-    ledger.carry_over(path, ("cleanup",), "the same meaning", _CLEANUP.get(word))
-
-
-def _clean_up_for_ttl(ledger: Ledger) -> None:
-    """Set cleanup to Always, where a time to live would leave the workers of a failed run."""
-    if "ttlSecondsAfterFinished" in ledger.values.get("master", {}) and (
-        ledger.values.get("cleanup") != "Always"
-    ):
-        ledger.replace(("cleanup",), "Always")
-        ledger.add_check(
-            "cleanup is Always, because ttlSecondsAfterFinished deletes the Job and would leave "
-            "the workers of a failed run"
-        )
-
-
 def migrate_volcano(ledger: Ledger) -> None:
     tasks = ledger.items_at("spec", "tasks")
     launcher_task, worker_task = _find_tasks(ledger, tasks)
-    _carry_over_names(ledger, "Volcano Job")
-    launcher = _find_role(ledger, launcher_task)
-    worker = _find_role(ledger, worker_task)
+    carry_over_names(ledger, "Volcano Job")
+    launcher = find_role(ledger, launcher_task)
+    worker = find_role(ledger, worker_task)
     line = _carry_over_roles(ledger, launcher, worker)
     ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
     if line.mode == "custom":
@@ -136,11 +101,11 @@ def migrate_volcano(ledger: Ledger) -> None:
     ledger.carry_over(("spec", "priorityClassName"), ("priorityClassName",))
     for key, new in (("maxRetry", "backoffLimit"), ("ttlSecondsAfterFinished",) * 2):
         ledger.carry_over(("spec", key), ("master", new), "", ledger.integer_at("spec", key))
-    _clean_up_for_ttl(ledger)
-    _drop_all(ledger, ("spec",), _VOLCANOS_OWN)
+    clean_up_for_ttl(ledger)
+    drop_all(ledger, ("spec",), _VOLCANOS_OWN)
     ledger.leave_out(("spec", "volumes"), "mount its claims with volumes and volumeMounts")
     for task in tasks:
-        _drop_all(ledger, task, _TASKS_OWN)
+        drop_all(ledger, task, _TASKS_OWN)
     ledger.close()
 
 
@@ -157,57 +122,8 @@ def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]
     return names[wanted[0]], names[workers]
 
 
-def _drop_all(ledger: Ledger, above: KeyPath, reasons: dict[str, str]) -> None:
-    for key, reason in reasons.items():
-        ledger.drop((*above, key), reason)
-
-
-@dataclass(frozen=True)
-class _Role:
-    """The launcher or the workers: the path of what has a `template`, and of its main container."""
-
-    owner: KeyPath
-    container: KeyPath
-
-    @property
-    def pod(self) -> KeyPath:
-        """The path of the pod's spec."""
-        return (*self.owner, "template", "spec")
-
-
-def _find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> _Role:
-    """The role at a path, with its container called `main` or the first. Raises SpecError."""
-    containers = ledger.items_at(*owner, "template", "spec", "containers")
-    if not containers:
-        expected = "a container: launcher and workers have one"
-        raise ledger.type_error((*owner, "template", "spec", "containers"), expected)
-    for path in containers:
-        ledger.map_at(*path)
-    named = [path for path in containers if main and ledger.text_at(*path, "name") == main]
-    return _Role(owner, (named or containers)[0])
-
-
-def _carry_over_names(ledger: Ledger, kind: str) -> None:
-    """The metadata of the manifest."""
-    for key in ("apiVersion", "kind"):
-        ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
-    names = [ledger.text_at("metadata", key) for key in ("name", "generateName", "namespace")]
-    ledger.release = names[0] or names[1]
-    ledger.namespace = names[2]
-    for key, option in (
-        ("name", "helm install NAME"),
-        ("generateName", "helm install NAME"),
-        ("namespace", "helm --namespace"),
-    ):
-        if ledger.has(("metadata", key)):
-            ledger.change(("metadata", key), (option,))
-    ledger.carry_over(("metadata", "labels", KUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
-    ledger.drop(("metadata",), f"of the {kind} object, which Helm does not make")
-    ledger.drop(("status",), "the operator writes it")
-
-
 def _carry_over_roles(
-    ledger: Ledger, launcher: _Role, worker: _Role, *, exports_all: bool = False
+    ledger: Ledger, launcher: Role, worker: Role, *, exports_all: bool = False
 ) -> CommandLine:
     """Everything in the two pod templates except resources; returns the launcher's line.
 
@@ -216,9 +132,7 @@ def _carry_over_roles(
     _carry_over_images(ledger, worker.container, launcher.container)
     line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
     for role, group in ((worker, "worker"), (launcher, "master")):
-        pod_spec.carry_over_pod(ledger, role.pod, group)
-        for key, new in (("labels", "podLabels"), ("annotations", "podAnnotations")):
-            ledger.carry_over((*role.owner, "template", "metadata", key), (group, new))
+        carry_over_template(ledger, role, group)
     pod_spec.carry_over_security(ledger, worker.pod, worker.container)
     for path, same in ((launcher.pod, worker.pod), (launcher.container, worker.container)):
         own = (*path, "securityContext")
@@ -241,20 +155,13 @@ def _carry_over_roles(
     volumes.put(worker.owner)
     _carry_over_worker_command(ledger, worker)
     for role, group in ((worker, "worker"), (launcher, "master")):
-        ledger.carry_over((*role.container, "envFrom"), (group, "envFrom"))
-        workdir = (group, "container", "workingDir")
-        ledger.carry_over((*role.container, "workingDir"), workdir)
-        _carry_over_other_containers(ledger, role, group)
-        reason = "master.backoffLimit sets the number of retries"
-        ledger.drop((*role.owner, "restartPolicy"), reason)
-        ledger.drop((*role.container, "name"), "the chart names its containers worker and master")
-        ledger.drop((*role.container, "ports"), "the chart opens agent.port")
+        carry_over_container(ledger, role, group)
     ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
     return line
 
 
 def _carry_over_workers(
-    ledger: Ledger, worker: _Role, line: CommandLine, slots: KeyPath, more: int = 0
+    ledger: Ledger, worker: Role, line: CommandLine, slots: KeyPath, more: int = 0
 ) -> None:
     """The workers, `more` than the replicas, and their slots, whose number is at `slots`."""
     replicas = (*worker.owner, "replicas")
@@ -324,7 +231,7 @@ def _carry_over_command(
     return line
 
 
-def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
+def _carry_over_worker_command(ledger: Ledger, worker: Role) -> None:
     own: list[str] = []
     for key in ("command", "args"):
         own += [ledger.text_at(*item) for item in ledger.items_at(*worker.container, key)]
@@ -334,17 +241,3 @@ def _carry_over_worker_command(ledger: Ledger, worker: _Role) -> None:
             f"the workers' own command is dropped ({shorten(' '.join(own))}): the chart starts its "
             "agent alone; do the rest in the image, or with worker.initContainers"
         )
-
-
-def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> None:
-    """Containers before the main one -> initContainers; those beside it are left out."""
-    first = (*role.pod, "initContainers")
-    ledger.carry_over(first, (group, "initContainers"))
-    if ledger.list_at(*first):
-        ledger.add_check(
-            f"{group}.initContainers need a securityContext of their own under Pod Security "
-            "restricted"
-        )
-    for path in ledger.items_at(*role.pod, "containers"):
-        if path != role.container:
-            ledger.leave_out(path, "copy it into " + _SIDECAR_VALUES[group])
