@@ -14,15 +14,15 @@ def migrate(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="Values of the old chart, an MPIJob, a Volcano Job or a script with one "
-            "launcher's line; - reads standard input.",
+            help="Values of the old chart, an MPIJob, PyTorchJob, TrainJob, Volcano Job or a "
+            "script with one launcher's line; - reads standard input.",
         ),
     ] = None,
     command_line: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Read this file as a script, whatever its first line: mpirun, srun, torchrun, "
+            help="Read this file as a script, whatever is in it: mpirun, srun, torchrun, "
             "horovodrun, accelerate or deepspeed; - reads standard input.",
         ),
     ] = None,

@@ -7,7 +7,7 @@ files/hvd_pods/common/launcher_options.json has the options, and how many argume
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -111,7 +111,7 @@ def parse_command_line(words: Sequence[str | Word]) -> CommandLine:
 
 def parse_line(texts: Sequence[Word]) -> CommandLine:
     """Parse a line of mpirun, its relatives or horovodrun. Raises NotUnderstoodError."""
-    before, (first, *rest) = _unwrap_shell(texts)
+    before, (first, *rest) = unwrap_shell(texts)
     launcher = PurePosixPath(first.text).name
     if launcher not in LAUNCHERS:
         raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
@@ -148,8 +148,13 @@ def parse_line(texts: Sequence[Word]) -> CommandLine:
     return line
 
 
-def _unwrap_shell(words: Sequence[Word]) -> tuple[list[Part], Sequence[Word]]:
-    """What is before the launcher, and its words. Raises NotUnderstoodError."""
+def unwrap_shell(
+    words: Sequence[Word], known: Mapping[str, str] | None = None
+) -> tuple[list[Part], Sequence[Word]]:
+    """What is before the launcher, and its words, with the values of variables that are known.
+
+    Raises NotUnderstoodError.
+    """
     text = words[0].text if len(words) == 1 and " " in words[0].text else ""
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
         if not _RUN_TEXT.fullmatch(words[1].text):
@@ -158,7 +163,7 @@ def _unwrap_shell(words: Sequence[Word]) -> tuple[list[Part], Sequence[Word]]:
     if not text and words:
         return [], words
     try:
-        *above, last = read_statements(text)
+        *above, last = read_statements(text, known)
     except ValueError:
         # A quote that is not closed, or nothing at all.
         raise NotUnderstoodError(_NEEDS_SHELL) from None

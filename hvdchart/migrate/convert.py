@@ -16,6 +16,12 @@ from hvdchart.migrate import stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.script import is_script, migrate_script
+from hvdchart.migrate.torch_jobs import (
+    PYTORCHJOB_VERSION,
+    TRAINJOB_VERSION,
+    migrate_pytorchjob,
+    migrate_trainjob,
+)
 from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, parse_all, shorten
@@ -28,8 +34,9 @@ _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
 _EXPECTED = (
-    f"values of {_STABLE}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}) or a Volcano Job; {_RENDER}; "
-    "a script whose first line is #!, #SBATCH or the launcher's line"
+    f"values of {_STABLE}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}), a PyTorchJob "
+    f"({PYTORCHJOB_VERSION}), a TrainJob ({TRAINJOB_VERSION}) or a Volcano Job; {_RENDER}; "
+    "a script with a line that begins with its launcher"
 )
 _ARCHIVED = "an archived project: migrate does not convert them"
 _ARENA = (
@@ -49,6 +56,12 @@ _LOOKS: dict[KeyPath, str] = {
     ("launcherOnMaster",): _ARENA,
     ("mountsOnLauncher",): _ARENA,
     ("trainingType",): _ARENA,
+}
+_JOBS: dict[tuple[str, str], tuple[str, Reader]] = {
+    **{("MPIJob", version): ("MPIJob", migrate_mpijob) for version in MPIJOB_VERSIONS},
+    ("PyTorchJob", PYTORCHJOB_VERSION): ("PyTorchJob", migrate_pytorchjob),
+    ("TrainJob", TRAINJOB_VERSION): ("TrainJob", migrate_trainjob),
+    ("Job", VOLCANO_VERSION): ("Volcano Job", migrate_volcano),
 }
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _OPERATORS_OWN = re.compile(
@@ -77,10 +90,8 @@ def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> L
 def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
     kind = child_at(tree, "kind")
     version = child_at(tree, "apiVersion")
-    if kind == "MPIJob" and version in MPIJOB_VERSIONS:
-        return "MPIJob", migrate_mpijob
-    if (kind, version) == ("Job", VOLCANO_VERSION):
-        return "Volcano Job", migrate_volcano
+    if isinstance(kind, str) and isinstance(version, str):
+        return _JOBS.get((kind, version))
     return None
 
 
@@ -133,7 +144,7 @@ def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
         raise SpecError(file, "", "the file has no documents with a value", _EXPECTED)
     if len(roots) > 1 and len(jobs) != 1:
         contents = ", ".join(describe(root) for root in roots)
-        expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
+        expected = "one job in a file; split the file at the lines with ---"
         raise SpecError(file, "", f"the file has {contents}", expected)
     job = (jobs or roots)[0]
     return job, [describe(root) for root in roots if root is not job]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from hvdchart.migrate import slurm
-from hvdchart.migrate.command_line import LAUNCHERS, CommandLine, parse_line
+from hvdchart.migrate.command_line import LAUNCHERS, CommandLine, parse_line, unwrap_shell
 from hvdchart.migrate.parser import NotUnderstoodError, Parser, count
 from hvdchart.migrate.words import Word
 
@@ -82,10 +82,13 @@ _DEEPSPEED = _Options(
 )
 
 
-def parse_torchrun(words: Sequence[Word]) -> CommandLine:
-    """The line of torchrun. Raises NotUnderstoodError."""
+def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> CommandLine:
+    """The line of torchrun, which starts `each` ranks on so many nodes where it does not say it.
+
+    Raises NotUnderstoodError.
+    """
     given, line = _parse("torchrun", _TORCHRUN, words, ("--nnodes", "--nproc-per-node"))
-    _set_size(line, given.nnodes or 1, given.nproc_per_node or 1)
+    _set_size(line, given.nnodes or nodes, given.nproc_per_node or each)
     return line
 
 
@@ -150,11 +153,7 @@ def _parse(
         parser.add_argument(*_spellings(name), action="store_true")
     for names in _PYTHON:
         parser.add_argument(*names, action="store_true")
-    parser.add_argument("script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    given = parser.parse_args([word.text for word in words])
-    command = [given.script, *given.arguments]
-    _refuse_unknown(words[len(words) - len(command) :])
+    given, command = _parse_command(parser, words)
     if not given.no_python:
         command = ["python3", *(["-m"] if given.module else []), *command]
     line = CommandLine("direct", program, framework="torch", command=command)
@@ -173,12 +172,8 @@ def parse_srun(words: Sequence[Word], size: slurm.Size) -> CommandLine:
         parser.add_argument(*names)
     for names in _SRUN_FLAGS:
         parser.add_argument(*names, action="store_true")
-    parser.add_argument("program")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    given = parser.parse_args([word.text for word in words])
-    command = [given.program, *given.arguments]
-    _refuse_unknown(words[len(words) - len(command) :])
-    program = PurePosixPath(given.program).name
+    given, command = _parse_command(parser, words)
+    program = PurePosixPath(command[0]).name
     if program in STARTERS:
         raise NotUnderstoodError(
             f"srun starts {program}: write the line of {program} alone, with all nodes and ranks"
@@ -252,11 +247,16 @@ def _set_size(line: CommandLine, nodes: int, each: int) -> None:
     line.per_host = each
 
 
-def _refuse_unknown(words: Sequence[Word]) -> None:
-    """Raise NotUnderstoodError for a word of the command that only a shell can expand."""
-    unknown = next((word.unknown for word in words if word.unknown), "")
-    if unknown:
+def _parse_command(parser: Parser, words: Sequence[Word]) -> tuple[argparse.Namespace, list[str]]:
+    """What a launcher is given, and the command behind its options. Raises NotUnderstoodError."""
+    parser.add_argument("program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    given = parser.parse_args([word.text for word in words])
+    command = [given.program, *given.arguments]
+    rest = words[len(words) - len(command) :]
+    if unknown := next((word.unknown for word in rest if word.unknown), ""):
         raise NotUnderstoodError(f"only a shell knows {unknown}")
+    return given, command
 
 
 _PYTHONS: Mapping[str, Callable[[Sequence[Word]], CommandLine]] = {
@@ -265,6 +265,8 @@ _PYTHONS: Mapping[str, Callable[[Sequence[Word]], CommandLine]] = {
     "deepspeed": parse_deepspeed,
 }
 STARTERS = (*LAUNCHERS, "srun", *_PYTHONS)
+_TORCH_RUN = "torch.distributed.run"
+_TORCH_LAUNCH = "torch.distributed.launch"
 
 
 def parse_launch(words: Sequence[Word], size: slurm.Size) -> CommandLine:
@@ -275,3 +277,35 @@ def parse_launch(words: Sequence[Word], size: slurm.Size) -> CommandLine:
     if program in _PYTHONS:
         return _PYTHONS[program](words[1:])
     return parse_line(words)
+
+
+def parse_container(
+    texts: Sequence[str], nodes: int, each: int, known: Mapping[str, str]
+) -> CommandLine:
+    """The command of pods that all run the same: a launcher's line, or one rank on each.
+
+    `known` are the variables that a shell would know. Raises NotUnderstoodError.
+    """
+    words = [Word(text) for text in texts]
+    named = {PurePosixPath(part).name for text in texts for part in text.split()}
+    if named.intersection((*STARTERS, _TORCH_RUN, _TORCH_LAUNCH)):
+        before, inner = unwrap_shell(words, known)
+        line = _parse_start(inner, nodes, each)
+        if line:
+            line.parts += before
+            return line
+    return CommandLine("direct", texts[0], framework="torch", command=list(texts))
+
+
+def _parse_start(words: Sequence[Word], nodes: int, each: int) -> CommandLine | None:
+    """The line of a launcher; None for another program. Raises NotUnderstoodError."""
+    program, *rest = [word.text for word in words]
+    name = PurePosixPath(program).name
+    if name.startswith("python") and rest[:1] == ["-m"]:
+        if rest[1:2] == [_TORCH_LAUNCH]:
+            raise NotUnderstoodError(f"{_TORCH_LAUNCH} is not read: write the line of torchrun")
+        if rest[1:2] == [_TORCH_RUN]:
+            return parse_torchrun(words[3:], nodes, each)
+    if name == "torchrun":
+        return parse_torchrun(words[1:], nodes, each)
+    return parse_launch(words, slurm.Size()) if name in STARTERS else None

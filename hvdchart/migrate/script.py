@@ -62,12 +62,17 @@ _SET_IT = "if the ranks need it, set it in worker.env; write its value where the
 # The headers of other batch systems.
 _OTHER_BATCH = {"#PBS": "PBS", "#BSUB": "LSF", "#COBALT": "Cobalt"}
 _NAME = re.compile(r"[A-Za-z_]\w*")
+# No YAML has such a line that is not indented.
+_LAUNCH = re.compile(
+    rf"^(?:(?:{'|'.join(_WRAPPERS)})\s+)*+(?:/\S*/)?(?:{'|'.join(map(re.escape, STARTERS))})\s",
+    re.M,
+)
 
 
 def is_script(data: bytes) -> bool:
-    """Whether a file is a script, by its first line that is no comment, or by its header."""
+    """Whether a file is a script, by its header, the line of a launcher, or its first command."""
     text = data[:MAX_BYTES].decode(errors="replace")
-    if text.startswith("#!") or slurm.header_lines(text):
+    if text.startswith("#!") or slurm.header_lines(text) or _LAUNCH.search(text):
         return True
     lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
     words = next((words for words in lines if words), [])

@@ -32,7 +32,7 @@ JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
             "values of AWS's chart mpijob-horovod-tensorflow-gpu, an archived project",
         ),
         ("services: {}\nversion: '3'", "its keys are services, version; it looks like a Compose"),
-        ("kind: PyTorchJob\napiVersion: kubeflow.org/v1", "kind 'PyTorchJob'"),
+        ("kind: TFJob\napiVersion: kubeflow.org/v1", "kind 'TFJob'"),
         ("some text", "got 'some text'; expected values of the old horovod chart; an MPIJob"),
         (
             "workers: 2\ngpuCount: 4",
@@ -50,7 +50,7 @@ JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
             "image: {{ .Values.image }}\n",
             "<old>:1:9: a map or list as a key; expected text as a key (a template with {{ }} ",
         ),
-        (f"{JOB}---\n{JOB}", "the file has MPIJob elastic, MPIJob elastic; expected one MPIJob"),
+        (f"{JOB}---\n{JOB}", "the file has MPIJob elastic, MPIJob elastic; expected one job"),
         ("# nothing\n", "<old>: the file has no documents with a value; expected values of the"),
         (
             f"kind: Secret\n---\n{JOB.replace('slotsPerWorker: 2', 'slotsPerWorker: two')}",

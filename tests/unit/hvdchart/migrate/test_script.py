@@ -6,6 +6,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate.command_line import parse_command_line
+from hvdchart.migrate.script import is_script
 from tests.unit.hvdchart.migrate.old_files import migrate_line, migrate_text
 
 SHELL = "the line needs a shell before the launcher starts"
@@ -181,7 +182,7 @@ def test_other_launchers_are_read(line: str, number: int, slots: int, mode: str 
         ("torchrun --nproc-per-node gpu t.py", "gpu is no whole number from 1 on"),
         ("torchrun --zoom t.py", "torchrun: unrecognized arguments: --zoom"),
         ("torchrun --nproc-per-node 2 t.py $X", "only a shell knows $X"),
-        ("torchrun", "torchrun: the following arguments are required: script"),
+        ("torchrun", "torchrun: the following arguments are required: program"),
         ("accelerate config", "accelerate starts a training as accelerate launch"),
         ("accelerate launch t.py", "the line has no --num_processes"),
         ("accelerate launch --num_machines 3 --num_processes 8 t.py", "8 processes on 3 machines"),
@@ -240,7 +241,15 @@ def test_what_is_dropped_is_to_be_checked(line: str, check: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["#!/bin/sh\nmpirun -np 2 t", "#SBATCH -n 2\nmpirun t", "mpirun -np 2 t", "A=1\nsrun -n 2 t"],
+    [
+        "#!/bin/sh\nmpirun -np 2 t",
+        "#SBATCH -n 2\nmpirun t",
+        "mpirun -np 2 t",
+        "A=1\nsrun -n 2 t",
+        "ulimit -l unlimited\nmpirun -np 2 python t.py\n",
+        "python prepare.py\n\n/usr/bin/mpirun -np 2 python t.py\n",
+        "conda activate x\ntime torchrun --nproc-per-node 2 t.py\n",
+    ],
 )
 def test_script_is_known_by_its_content(text: str) -> None:
     assert migrate_text(text).values["worker"] == {"number": 1, "slots": 2}
@@ -253,3 +262,8 @@ def test_script_is_known_by_its_content(text: str) -> None:
 def test_ranks_of_each_node_are_read_in_each_spelling(line: str, number: int, slots: int) -> None:
     worker = migrate_line(line).values["worker"]
     assert (worker["number"], worker["slots"]) == (number, slots)
+
+
+@pytest.mark.parametrize("text", ["a: |\n  mpirun -np 2 t\n", "mpirun: 2\n", "- mpirun -np 2\n"])
+def test_yaml_that_names_a_launcher_is_no_script(text: str) -> None:
+    assert not is_script(text.encode())

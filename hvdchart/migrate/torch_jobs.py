@@ -1,0 +1,201 @@
+"""Converts jobs whose pods all train: PyTorchJobs and TrainJobs of Kubeflow. Pure.
+
+Their ranks meet by variables that the chart sets too, so that the master starts the ranks itself.
+Sources of the fields: Training Operator's types kubeflow.org/v1, and Trainer's types
+trainer.kubeflow.org/v1alpha1.
+"""
+
+from __future__ import annotations
+
+from hvd_pods.common.hostile import parse_count
+from hvdchart.migrate import launch, pod_spec
+from hvdchart.migrate.command_line import CommandLine
+from hvdchart.migrate.launchers import parse_container
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.parser import MOST, NotUnderstoodError
+from hvdchart.migrate.roles import (
+    Role,
+    carry_over_container,
+    carry_over_names,
+    carry_over_run_policy,
+    carry_over_template,
+    drop_all,
+    find_role,
+)
+from hvdchart.quantity import pluralize
+from hvdchart.spec.paths import KeyPath, value_at
+from hvdchart.spec.yaml_tree import Plain
+
+PYTORCHJOB_VERSION = "kubeflow.org/v1"
+TRAINJOB_VERSION = "trainer.kubeflow.org/v1alpha1"
+_REPLICAS: KeyPath = ("spec", "pytorchReplicaSpecs")
+_TRAINER: KeyPath = ("spec", "trainer")
+_NAMED_NUMBERS = ("auto", "gpu", "cpu")
+_ALONE = "the launcher's line alone, as a list of arguments without a shell"
+_TRAINERS_OWN = {
+    "runtimeRef": "the chart has no runtimes",
+    "managedBy": "the chart's objects have no other controller",
+}
+
+
+def migrate_pytorchjob(ledger: Ledger) -> None:
+    carry_over_names(ledger, "PyTorchJob")
+    given = [(*_REPLICAS, role) for role in ("Worker", "Master") if ledger.has((*_REPLICAS, role))]
+    if not given:
+        raise ledger.type_error(_REPLICAS, "a Master, Workers or both")
+    role = find_role(ledger, given[0], "pytorch")
+    number = 0
+    for owner in given:
+        replicas = ledger.integer_at(*owner, "replicas")
+        number += 1 if replicas is None else replicas
+        ledger.change((*owner, "replicas"), ("worker", "number"), "all pods train")
+    if not ledger.text_at(*role.container, "image"):
+        raise ledger.type_error((*role.container, "image"), "the workers' image")
+    pod_spec.carry_over_image(ledger, (*role.container, "image"), ("image",))
+    ledger.carry_over((*role.container, "imagePullPolicy"), ("image", "pullPolicy"))
+    elastic = ("spec", "elasticPolicy")
+    in_policy = (*elastic, "nProcPerNode")
+    each = in_policy if ledger.has(in_policy) else ("spec", "nprocPerNode")
+    _carry_over_training(ledger, role.container, "resources", number, given[0], each)
+    carry_over_template(ledger, role, "worker")
+    pod_spec.carry_over_security(ledger, role.pod, role.container)
+    _carry_over_volumes(ledger, role)
+    ledger.change((*role.container, "workingDir"), ("master", "container", "workingDir"))
+    if workdir := ledger.text_at(*role.container, "workingDir"):
+        for group in ("worker", "master"):
+            ledger.put((group, "container", "workingDir"), workdir, role.container)
+    carry_over_container(ledger, role, "worker")
+    for owner in given[1:]:
+        _drop_other_template(ledger, owner, role)
+    ledger.leave_out(elastic, "a run of mode direct has a fixed number of workers")
+    carry_over_run_policy(ledger)
+    ledger.close()
+
+
+def migrate_trainjob(ledger: Ledger) -> None:
+    carry_over_names(ledger, "TrainJob")
+    runtime = ledger.text_at("spec", "runtimeRef", "name") or "without a name"
+    if ledger.text_at(*_TRAINER, "image"):
+        pod_spec.carry_over_image(ledger, (*_TRAINER, "image"), ("image",))
+    else:
+        ledger.add_check(
+            f"the image is that of the runtime {runtime}: set image.repository and image.tag"
+        )
+    number = ledger.integer_at(*_TRAINER, "numNodes")
+    if number is None:
+        ledger.add_check(f"numNodes is that of the runtime {runtime}: set worker.number")
+    ledger.change((*_TRAINER, "numNodes"), ("worker", "number"))
+    each = (*_TRAINER, "numProcPerNode")
+    _carry_over_training(ledger, _TRAINER, "resourcesPerNode", number or 1, _TRAINER, each)
+    pod_spec.check_identity(ledger, "the image's user, often root")
+    ledger.add_check(
+        f"the runtime {runtime} has a pod template, which is not in the file: set what the ranks "
+        "need of it in worker, volumes and volumeMounts"
+    )
+    ledger.carry_over(
+        ("spec", "suspend"), ("master", "suspend"), "", ledger.is_true("spec", "suspend")
+    )
+    ledger.leave_out(("spec", "initializer"), "fetch data and model with staging.command")
+    for key in ("podTemplateOverrides", "podSpecOverrides", "runtimePatches"):
+        ledger.leave_out(("spec", key), "set the same fields in worker")
+    drop_all(ledger, ("spec",), _TRAINERS_OWN)
+    ledger.close()
+
+
+def _carry_over_training(
+    ledger: Ledger, container: KeyPath, resources: str, number: int, owner: KeyPath, each: KeyPath
+) -> None:
+    """The command, the variables and the size of `number` pods that are alike.
+
+    `owner` is where the number is, and `each` the processes of a pod, a number or a word.
+    """
+    gpus = pod_spec.carry_over_resources(ledger, (*container, resources))
+    asked = _processes(ledger, each)
+    ledger.change(each, ("worker", "slots"))
+    line = _carry_over_command(ledger, container, number, asked, gpus)
+    launch.carry_over_variables(ledger, {(*container, "env"): ""}, ("worker", "env"), {})
+    slots = (asked or gpus or 1) if line.mode == "mpirun" else line.per_host or 1
+    ledger.put(("worker", "number"), number, owner)
+    ledger.put(("worker", "slots"), slots, owner)
+    launch.check_size(ledger, line, number, slots, owner)
+    if gpus and gpus != slots:
+        ledger.add_check(
+            f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
+            "processes: for a rank on each GPU, make them equal"
+        )
+
+
+def _processes(ledger: Ledger, path: KeyPath) -> int | None:
+    """The processes of a pod; None where the number of GPUs decides. Raises SpecError."""
+    text = ledger.text_at(*path)
+    if not text or text in _NAMED_NUMBERS:
+        if text == "cpu":
+            ledger.add_check("the job started a process for each CPU: set worker.slots")
+        return None
+    if number := parse_count(text, MOST):
+        return number
+    raise ledger.type_error(path, "a number, auto, gpu or cpu")
+
+
+def _carry_over_command(
+    ledger: Ledger, container: KeyPath, number: int, asked: int | None, gpus: int | None
+) -> CommandLine:
+    command = (*container, "command")
+    arguments = (*container, "args")
+    items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
+    if not items:
+        ledger.add_check(
+            "the job has no command, so that of its image or runtime ran; this chart runs a check "
+            "of allreduce instead. Put the command into master.args"
+        )
+        line = CommandLine("direct", framework="torch", per_host=asked or gpus)
+        launch.carry_over_line(ledger, container, line)
+        return line
+    old = command if ledger.list_at(*command) else arguments
+    if old == command and ledger.has(arguments):
+        ledger.change(arguments, ("master", "args"), "the rest of the command line")
+    ledger.change(old, ("master", "args"), "each part has a line of its own")
+    each = asked or gpus or 1
+    # What the operators set in each pod.
+    known = {
+        "WORLD_SIZE": str(number * (asked or 1)),
+        "PET_NNODES": str(number),
+        "PET_NPROC_PER_NODE": str(each),
+    }
+    variables: dict[str, launch.Variable] = {
+        **{name: {"name": name, "value": value} for name, value in known.items()},
+        **launch.variables_at(ledger, (*container, "env")),
+    }
+    words = [launch.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items]
+    try:
+        line = parse_container(words, number, each, known)
+    except NotUnderstoodError as error:
+        raise ledger.error(old, str(error), _ALONE) from None
+    launch.carry_over_line(ledger, old, line)
+    return line
+
+
+def _carry_over_volumes(ledger: Ledger, role: Role) -> None:
+    entries: dict[str, Plain] = {
+        ledger.text_at(*path, "name"): ledger.map_at(*path)
+        for path in ledger.items_at(*role.pod, "volumes")
+    }
+    # The master may be on a node without them. It starts the ranks, so it has the other volumes.
+    own = [
+        name
+        for name, entry in entries.items()
+        if value_at(entry, ("hostPath",)) or value_at(entry, ("emptyDir", "medium")) == "HugePages"
+    ]
+    volumes = pod_spec.Volumes(ledger, own)
+    volumes.add((*role.pod, "volumes"), (*role.container, "volumeMounts"))
+    volumes.put(role.owner)
+
+
+def _drop_other_template(ledger: Ledger, owner: KeyPath, role: Role) -> None:
+    """The template of the Master, beside that of the Workers."""
+    path = (*owner, "template")
+    if ledger.value_at(*path) == ledger.value_at(*role.owner, "template"):
+        ledger.drop(path, "that of the workers is for all pods")
+    else:
+        ledger.leave_out(path, "all pods are made from that of the workers: compare the two")
+    ledger.drop((*owner, "restartPolicy"), "master.backoffLimit sets the number of retries")

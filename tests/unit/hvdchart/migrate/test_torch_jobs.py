@@ -1,0 +1,110 @@
+"""PyTorchJobs and TrainJobs, whose pods all train, in ways that no whole file of reports/ has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdchart.errors import SpecError
+from hvdchart.migrate.ledger import Ledger
+from tests.unit.hvdchart.migrate.old_files import migrate_tree
+
+GPUS = {"limits": {"nvidia.com/gpu": 8}}
+TORCHRUN = ["torchrun", "--nnodes=$(WORLD_SIZE)", "--nproc-per-node=4", "train.py"]
+
+
+def pytorchjob(spec: dict[str, Any] | None = None, **container: Any) -> Ledger:
+    """The migration of a job with a Master and a Worker, which are alike."""
+    pod = {"containers": [{"name": "pytorch", "image": "a:1", **container}]}
+    replicas = {role: {"replicas": 1, "template": {"spec": pod}} for role in ("Master", "Worker")}
+    head = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "job"}}
+    return migrate_tree({**head, "spec": {"pytorchReplicaSpecs": replicas, **(spec or {})}})
+
+
+def trainjob(**trainer: Any) -> Ledger:
+    head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+    runtime = {"name": "torch-distributed"}
+    return migrate_tree(
+        {**head, "metadata": {"name": "job"}, "spec": {"runtimeRef": runtime, "trainer": trainer}}
+    )
+
+
+def size(migration: Ledger) -> tuple[Any, Any]:
+    worker = migration.values["worker"]
+    return worker["number"], worker["slots"]
+
+
+@pytest.mark.parametrize(
+    ("container", "command", "slots"),
+    [
+        # One process on each pod.
+        ({"command": ["python", "train.py"], "resources": GPUS}, ["python", "train.py"], 1),
+        ({"command": TORCHRUN}, ["python3", "train.py"], 4),
+        ({"args": TORCHRUN}, ["python3", "train.py"], 4),
+        ({"command": ["torchrun", "train.py"], "resources": GPUS}, ["python3", "train.py"], 8),
+        (
+            {"command": ["python", "-m", "torch.distributed.run", "train.py"], "resources": GPUS},
+            ["python3", "train.py"],
+            8,
+        ),
+        (
+            {"command": ["sh", "-c", "cd /a; exec python b"]},
+            ["sh", "-c", "cd /a; exec python b"],
+            1,
+        ),
+    ],
+)
+def test_ranks_of_a_pytorchjob_start_without_its_launcher(
+    container: dict[str, Any], command: list[str], slots: int
+) -> None:
+    migration = pytorchjob(**container)
+    assert migration.values["master"]["args"] == command
+    assert migration.values["launch"] == {"mode": "direct", "framework": "torch"}
+    assert size(migration) == (2, slots)
+
+
+def test_one_process_beside_several_gpus_is_to_be_checked() -> None:
+    checks = pytorchjob(command=["python", "train.py"], resources=GPUS).checks
+    assert [check for check in checks if "8 GPUs" in check]
+
+
+def test_trainjob_without_an_image_and_numbers_has_those_of_its_runtime() -> None:
+    migration = trainjob(command=["torchrun", "train.py"], resourcesPerNode=GPUS)
+    assert size(migration) == (1, 8)
+    for what in ("image", "numNodes"):
+        assert [check for check in migration.checks if what in check]
+
+
+def test_trainjob_of_mpi_starts_with_mpirun() -> None:
+    values = trainjob(command=["mpirun", "python", "train.py"], numNodes=2, numProcPerNode=4).values
+    assert values["master"]["args"] == ["python", "train.py"]
+    assert "launch" not in values
+
+
+def test_master_that_differs_from_the_workers_is_to_be_checked() -> None:
+    pods = {
+        role: {"template": {"spec": {"containers": [{"image": "a:1", "command": [role]}]}}}
+        for role in ("Master", "Worker")
+    }
+    migration = pytorchjob({"pytorchReplicaSpecs": pods})
+    assert migration.values["master"]["args"] == ["Worker"]
+    assert [check for check in migration.checks if "Master.template is dropped" in check]
+
+
+@pytest.mark.parametrize(
+    ("spec", "command", "message"),
+    [
+        ({"pytorchReplicaSpecs": {}}, ["a"], "expected a Master, Workers or both"),
+        ({}, ["sh", "-c", "pip install a && torchrun b.py"], "the launcher's line alone"),
+        ({}, ["torchrun", "--nnodes", "1:4", "b.py"], "1:4 is no whole number from 1 on"),
+        ({}, ["python", "-m", "torch.distributed.launch", "b.py"], "the line of torchrun"),
+        ({"nprocPerNode": "many"}, ["torchrun", "b.py"], "expected a number, auto, gpu or cpu"),
+    ],
+)
+def test_pytorchjob_that_cannot_be_converted_is_refused(
+    spec: dict[str, Any], command: list[str], message: str
+) -> None:
+    with pytest.raises(SpecError) as error:
+        pytorchjob(spec, command=command)
+    assert message in str(error.value)
