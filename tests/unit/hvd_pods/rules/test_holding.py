@@ -248,42 +248,9 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
         assert len(effect.message) < 2000
 
 
-@pytest.fixture
-def tested() -> World:
-    """A test of the release that has failed, after a run that has failed."""
-    world = World(one_group(cleanup="Always"), is_test=True, record={**ENDED, "state": "Failed"})
-    world.train()
-    world.end_launcher(1)
-    assert world.end()[0] == 1
-    return world
-
-
-def test_test_of_the_release_holds_the_record_and_writes_nothing_to_it(tested: World) -> None:
-    assert [write.data for write in tested.of(m.WriteRecord)] == [{}]
-    assert tested.of(m.ReleaseRecord)[0].data == {}
-
-
-def test_test_of_the_release_reports_no_failure_of_the_run(tested: World) -> None:
-    assert not tested.of(m.ReportFailure)
-
-
-def test_test_of_the_release_leaves_as_many_workers_as_before(tested: World) -> None:
-    assert tested.of(m.ProvideWorkers)
-    assert not any(effect.fits for effect in tested.of(m.Prepare))
-    kinds = [type(effect) for effect in tested.effects]
-    assert kinds.index(m.ScaleDown) < kinds.index(m.ReleaseRecord)
-
-
 def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() -> None:
     world = started({**ENDED, "state": "Finished"})
     world.answers.clear()
     world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
     assert world.end() == (0, "")
     assert not world.of(m.Launch)
-
-
-def test_test_that_is_stopped_before_it_began_does_not_pass() -> None:
-    world = World(one_group(), is_test=True)
-    world.tell(m.Started())
-    world.tell(m.Terminated())
-    assert world.end()[0] == 143

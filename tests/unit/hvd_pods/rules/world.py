@@ -44,7 +44,6 @@ class World:
     """
 
     run: Run
-    is_test: bool = False
     job: Any = field(default_factory=lambda: JOB)
     record: dict[str, str] = field(default_factory=dict)
     now: float = 1000.0
@@ -56,7 +55,7 @@ class World:
     exit: m.Exit | None = None
 
     def __post_init__(self) -> None:
-        facts = Facts(self.run, "own", "job-1", "uid-1", self.is_test)
+        facts = Facts(self.run, "own", "job-1", "uid-1")
         self.state = State(facts, retries=Retries(None if self.run.api else self.run.retries))
 
     def tell(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
@@ -158,7 +157,6 @@ class World:
                 m.JobRead(job, getattr(effect, "leaves", False))
                 for job in (self.job, None, UNREADABLE)
             ],
-            m.ProvideWorkers: [m.WorkersScaled(), m.WorkersScaled(problem)],
             m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
             m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
             m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],

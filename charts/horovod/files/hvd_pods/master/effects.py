@@ -27,8 +27,6 @@ from hvd_pods.cluster.statefulsets import (
     creation_failure,
     find_evictions,
     fit_to_run,
-    provide,
-    scale,
     scale_to_zero,
     set_number,
 )
@@ -53,7 +51,7 @@ from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_clients, format_host
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
-from hvd_pods.master.record_io import RecordClient, has_ended, read_job
+from hvd_pods.master.record_io import RecordClient, read_job
 from hvd_pods.master.session import Where
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
@@ -108,15 +106,13 @@ class Effects:
         self._hosts: Prober | None = None
         self._launcher: Launcher | None = None
         self._progress: ProgressFollower | None = None
-        # Workers that a test has scaled up, and their numbers before.
-        self._provided: dict[str, int] = {}
         self.exit: m.Exit | None = None
         if api:
             api.is_stopped = self._stopped.is_set
         self._at_once: Mapping[type, Callable[[Any], object]] = {
             m.Log: lambda effect: log(effect.message),
             m.Emit: lambda e: events.put(e.reason, e.message, e.kind in ("warning", "failure")),
-            m.ReportFailure: lambda effect: report_failure(effect.problem),
+            m.ReportFailure: self._report_failure,
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
@@ -131,7 +127,6 @@ class Effects:
         }
         self._calls: dict[type, tuple[str, Callable[[Any], m.Event | None]]] = {
             m.ReadJob: (JOB, self._read_job),
-            m.ProvideWorkers: (RECORD, self._provide),
             m.ListPods: (PODS, self._list_pods),
             m.DeletePods: (PODS, self._delete_pods),
             m.ScaleUp: (PODS, self._scale_up),
@@ -143,11 +138,10 @@ class Effects:
             m.StopProgress: (JUDGE, self._stop_progress),
             m.ScaleDown: (PODS, self._scale_down),
             m.StoreResults: (RESULTS, self._store_results),
+            m.ReadRecord: (RECORD, self._read_record),
+            m.WriteRecord: (RECORD, self._write_record),
+            m.ReleaseRecord: (RECORD, self._release_record),
         }
-        if self._record:
-            self._calls[m.ReadRecord] = RECORD, self._record.read
-            self._calls[m.WriteRecord] = RECORD, self._record.write
-            self._calls[m.ReleaseRecord] = RECORD, self._record.release
 
     def carry_out(self, effect: m.Effect) -> None:
         """Carry an effect out, or ask a lane for it."""
@@ -162,10 +156,9 @@ class Effects:
         """After a defect: end what runs, and let another master have the record at once."""
         self._stop_watching(m.StopWatching())
         self._end_launcher(m.EndLauncher())
-        self._restore()
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
-            self._record.release(m.ReleaseRecord(state.news(), hold.epoch))
+            self._release_record(m.ReleaseRecord(state.news(), hold.epoch))
 
     @property
     def _access(self) -> Api:
@@ -178,12 +171,22 @@ class Effects:
     def _exit(self, effect: m.Exit) -> None:
         self.exit = effect
 
-    def _provide(self, effect: m.ProvideWorkers) -> m.Event:
-        try:
-            provide(self._access, self._run.needed_workers, self._provided)
-        except ApiError as problem:
-            return m.WorkersScaled(RunError(str(problem)))
-        return m.WorkersScaled()
+    def _report_failure(self, effect: m.ReportFailure) -> None:
+        report_failure(effect.problem)
+
+    @property
+    def _records(self) -> RecordClient:
+        assert self._record  # noqa: S101 - without access to the API nothing asks for it
+        return self._record
+
+    def _read_record(self, effect: m.ReadRecord) -> m.Event:
+        return self._records.read(effect)
+
+    def _write_record(self, effect: m.WriteRecord) -> m.Event:
+        return self._records.write(effect)
+
+    def _release_record(self, effect: m.ReleaseRecord) -> m.Event:
+        return self._records.release(effect)
 
     def _take_keys(self) -> None:
         """Find the master's keys, or make them. Raises RunError."""
@@ -427,20 +430,8 @@ class Effects:
         return m.ProgressStopped(effect.attempt)
 
     def _scale_down(self, effect: m.ScaleDown) -> m.Event:
-        if self._facts.is_test:
-            self._restore()
-        else:
-            scale_to_zero(self._access, self._run.stateful_sets)
+        scale_to_zero(self._access, self._run.stateful_sets)
         return m.WorkersScaled()
-
-    def _restore(self) -> None:
-        """Scale to what a test has found, unless an upgrade needs the workers by now."""
-        try:
-            if self._provided and has_ended(self._access, os.environ[contract.TESTED_JOB]):
-                scale(self._access, self._provided)
-        except ApiError as problem:
-            # An upgrade allows the release's master to read the new Job only.
-            log(f"the number of workers stays as it is: {problem}")
 
     def _store_results(self, effect: m.StoreResults) -> m.Event:
         return m.ResultsStored(results.store(effect.within, self._stopped.is_set))

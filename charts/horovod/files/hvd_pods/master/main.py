@@ -41,11 +41,17 @@ MOST_LATE = 1.0
 class Master:
     """The loop, its queue and its state."""
 
-    def __init__(self, facts: Facts, api: Api | None, events: EventRecorder) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        api: Api | None,
+        events: EventRecorder,
+        effects: type[Effects] = Effects,
+    ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if facts.run.api else facts.run.retries
         self.state = State(facts, retries=Retries(limit))
-        self.effects = Effects(facts, api, events, self._queue.put)
+        self.effects = effects(facts, api, events, self._queue.put)
         path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
         self._recorder = recording.Recorder(path, facts, os.environ[contract.RUN])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.

@@ -34,7 +34,7 @@ MOST_WAITING = 10_000
 CLOSE_WITHIN = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause}
 # What the first line has beside the run.
-OF_FACTS = ("holder", "job", "uid", "is_test")
+OF_FACTS = ("holder", "job", "uid")
 
 
 def encode(value: Any) -> Any:

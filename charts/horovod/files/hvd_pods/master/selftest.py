@@ -1,7 +1,9 @@
 """`helm test`: after the run, an allreduce over all its ranks and the bandwidth that it reached.
 
-The test holds the release's record as a run does, so it never runs beside one. It ends by itself
-before Helm stops waiting for it, and leaves as many workers as it found.
+The test is a short run: it holds the release's record, so it never runs beside another one, and its
+rules are those of any run. Its effects differ: it writes nothing of itself into the record, makes
+no events and no second attempt, and leaves as many workers as it found. It ends by itself before
+Helm stops waiting for it.
 """
 
 from __future__ import annotations
@@ -17,13 +19,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.cluster.shapes import Object
+from hvd_pods.cluster.statefulsets import provide, scale
 from hvd_pods.common import contract
-from hvd_pods.common.errors import RunError
+from hvd_pods.common.errors import InterruptedRunError, RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
+from hvd_pods.master.effects import Effects
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import has_ended
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.holding import RENEW, TAKE
 from hvd_pods.rules.messages import Terminated
 from hvd_pods.rules.state import Facts
 
@@ -35,6 +42,78 @@ SPARE = 10.0
 # Seconds between two looks at the Job.
 LOOK_EVERY = 1.0
 REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
+
+
+# What the record says of who holds it. The rest is about the release's own run.
+_OF_HOLD = ("holder", "holderJob", "holderUid", "epoch", "renewed", "superseded")
+# Stands for the Job of the test, which has none: no attempt follows, and no worker is needed then.
+_LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
+# Seconds that ranks have to end when the test is stopped: they have nothing to save.
+GRACE = 10.0
+
+
+class TestEffects(Effects):
+    """The effects of a run that leaves no trace in the release."""
+
+    def __init__(self, facts: Facts, api: Api | None, events: EventRecorder, tell: m.Tell) -> None:
+        super().__init__(facts, api, events, tell)
+        # Workers that the test has scaled up, and their numbers before; None before it begins.
+        self._provided: dict[str, int] | None = None
+
+    def restore(self) -> None:
+        """Scale to what the test has found, unless an upgrade needs the workers by now."""
+        before = self._provided
+        self._provided = {}
+        try:
+            if before and has_ended(self._access, os.environ[contract.TESTED_JOB]):
+                scale(self._access, before)
+        except ApiError as problem:
+            # An upgrade allows the release's master to read the new Job only.
+            log(f"the number of workers stays as it is: {problem}")
+
+    def _read_record(self, effect: m.ReadRecord) -> m.Event:
+        return _about_hold(super()._read_record(effect))
+
+    def _write_record(self, effect: m.WriteRecord) -> m.Event:
+        if effect.purpose == RENEW:
+            effect = replace(effect, data={})
+        elif effect.purpose != TAKE:
+            return m.RecordWritten(effect.purpose)
+        return _about_hold(super()._write_record(effect))
+
+    def _release_record(self, effect: m.ReleaseRecord) -> m.Event:
+        # Whoever has the record next decides about the workers.
+        self.restore()
+        return super()._release_record(replace(effect, data={}))
+
+    def _read_job(self, effect: m.ReadJob) -> m.Event:
+        if self._provided is None:
+            self._provided = {}
+            try:
+                provide(self._access, self._run.needed_workers, self._provided)
+            except ApiError as problem:
+                return m.EndReached(RunError(str(problem)))
+        return m.JobRead(_LAST_ATTEMPT, effect.leaves)
+
+    def _begin_attempt(self, effect: m.Prepare) -> None:
+        super()._begin_attempt(replace(effect, fits=False))
+
+    def _report_failure(self, effect: m.ReportFailure) -> None:
+        # `main` reports how the test has ended.
+        pass
+
+    def _follow_progress(self, effect: m.FollowProgress) -> None:
+        pass
+
+    def _scale_down(self, effect: m.ScaleDown) -> m.Event:
+        return m.WorkersScaled()
+
+
+def _about_hold(event: m.Event) -> m.Event:
+    """The event without what the record says of the release's run, which is not the test's."""
+    if isinstance(event, (m.RecordRead, m.RecordChanged)):
+        return replace(event, data={key: event.data[key] for key in _OF_HOLD if key in event.data})
+    return event
 
 
 def wait_for_end(api: Api, name: str, until: float) -> None:
@@ -63,7 +142,9 @@ def bandwidth_run(run: Run) -> Run:
     # Where the test runs without an elastic launcher, a host that may join would be a spare.
     hosts = [host for host in run.hosts if not (run.elastic and host.optional)]
     args = ["python3", str(PROGRAMS / "rank" / "check.py"), "bandwidth"]
-    return replace(run, mode=mode, hosts=hosts, args=args)
+    return replace(
+        run, mode=mode, hosts=hosts, args=args, grace=GRACE, results_within=0.0, fail_on_nan=False
+    )
 
 
 def test(api: Api, run: Run, until: float) -> RunError | None:
@@ -71,20 +152,27 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ[contract.TESTED_JOB], until)
     hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
-    facts = Facts(hurried, *describe_self(), is_test=True)
     # The events are the run's.
-    master = Master(facts, api, EventRecorder(None))
+    master = Master(Facts(hurried, *describe_self()), api, EventRecorder(None), TestEffects)
+    effects = master.effects
+    assert isinstance(effects, TestEffects)  # noqa: S101 - that is what makes them
     end_on(master, signal.SIGTERM, Terminated())
     timer = threading.Timer(until + SPARE - time.monotonic(), master.tell, [Terminated()])
     timer.daemon = True
     timer.start()
     try:
-        return master.run()
+        problem = master.run()
     except Exception:
-        master.effects.give_up(master.state)
+        effects.give_up(master.state)
         raise
     finally:
         timer.cancel()
+        # Another master that has taken the record decides about the workers.
+        if not master.state.hold.lost_to:
+            effects.restore()
+    if isinstance(problem, InterruptedRunError):
+        return InterruptedRunError("the test was terminated")
+    return problem
 
 
 def _end_early(*_: object) -> None:

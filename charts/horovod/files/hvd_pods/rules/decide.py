@@ -53,9 +53,6 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     state = step.state
     run = step.state.run
     before = step.state.attempt.launched
-    if state.is_stopped and state.facts.is_test:
-        step.then(m.EndReached(InterruptedRunError("terminated before the test began")))
-        return
     if state.is_stopped:
         _read_job(step)
         return
@@ -71,8 +68,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.record(RUNNING, state.last_failure)
     step.write_record("begin")
     is_resumed = run.elastic and state.was_training
-    fits = run.api and not state.facts.is_test
-    step.do(m.WatchHosts(number), m.Prepare(number, epoch, is_resumed, fits))
+    step.do(m.WatchHosts(number), m.Prepare(number, epoch, is_resumed, fits=run.api))
     step.do(m.Emit("Started", f"waiting for workers of {run.ranks} ranks"))
     step.log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
     gathering.begin(step)
@@ -139,7 +135,7 @@ def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
     lost_to = state.hold.lost_to
     if lost_to and problem:
         step.then(m.EndReached(holding.superseded(lost_to)))
-    elif lost_to or state.facts.is_test:
+    elif lost_to:
         conclude(step, state.job)
     else:
         _read_job(step)
@@ -180,7 +176,7 @@ def conclude(step: Step, job: Object | None) -> None:
     run = step.state.run
     problem = step.state.attempt.problem
     has_failed = problem is not None or state.attempt.launched is None
-    if state.is_stopped and has_failed and not state.facts.is_test:
+    if state.is_stopped and has_failed:
         problem = ending.interruption(job, step.wall)
         ending.announce(step, problem)
         ending.finish(step, problem)
@@ -196,9 +192,6 @@ def conclude(step: Step, job: Object | None) -> None:
 def _retry(step: Step, problem: RunError, is_over: bool) -> None:
     """Make another attempt, at once or after a pause, or finish. `is_over`: none may follow."""
     state = step.state
-    if state.facts.is_test:
-        ending.finish(step, problem)
-        return
     retries = state.retries.note_job(state.job)
     step_reached = state.progress.step
     verdict = retries.judge(problem, state.attempt.seconds, state.failures, step_reached)
@@ -227,16 +220,9 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
 
 
 def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
-    """The workers are gone, or those of a test are there, or are as the test has found them."""
-    if event.problem:
-        step.then(m.EndReached(event.problem))
-    elif step.state.phase == Phase.READING:
-        step.then(m.AttemptBegins())
-    elif step.state.phase == Phase.FINISHING:
-        if step.state.facts.is_test:
-            ending.give_back(step)
-        else:
-            ending.store_results(step)
+    """The workers are gone, or the log says which are not."""
+    if step.state.phase == Phase.FINISHING:
+        ending.store_results(step)
 
 
 def on_record_released(step: Step, event: m.RecordReleased) -> None:

@@ -113,12 +113,8 @@ def interruption(job: Object | None, wall: float) -> RunError:
 
 
 def announce(step: Step, problem: RunError) -> None:
-    """Write why the run failed to the log, the termination message and an event.
-
-    The test of a release writes nothing here: master/selftest.py reports its end.
-    """
-    if not step.state.facts.is_test:
-        step.do(m.ReportFailure(problem), m.Emit("Failed", str(problem), "failure"))
+    """Write why the run failed to the log, the termination message and an event."""
+    step.do(m.ReportFailure(problem), m.Emit("Failed", str(problem), "failure"))
 
 
 def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
@@ -144,7 +140,7 @@ def finish(step: Step, problem: RunError | None) -> None:
     state = step.state
     code = problem.exit_code if problem else 0
     step.set(phase=Phase.FINISHING, problem=problem)
-    if state.facts.is_test or state.hold.lost_to:
+    if state.hold.lost_to:
         leave(step)
     elif not state.run.api:
         if state.run.cleanup != "Never":
@@ -221,18 +217,6 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
 
 
 def leave(step: Step) -> None:
-    """Give the record back and end; a test leaves as many workers as it has found before that."""
-    timers = step.state.timers
-    hold = step.state.hold
-    if step.state.facts.is_test and not hold.lost_to:
-        step.set(phase=Phase.FINISHING)
-        step.clear_timers(*(name for name in timers if name != "renew"))
-        step.do(m.ScaleDown())
-    else:
-        give_back(step)
-
-
-def give_back(step: Step) -> None:
     """Give the record back, and end."""
     step.set(phase=Phase.OVER, timers={})
     step.release_record()

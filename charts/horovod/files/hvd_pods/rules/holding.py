@@ -104,10 +104,6 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     run = step.state.run
     if state.hold.is_held:
         step.set_timer("renew", step.now + RENEW_EVERY)
-    if facts.is_test:
-        step.set(phase=Phase.READING)
-        step.do(m.ProvideWorkers())
-        return
     if data.get("run") == run.id and data.get("settings") == run.settings:
         attempts = number(data.get("attempts"))
         failures = number(data.get("failures"))

@@ -273,10 +273,7 @@ class ProgressStopped(AttemptEvent):
 
 @dataclass(frozen=True)
 class WorkersScaled(Event):
-    """Workers were scaled down, or the log says which were not; or a test has scaled them up."""
-
-    # Why it could not scale them up.
-    problem: RunError | None = None
+    """Workers were scaled down, or the log says which were not."""
 
 
 @dataclass(frozen=True)
@@ -367,11 +364,6 @@ class ReadJob(Effect):
     within: float | None
     # To know whether ranks may go on without this master.
     leaves: bool = False
-
-
-@dataclass(frozen=True)
-class ProvideWorkers(Effect):
-    """Scale up workers for a test: WorkersScaled follows."""
 
 
 # Effects on hosts and pods:

@@ -46,15 +46,13 @@ class Phase(enum.Enum):
 class Facts:
     """What does not change: the run, and who this master is.
 
-    `holder` is this pod's name, `job` and `uid` are the name and the UID of its Job. `is_test`: the
-    run is that of `helm test`, which makes one attempt and leaves no trace.
+    `holder` is this pod's name, `job` and `uid` are the name and the UID of its Job.
     """
 
     run: Run
     holder: str
     job: str
     uid: str
-    is_test: bool = False
 
     @functools.cached_property
     def hosts(self) -> dict[str, Host]:
@@ -269,8 +267,8 @@ class State:
         return self.attempt.gathered
 
     def news(self) -> dict[str, str]:
-        """Return what each write of the record says of the run; a test has nothing to say."""
-        if not self.entry or self.facts.is_test:
+        """Return what each write of the record says of the run."""
+        if not self.entry:
             return {}
         return {**self.entry, "progress": self.progress.entry(), "hosts": self.used_hosts}
 
@@ -356,7 +354,7 @@ class Step:
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:
         """Ask for a write of the record, unless another master has taken it."""
         hold = self.state.hold
-        if self.state.run.api and not self.state.facts.is_test and not hold.lost_to:
+        if self.state.run.api and not hold.lost_to:
             news = self.state.news()
             self.do(m.WriteRecord(purpose, news, hold.epoch, hold.is_held, hold.changes, within))
 

@@ -85,8 +85,7 @@ def begin(step: Step, event: m.Delivered) -> None:
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
     step.do(m.Launch(state.attempt.number, addresses, stay))
-    if not state.facts.is_test:
-        step.do(m.FollowProgress(state.attempt.number, chosen))
+    step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
     step.record(RUNNING, state.last_failure)
     step.write_record("hosts")
@@ -219,10 +218,7 @@ def terminate(step: Step) -> None:
     run = step.state.run
     launched = step.state.attempt.launched
     is_ending = launched is None or launched.problem or len(launched.hosts) == 1
-    if step.state.facts.is_test:
-        step.set_timer("kill", step.now + END_WITHIN)
-        step.do(m.EndLauncher())
-    elif run.mode == "direct" and run.api and not is_ending:
+    if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
         step.set_timer("leave", step.now + within)
         step.do(m.ReadJob(within, leaves=True))
