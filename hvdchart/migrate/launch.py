@@ -27,8 +27,9 @@ def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str | Word]
         ledger.add_part(old, "the command line", "launch.mode", f"custom: {line.custom_reason}")
         ledger.add_check(
             "launch.mode is custom: the master runs the command line unchanged when all workers "
-            "answer. It must name the host file /horovod/generated/hostfile and start "
-            "worker.number x worker.slots ranks"
+            "answer. It must start worker.number x worker.slots ranks on the hosts in "
+            "/horovod/generated/hostfile, which an mpirun without a list of hosts reads by itself. "
+            "A command that starts nothing in a worker fails (launch.allowIdleWorkers)"
         )
     else:
         ledger.change(old, ("master", "args"), "each part has a line of its own")

@@ -32,7 +32,13 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
         nodes=tuple(nodes),
         tuning=dataclasses.replace(spec.tuning, binding=plan.launching.binding.to),
         train=dataclasses.replace(spec.train, command=tuple(command), retries=retries),
-        launch=Launch(mode="custom", options=options, hosts_timeout_seconds=timeout),
+        launch=Launch(
+            mode="custom",
+            options=options,
+            hosts_timeout_seconds=timeout,
+            # The commands of this package tell themselves what they have started.
+            allow_idle_workers=True,
+        ),
     )
     return make_plan(changed, plan.tree)
 

@@ -48,7 +48,7 @@ def debug_pods(
     # The others are settings of the launcher, which is not started.
     kept = {key: launch[key] for key in ("hostsTimeoutSeconds", "preload") if key in launch}
     values = {key: value for key, value in values.items() if key not in _OWN}
-    values["launch"] = {"mode": "custom", **kept}
+    values["launch"] = {"mode": "custom", "allowIdleWorkers": True, **kept}
     values["master"] = {**(values.get("master") or {}), **_MASTER}
     try:
         upgrade(copy, cluster.namespace, values, helm)

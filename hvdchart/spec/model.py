@@ -323,6 +323,11 @@ class Launch:
     hosts_timeout_seconds: int | None = optional(
         Integer(1, 86400), "how long to wait for another worker, in seconds (default: the chart's)"
     )
+    allow_idle_workers: bool = key(
+        BOOLEAN,
+        "let a command of mode custom finish that has started nothing in a worker",
+        False,
+    )
 
 
 @dataclass(frozen=True)

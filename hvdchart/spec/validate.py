@@ -218,6 +218,9 @@ def _run(spec: Spec) -> Iterator[Finding]:
     if spec.launch.options and spec.launch.mode == "direct":
         problem = "launch.mode direct takes no options"
         yield ("launch", "options"), problem, "no options, or another launch.mode"
+    if spec.launch.allow_idle_workers and not is_custom:
+        problem = "a launcher that the chart starts uses the workers"
+        yield ("launch", "allowIdleWorkers"), problem, "launch.mode: custom, or no such key"
     if is_custom and spec.launch.options and not has_launch:
         problem = "launch.mode custom takes no options"
         yield ("launch", "options"), problem, "options in train.command, the complete command line"

@@ -178,6 +178,7 @@ def _launch(plan: Plan) -> dict[str, Plain]:
         elastic=_omit_empty(minRanks=limits.min_ranks, maxRanks=limits.max_ranks),
         preload=list(plan.framework.preload),
         hostsTimeoutSeconds=launch.hosts_timeout_seconds,
+        allowIdleWorkers=launch.allow_idle_workers or None,
     )
 
 

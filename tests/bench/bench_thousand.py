@@ -297,7 +297,7 @@ def launch(
     hosts = len(made.addresses)
     group.update(number=hosts, maximum=hosts)
     if hosts > MOST_LAUNCHED:
-        run.update(mode="custom", args=["true"])
+        run.update(mode="custom", args=["true"], allowIdleWorkers=True)
     variables = mpi_variables(mpi)
     names = {f"{pod}.{run['service']}": where for pod, where in made.addresses.items()}
     master = farm.add_master(f"{mpi}-{hosts}-{secrets.token_hex(2)}", names)

@@ -35,6 +35,8 @@ workerGroups: [{name: a, number: null}]
   spares is 1 | master.args | "hvd-worker-0" | $(HOSTFILE) | $(LAUNCH)
 launch: {mode: custom}
   launch.mode | master.args
+launch: {allowIdleWorkers: true}
+  launch.allowIdleWorkers is true | launch.mode is mpirun
 launch: {mode: direct, framework: mpi}
   launch.framework is mpi | launch.mode is direct
 launch: {mode: direct, options: [--other]}

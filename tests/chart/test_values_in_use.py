@@ -141,6 +141,7 @@ CHANGED: dict[str, Any] = {
     "code.requirements": "Ignore",
     "launch.mode": "horovodrun",
     "launch.failOnNaN": True,
+    "launch.allowIdleWorkers": True,
     "launch.elastic.minRanks": 2,
     "launch.elastic.maxRanks": 9,
     "network.transport": "TCP",
@@ -171,6 +172,7 @@ CHANGED: dict[str, Any] = {
 WITH: dict[str, Values] = {
     "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
     "code.archive": {"master": {"args": ["true"]}},
+    "launch.allowIdleWorkers": {"launch": {"mode": "custom"}, "master": {"args": ["true"]}},
     "launch.elastic.minRanks": {"launch": {"mode": "elastic"}},
     "launch.elastic.maxRanks": {"launch": {"mode": "elastic"}},
 }

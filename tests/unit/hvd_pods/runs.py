@@ -26,6 +26,7 @@ def describe_run(**changes: Any) -> str:
         "hostsTimeoutSeconds": 60,
         "stallTimeoutSeconds": 0,
         "failOnNaN": False,
+        "allowIdleWorkers": False,
         "gracePeriodSeconds": 30,
         "minRanks": 1,
         "maxRanks": 0,

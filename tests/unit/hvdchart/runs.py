@@ -74,6 +74,7 @@ def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
         "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
         "stallTimeoutSeconds": 0,
         "failOnNaN": True,
+        "allowIdleWorkers": False,
         "gracePeriodSeconds": 30,
     }
     return [{"name": "HVD_RUN", "value": json.dumps(run)}]

@@ -14,6 +14,9 @@
 {{- else if $hasLaunch -}}
 {{- $rule := "only mode custom replaces it; remove it, or set launch.mode to custom" -}}
 {{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: %s" $mode $rule) -}}
+{{- else if .Values.launch.allowIdleWorkers -}}
+{{- $rule := "its launcher uses the workers; remove it, or set launch.mode to custom" -}}
+{{- fail (printf "launch.allowIdleWorkers is true but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
 {{- $why := "each rank of an MPI program would find itself alone" -}}

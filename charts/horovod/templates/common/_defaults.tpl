@@ -64,6 +64,7 @@
   "launch.elastic": {},
   "launch.framework": "",
   "launch.failOnNaN": false,
+  "launch.allowIdleWorkers": false,
   "launch.hostsTimeoutSeconds": 1200,
   "network.interface": "",
   "network.transport": "",

@@ -27,6 +27,7 @@ so that only the workers' environment names it.
   "lostAfterSeconds" (include "horovod.number" (list .Values.launch.lostAfterSeconds 12) | int)
   "stallTimeoutSeconds" (include "horovod.stallTimeout" . | int)
   "failOnNaN" .Values.launch.failOnNaN
+  "allowIdleWorkers" .Values.launch.allowIdleWorkers
   "gracePeriodSeconds" (include "horovod.gracePeriod" .Values.master | int)
   "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
   "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))

@@ -69,6 +69,7 @@
   "launch.lostAfterSeconds": "settings",
   "launch.stallTimeoutSeconds": "settings",
   "launch.failOnNaN": "settings",
+  "launch.allowIdleWorkers": "settings",
   "launch.hostsTimeoutSeconds": "settings",
   "network.interface": "identity",
   "network.transport": "identity",

@@ -44,7 +44,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
     agents = ScriptedAgents(release, tmp_path, HOSTS)
     agents.install(SESSION)
     monkeypatch.setattr(gateway_client, "SOCKET", str(root / "generated" / "gateway.sock"))
-    Gateway(lambda: agents.reach).start()
+    Gateway(lambda: agents.reach, lambda event: None).start()
     hosts = tmp_path / "hostfile"
     hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
 

@@ -21,6 +21,7 @@ from hvd_pods.common.fast_start import STAY
 from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.remote import Reach
 from hvd_pods.master.session import Where
+from hvd_pods.rules.messages import Event, WorkerReached
 from tests.unit.hvd_pods.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 from tests.waiting import wait_until
@@ -37,7 +38,8 @@ class Served:
         self.agent = agent
         self.reach = reach
         self.problem: RunError | None = None
-        self.gateway = gateway.Gateway(self._reach)
+        self.told: list[Event] = []
+        self.gateway = gateway.Gateway(self._reach, self.told.append)
         self.gateway.start()
 
     def _reach(self) -> Reach:
@@ -206,7 +208,7 @@ def test_client_that_says_nothing_is_given_up(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_client, "SOCKET", str(tmp_path / "gateway.sock"))
-    gateway.Gateway(lambda: served.reach, ask_within=0.1).start()
+    gateway.Gateway(lambda: served.reach, served.told.append, ask_within=0.1).start()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
         connection.connect(gateway_client.SOCKET)
@@ -245,6 +247,21 @@ def test_keys_that_are_gone_are_told_to_the_client(
     client.ask("true")
     assert client.code() == 255
     assert b"the keys are not there" in read(client.stderr)
+
+
+@pytest.mark.parametrize(("host", "told"), [(HOST, [WorkerReached(7)]), ("elsewhere", [])])
+def test_attempt_that_has_reached_a_worker_is_told_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch, host: str, told: list[Event]
+) -> None:
+    monkeypatch.setenv("HVD_ATTEMPT", "7")
+    served.told.clear()
+    served.gateway.forget()
+    for _ in range(2):
+        client = Client()
+        client.ask("exit 1", host)
+        assert client.code() == (1 if told else 255)
+        client.close()
+    assert served.told == told
 
 
 def test_program_that_the_client_leaves_goes_on_for_its_time(

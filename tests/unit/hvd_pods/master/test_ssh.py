@@ -111,7 +111,7 @@ class Pod:
         known = {HOST: address, FULL_NAME: address}
         self.reach = Reach(keys, Where(agent.port, known))
         self.problem: RunError | None = None
-        self.gateway = gateway.Gateway(self._reach)
+        self.gateway = gateway.Gateway(self._reach, lambda event: None)
 
     def _reach(self) -> Reach:
         if self.problem:

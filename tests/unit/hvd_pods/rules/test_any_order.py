@@ -19,6 +19,7 @@ RUNS: dict[str, Run] = {
     "spare": one_group(1, 2, lostAfterSeconds=15, cleanup="Always", failOnNaN=True),
     "direct": one_group(mode="direct", lostAfterSeconds=3),
     "elastic": one_group(1, 3, mode="elastic", cleanup="Always"),
+    "custom": one_group(mode="custom"),
     "no API": one_group(api=False, retries=2),
     "results": one_group(results={"timeoutSeconds": 60, "onFailure": True}, stallTimeoutSeconds=90),
 }
@@ -58,6 +59,7 @@ def happen(world: World, choice: int) -> None:
     elif kind == 9:
         loss = "nan" if rest % 5 == 0 else 0.5
         world.tell(m.ProgressReported(attempt, {"step": rest % 50, "loss": loss}), 1.0)
+        world.tell(m.WorkerReached(attempt))
     else:
         world.fire()
 

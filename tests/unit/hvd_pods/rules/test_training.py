@@ -78,6 +78,44 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
     assert end_with(training(), 0) == ""
 
 
+@pytest.mark.parametrize(
+    ("reached", "allowed", "mode", "ends"),
+    [
+        (
+            False,
+            False,
+            "custom",
+            (78, "custom ended with exit code 0 and started nothing in a worker"),
+        ),
+        (True, False, "custom", (0, "")),
+        (False, True, "custom", (0, "")),
+        (False, False, "mpirun", (0, "")),
+    ],
+)
+def test_command_that_leaves_the_workers_idle_has_not_finished(
+    reached: bool, allowed: bool, mode: str, ends: tuple[int, str]
+) -> None:
+    world = training(mode=mode, allowIdleWorkers=allowed)
+    if reached:
+        world.tell(m.WorkerReached(world.state.attempt.number))
+    world.end_launcher(0)
+    code, problem = world.end()
+    assert (code, problem[: len(ends[1])]) == ends
+    assert bool(problem) == ("launch.allowIdleWorkers: true" in problem)
+
+
+def test_later_attempt_may_find_nothing_left_to_do() -> None:
+    world = training(mode="custom")
+    world.tell(m.WorkerReached(world.state.attempt.number))
+    world.end_launcher(1)
+    world.settle(until=m.Launch, most=40)
+    while len(world.of(m.Launch)) < 2:
+        assert world.fire() or world.answers
+        world.answer_all()
+    world.end_launcher(0)
+    assert world.end() == (0, "")
+
+
 def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
     world = training()
     end_with(world, 255, CAUSE._replace(is_final=True))

@@ -264,7 +264,7 @@ def test_debug_starts_a_copy_without_the_training(
     assert hvdchart("debug", "hvd").code == 6
     sent = installed_values(partly_installed)
     assert sent.pop("master")["args"] == ["sh", "-c", "exec sleep infinity"]
-    launch = {"mode": "custom", "hostsTimeoutSeconds": 9}
+    launch = {"mode": "custom", "allowIdleWorkers": True, "hostsTimeoutSeconds": 9}
     assert sent == {"worker": VALUES["worker"], "launch": launch}
 
 

@@ -72,6 +72,8 @@ class Run:
     # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
     stall_timeout: float
     fail_on_nan: bool
+    # A custom command may end with 0 without having started anything in a worker.
+    allow_idle_workers: bool
     # Seconds that the master has to end when it is asked to.
     grace: float
     # By the name of the StatefulSet: the record of the nodes with the data (cluster/staged.py).
@@ -175,6 +177,7 @@ def parse_run(text: str) -> Run:
         requirements=document["requirements"],
         stall_timeout=float(document["stallTimeoutSeconds"]),
         fail_on_nan=document["failOnNaN"],
+        allow_idle_workers=document["allowIdleWorkers"],
         grace=float(document["gracePeriodSeconds"]),
         staged={group["statefulSet"]: group.get("staged", "") for group in document["groups"]},
         results_within=float(results.get("timeoutSeconds", 0)),

@@ -100,7 +100,7 @@ class Effects:
         self._is_prepared = False
         self._keys: Future[Keys] = Future()
         self._where = Where(self._run.agent_port, {})
-        self._gateway = Gateway(self._reach)
+        self._gateway = Gateway(self._reach, tell)
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
         self._hosts: Prober | None = None

@@ -29,6 +29,7 @@ from hvd_pods.master import gateway_client
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import Reach
 from hvd_pods.master.session import Session, SessionError, make_request
+from hvd_pods.rules.messages import Tell, WorkerReached
 
 LONGEST_REQUEST = 1 << 17
 # Bytes that wait for the program before the client's standard input is read on. And bytes of the
@@ -48,11 +49,16 @@ BACKLOG = 1024
 class Gateway:
     """Serves clients in threads from `start` on. `reach` tells how workers are reached now.
 
-    A client has `ask_within` seconds to send its request.
+    `tell` gets one WorkerReached for each attempt. A client has `ask_within` seconds to send its
+    request.
     """
 
-    def __init__(self, reach: Callable[[], Reach], ask_within: float = ASK_WITHIN) -> None:
+    def __init__(
+        self, reach: Callable[[], Reach], tell: Tell, ask_within: float = ASK_WITHIN
+    ) -> None:
         self._reach = reach
+        self._tell = tell
+        self._has_told = False
         self._ask_within = ask_within
         self._listener: socket.socket | None = None
         # Why workers refuse this master, or this master them, since the last call of `forget`.
@@ -74,6 +80,7 @@ class Gateway:
 
     def forget(self) -> None:
         """Forget what the sessions of an attempt that is over have told."""
+        self._has_told = False
         self.key_problem = ""
 
     def _accept(self) -> None:
@@ -122,11 +129,17 @@ class Gateway:
         except (SessionError, RunError) as problem:
             return self._refuse(host, problem, streams[2])
         try:
-            return Relay(session, client, streams).follow()
+            relay = Relay(session, client, streams, lambda: self._note_reached(asked.attempt))
+            return relay.follow()
         except SessionError as problem:
             return self._refuse(host, problem, streams[2])
         finally:
             session.close()
+
+    def _note_reached(self, attempt: int) -> None:
+        if not self._has_told:
+            self._has_told = True
+            self._tell(WorkerReached(attempt))
 
     def _refuse(self, host: str, problem: Exception, errors: int) -> int:
         if isinstance(problem, SessionError) and problem.is_sure:
@@ -137,10 +150,20 @@ class Gateway:
 
 
 class Relay:
-    """Passes on what a client and the program in the worker write, until one of them ends."""
+    """Passes on what a client and the program in the worker write, until one of them ends.
 
-    def __init__(self, session: Session, client: socket.socket, streams: list[int]) -> None:
+    Calls `note_reached` when the worker has been asked for the program.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        client: socket.socket,
+        streams: list[int],
+        note_reached: Callable[[], None],
+    ) -> None:
         self._session = session
+        self._note_reached = note_reached
         self._client = client
         self._stdin, stdout, stderr = streams
         self._targets = {frames.OUTPUT: stdout, frames.ERRORS: stderr}
@@ -176,6 +199,8 @@ class Relay:
         for kind, content in self._session.step():
             if kind != frames.EXIT:
                 self._unwritten.append((self._targets[kind], content))
+        if self._session.is_asked:
+            self._note_reached()
         self._is_over = self._session.code is not None
         if sum(len(content) for _, content in self._unwritten) > MOST_UNWRITTEN:
             raise SessionError("it writes more than it may before that is passed on")

@@ -82,7 +82,8 @@ class Session:
         self._request = request
         self._channel: frames.Channel | None = None
         self._banner = b""
-        self._is_asked = False
+        # The worker has shown its certificate and got the request.
+        self.is_asked = False
         # What is to be sent when the request has been.
         self._early: list[tuple[bytes, bytes]] = []
         self.due = time.monotonic() + CONNECT_WITHIN
@@ -136,11 +137,11 @@ class Session:
 
     def _take(self, kind: bytes, content: bytes) -> Iterator[tuple[bytes, bytes]]:
         assert self._channel  # noqa: S101
-        if kind == frames.HELLO and not self._is_asked:
+        if kind == frames.HELLO and not self.is_asked:
             wrong = keys.find_time_problem(self._channel.certificate(), time.time())
             if wrong:
                 raise SessionError(f"the worker's certificate: {wrong}", is_sure=True)
-            self._is_asked = True
+            self.is_asked = True
             # The worker ends what older epochs have left before it starts the program.
             self.due = float("inf")
             nonce = content.decode("ascii", "replace")
@@ -185,7 +186,7 @@ class Session:
 
         Raises SessionError when the connection has ended.
         """
-        if not self._is_asked or self._channel is None:
+        if not self.is_asked or self._channel is None:
             self._early.append((kind, content))
             return
         try:
@@ -201,7 +202,7 @@ class Session:
                 self._channel.tell_taken(number)
 
     def _explain(self, problem: OSError) -> SessionError:
-        if self._channel and not self._is_asked and not isinstance(problem, ConnectionResetError):
+        if self._channel and not self.is_asked and not isinstance(problem, ConnectionResetError):
             text = keys.explain(problem, self._keys.peer_name)
             return SessionError(text, is_sure=keys.is_about_keys(problem))
         return SessionError(self._no_answer(problem))

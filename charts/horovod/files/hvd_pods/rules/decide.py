@@ -293,6 +293,7 @@ HANDLERS: Mapping[type, Handler] = {
     m.StacksShown: training.end_stalled,
     m.RanksAsked: training.on_asked,
     m.ProgressReported: training.on_progress,
+    m.WorkerReached: training.on_worker_reached,
     m.LauncherEnded: training.on_launcher_ended,
     m.CauseFound: training.on_cause,
     m.AttemptEnds: on_attempt_ends,

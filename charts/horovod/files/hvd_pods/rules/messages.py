@@ -207,6 +207,11 @@ class Delivered(AttemptEvent):
 
 
 @dataclass(frozen=True)
+class WorkerReached(AttemptEvent):
+    """A program of this pod, such as a launcher, has asked a worker's agent to start a program."""
+
+
+@dataclass(frozen=True)
 class LauncherEnded(AttemptEvent):
     """The launcher has ended with this exit code (128 + N for signal N) after some seconds."""
 

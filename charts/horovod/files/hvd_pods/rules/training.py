@@ -30,7 +30,7 @@ from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, REPORT_EVERY, Stall, describe
-from hvd_pods.rules.state import RUNNING, Launched, Phase, Step
+from hvd_pods.rules.state import RUNNING, Launched, Phase, State, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
 # it would wait; and when hosts are lost in mode direct, which starts no daemons.
@@ -403,6 +403,11 @@ def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
         abort(step, LaunchError(launched.stalls.late, 1))
 
 
+def on_worker_reached(step: Step, event: m.WorkerReached) -> None:
+    """The launcher has started something in a worker."""
+    step.set(has_reached=True)
+
+
 def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     """The launcher has ended: the attempt is over, or why it failed has to be found out."""
     state = step.state
@@ -423,7 +428,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
         if left:
             names = ", ".join(left)
             step.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
-        step.then(m.AttemptEnds(None))
+        step.then(m.AttemptEnds(_find_idleness(state)))
     elif problem:
         step.then(m.AttemptEnds(problem))
     else:
@@ -436,6 +441,18 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
             raised = tuple(n for n in raised if n["at"] > step.now - LAST_SECONDS)
         notices = (raised, launched.failed)
         step.do(m.FindCause(number, event.code, launched.hosts, *notices, uids))
+
+
+def _find_idleness(state: State) -> RunError | None:
+    """The problem of a command that has ended with 0 while the workers had nothing to do."""
+    run = state.run
+    if run.mode != "custom" or run.allow_idle_workers or state.has_reached:
+        return None
+    return ConfigurationError(
+        "custom ended with exit code 0 and started nothing in a worker: the command ran in the "
+        "master alone. Let it start its ranks with mpirun, ssh or $(LAUNCH), or set "
+        "launch.allowIdleWorkers: true if it needs no worker"
+    )
 
 
 def on_cause(step: Step, event: m.CauseFound) -> None:
