@@ -1,4 +1,4 @@
-"""Writes the archive that the chart sends to pods: charts/horovod/files/programs.tgz (ADR 27).
+"""Writes the archive that the chart sends to pods: charts/horovod/charts/programs (ADR 27).
 
 It has the programs without what only readers need. Lines keep their numbers, so that a traceback
 of a pod names the lines of the sources.
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "horovod"
 FILES = CHART / "files"
 SOURCES = FILES / "hvd_pods"
-ARCHIVE = FILES / "programs.tgz"
+ARCHIVE = CHART / "charts" / "programs" / "programs.tgz"
 # The templates put scripts of shells into the commands of containers, whose images may lack Python.
 SUFFIXES = (".py", ".json")
 VERSION = """\

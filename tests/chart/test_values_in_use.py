@@ -176,10 +176,10 @@ WITH: dict[str, Values] = {
     "launch.elastic.minRanks": {"launch": {"mode": "elastic"}},
     "launch.elastic.maxRanks": {"launch": {"mode": "elastic"}},
 }
-# Values that BASE sets because others need them, and those that only parent charts read.
+# Values that BASE sets because others need them, and those that only other charts read.
 IN_BASE = {"volumes", "volumeMounts", "worker.env", "staging.path", "staging.command"}
 IN_BASE |= {"results.command"}
-UNREAD = {"enabled", "global"}
+UNREAD = {"enabled", "global", "programs"}
 
 
 @cache

@@ -142,7 +142,7 @@ def test_start_suits_python_3_8() -> None:
 
 def test_archive_of_the_chart_has_each_program() -> None:
     """It runs on Python 3.8, and a traceback names the lines of the sources."""
-    files = programs.read((FILES / "programs.tgz").read_bytes())
+    files = programs.read(programs.ARCHIVE.read_bytes())
     for path in PROGRAMS.glob("*/**/*.py"):
         text = files.pop(path.relative_to(PROGRAMS).as_posix()).decode()
         ast.parse(text, feature_version=(3, 8))
@@ -152,7 +152,7 @@ def test_archive_of_the_chart_has_each_program() -> None:
 
 
 def test_chart_s_archive_unpacks(tmp_path: Path) -> None:
-    files = programs.read((FILES / "programs.tgz").read_bytes())
+    files = programs.read(programs.ARCHIVE.read_bytes())
     container = make_container(tmp_path, files)
     container.start()
     there = {

@@ -1,5 +1,5 @@
 {{/*
-The programs of the pods: one archive in a ConfigMap. `make generate` makes files/programs.tgz of files/hvd_pods
+The programs of the pods: one archive in a ConfigMap. `make generate` makes charts/programs/programs.tgz of files/hvd_pods
 (docs/adr/0027-programs-as-one-archive.md).
 */}}
 
@@ -16,9 +16,9 @@ another chart version.
 {{- end }}
 
 {{- define "horovod.programsHashOfFile" -}}
-{{- $archive := .Files.Get "files/programs.tgz" -}}
+{{- $archive := .Subcharts.programs.Files.Get "programs.tgz" -}}
 {{- if not $archive -}}
-{{- fail "the chart has no files/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
+{{- fail "the chart has no charts/programs/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
 {{- end -}}
 {{ sha256sum $archive }}
 {{- end }}
