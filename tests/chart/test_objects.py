@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 from collections import Counter
@@ -10,6 +11,7 @@ from collections import Counter
 import pytest
 
 from devtools.docs_gen import programs
+from hvd_pods.common import code_archive
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -192,6 +194,35 @@ def test_pods_unpack_the_archive_that_their_template_names() -> None:
             assert mounts["/horovod/bin/hvd_pods"] == "programs"
             assert volumes["archive"]["configMap"] == {"name": archive["metadata"]["name"]}
             assert volumes["programs"]["emptyDir"]["medium"] == "Memory"
+
+
+# Texts that YAML, JSON, a terminal or Windows write in more than one way.
+TEXTS = {
+    "a.py": "print('<&>')\n\n  \n",
+    "b.py": "\n\n\tindented\n # not\r\nended",
+    "c.py": " \u2028\x85\ufeff\x07 é€ ~ null",
+    "d.py": "---\n...\nno: yes",
+    "e.py": "",
+    "f.py": "1e3",
+    "G.py": "%s $(A) {{ .Values }}\n" * 40,
+}
+
+
+@pytest.mark.parametrize("kinds", [("files",), ("archive",), ("files", "archive")], ids=str)
+def test_pod_of_the_master_names_the_sha256_of_the_code(kinds: tuple[str, ...]) -> None:
+    """Whoever may change ConfigMaps, but no Jobs, cannot have other code run."""
+    packed = base64.encodebytes(gzip.compress(bytes(range(256)) * 99)).decode()
+    all_code: Values = {"files": TEXTS, "archive": packed}
+    code = {kind: all_code[kind] for kind in kinds}
+    manifests = render({"code": code, "master": {"args": ["a"]}})
+    settings = run_settings(manifests)
+    names = {one["metadata"]["name"]: one for one in of_kind(manifests, "ConfigMap")}
+    config_map = names[settings["codeConfigMap"]]
+    content = {key: text.encode() for key, text in config_map.get("data", {}).items()}
+    for key, encoded in config_map.get("binaryData", {}).items():
+        content[key] = base64.b64decode(encoded)
+    assert settings["codeSha256"] == code_archive.digest(content)
+    assert ("a.py" in content, "archive.tgz" in content) == ("files" in kinds, "archive" in kinds)
 
 
 def test_objects_fit_into_the_annotation_of_kubectl_apply() -> None:

@@ -40,6 +40,8 @@ def describe_run(**changes: Any) -> str:
         "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
         "transport": "",
         "code": "",
+        "codeSha256": "",
+        "codeConfigMap": "",
         "requirements": False,
     }
     return json.dumps({**document, **changes})

@@ -70,6 +70,8 @@ def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
         "maxRanks": 9,
         "transport": "tcp",
         "code": "",
+        "codeSha256": "",
+        "codeConfigMap": "",
         "requirements": False,
         "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
         "stallTimeoutSeconds": 0,

@@ -48,6 +48,23 @@ Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" 
 {{- end -}}
 {{- end }}
 
+{{/*
+The SHA256 of the code in the ConfigMap, of what `sha256sum` prints of its keys: the master's pod has it in its template,
+and runs no other code (hvd_pods/common/code_archive.py). Empty without code. YAML has no way to write some characters,
+such as U+0085: what counts is what the API server reads.
+*/}}
+{{- define "horovod.codeSha256" -}}
+{{- if include "horovod.hasCode" . -}}
+{{- $files := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson | toYaml | fromYaml -}}
+{{- with .Values.code.archive }}{{ $_ := set $files "archive.tgz" (nospace . | b64dec) }}{{ end -}}
+{{- $lines := "" -}}
+{{- range keys $files | sortAlpha -}}
+{{- $lines = printf "%s%s  %s\n" $lines (get $files . | sha256sum) . -}}
+{{- end -}}
+{{ sha256sum $lines }}
+{{- end -}}
+{{- end }}
+
 {{- define "horovod.codeConfigMap" -}}
 {{ include "horovod.fullname" . }}-code-{{ include "horovod.codeVersion" . }}
 {{- end }}

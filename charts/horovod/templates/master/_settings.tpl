@@ -18,6 +18,8 @@ so that only the workers' environment names it.
   "groups" $groups
   "args" (include "horovod.command" . | fromJsonArray)
   "code" (include "horovod.codeVersion" .)
+  "codeSha256" (include "horovod.codeSha256" .)
+  "codeConfigMap" (ternary (include "horovod.codeConfigMap" .) "" (ne (include "horovod.hasCode" .) ""))
   "requirements" (ne .Values.code.requirements "Ignore")
   "mode" .Values.launch.mode
   "options" .Values.launch.options

@@ -13,7 +13,7 @@ import pytest
 
 from hvd_pods.common import code_archive, packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.run import Pod
+from hvd_pods.common.run import Code, Pod
 from hvd_pods.master import user_code
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.runs import make_run
@@ -68,11 +68,16 @@ def list_files(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
+def as_in_the_job(mounted: Path) -> Code:
+    """What a Job says of the code that is mounted now."""
+    return Code("v1", code_archive.digest(code_archive.read_source(mounted)), "hvd-code-v1")
+
+
 def unpacked(mounted: Path, **options: Any) -> user_code.UserCode:
     """Code that asks for a package, which is installed within `install_within`."""
     mount(mounted, "train.py", b"train")
     mount(mounted, "requirements.txt", b"numpy")
-    code = user_code.UserCode("v1", **options)
+    code = user_code.UserCode(as_in_the_job(mounted), **options)
     code.unpack()
     return code
 
@@ -90,7 +95,7 @@ def test_files_and_archive_are_one_directory(mounted: Path) -> None:
     )
     mount(mounted, "archive.tgz", archive)
     mount(mounted, "train.py", b"train")
-    code = user_code.UserCode("v1")
+    code = user_code.UserCode(as_in_the_job(mounted))
     code.unpack()
     found = list_files(code.directory)
     modules = {"model/data.py": b"data", "model/net.py": b"net"}
@@ -119,8 +124,20 @@ def test_broken_archive_is_a_wrong_configuration(
     mounted: Path, archive: bytes, problem: str
 ) -> None:
     mount(mounted, "archive.tgz", archive)
-    code = user_code.UserCode("v1")
+    code = user_code.UserCode(as_in_the_job(mounted))
     with pytest.raises(ConfigurationError, match=rf"cannot unpack code\.archive: .*({problem})"):
+        code.unpack()
+    assert not code.directory.exists()
+
+
+@pytest.mark.parametrize("changed", ["train.py", "archive.tgz", "sitecustomize.py"])
+def test_code_that_is_not_that_of_the_job_is_not_unpacked(mounted: Path, changed: str) -> None:
+    mount(mounted, "train.py", b"train")
+    mount(mounted, "archive.tgz", make_archive(make_member("a.py", b"a")))
+    code = user_code.UserCode(as_in_the_job(mounted))
+    (mounted / changed).unlink(missing_ok=True)
+    mount(mounted, changed, make_archive(make_member("a.py", b"evil")))
+    with pytest.raises(ConfigurationError, match=r"ConfigMap hvd-code-v1 .* has changed it"):
         code.unpack()
     assert not code.directory.exists()
 

@@ -12,7 +12,9 @@ import shutil
 import sys
 import tarfile
 import tempfile
+from hashlib import sha256
 from pathlib import Path
+from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import packages
@@ -22,26 +24,36 @@ from hvd_pods.common.paths import CODE
 ARCHIVE = "archive.tgz"
 
 
-def pack(source: Path) -> bytes:
-    """Return one tar.gz of a mounted ConfigMap: the archive's entries and the files.
+def read_source(source: Path) -> dict[str, bytes]:
+    """Return the content of a mounted ConfigMap by key. Raises OSError."""
+    # The kubelet's own entries, ..data and the directory that it links to, begin with dots.
+    files = (one for one in source.iterdir() if one.is_file() and not one.name.startswith(".."))
+    return {file.name: file.read_bytes() for file in files}
+
+
+def digest(files: Mapping[str, bytes]) -> str:
+    """Return the SHA256 of what `sha256sum` prints of these files; the chart's template has it."""
+    lines = [f"{sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files)]
+    return sha256("".join(lines).encode()).hexdigest()
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Return one tar.gz of what a ConfigMap has: the archive's entries and the files.
 
     Raises OSError, or tarfile.TarError for an archive that cannot be read.
     """
     content = io.BytesIO()
     # mtime 0: the same code is the same bytes.
     with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
-        if (source / ARCHIVE).is_file():
-            with tarfile.open(source / ARCHIVE) as folder:
+        if ARCHIVE in files:
+            with tarfile.open(fileobj=io.BytesIO(files[ARCHIVE])) as folder:
                 for member in folder:
                     file_content = folder.extractfile(member) if member.isfile() else None
                     archive.addfile(member, file_content)
-        for file in sorted(source.iterdir()):
-            # The kubelet's own entries, ..data and the directory that it links to, begin with dots.
-            if file.is_file() and file.name != ARCHIVE and not file.name.startswith(".."):
-                member = tarfile.TarInfo(file.name)
-                member.size = file.stat().st_size
-                with file.open("rb") as stream:
-                    archive.addfile(member, stream)
+        for name in sorted(files.keys() - {ARCHIVE}):
+            member = tarfile.TarInfo(name)
+            member.size = len(files[name])
+            archive.addfile(member, io.BytesIO(files[name]))
     return content.getvalue()
 
 

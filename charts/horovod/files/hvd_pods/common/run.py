@@ -32,6 +32,17 @@ class Pod(NamedTuple):
     node: str = ""
 
 
+class Code(NamedTuple):
+    """The user's code: its version, empty when the image has it, what it must be, and where it is.
+
+    `sha256` is that of common/code_archive.py, of what the Job has in its pod's template.
+    """
+
+    version: str = ""
+    sha256: str = ""
+    config_map: str = ""
+
+
 @dataclass(frozen=True)
 class Run:
     """The run, as the chart's template `horovod.run` describes it."""
@@ -65,8 +76,7 @@ class Run:
     retries: int
     # Seconds after which a host that is silent is lost; 0: never.
     lost_after: float
-    # The version of the user's code; empty when the image has the code.
-    code: str
+    code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool
     # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
@@ -173,7 +183,7 @@ def parse_run(text: str) -> Run:
         # Only without access to the API: otherwise the Job has the number.
         retries=document.get("retries", 0),
         lost_after=float(document.get("lostAfterSeconds", 0)),
-        code=document["code"],
+        code=Code(document["code"], document["codeSha256"], document["codeConfigMap"]),
         requirements=document["requirements"],
         stall_timeout=float(document["stallTimeoutSeconds"]),
         fail_on_nan=document["failOnNaN"],

@@ -34,7 +34,7 @@ from hvd_pods.common import contract
 from hvd_pods.common.contract import ATTEMPT, EPOCH, MEETING, RUN_ID
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Code, Host
 from hvd_pods.master import launcher_memory, remote, results
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.launch import (
@@ -95,7 +95,7 @@ class Effects:
         self._told: set[str] = set()
         # What all attempts share; the first one that needs it prepares it. It would be on the way
         # of each restart: a request to the API server, and a call of mpirun.
-        self._code = UserCode("")
+        self._code = UserCode(Code())
         self._mpi = OPEN_MPI_4
         self._is_prepared = False
         self._keys: Future[Keys] = Future()

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
 from hvd_pods.common import packages
-from hvd_pods.common.code_archive import pack, unpack
+from hvd_pods.common.code_archive import digest, pack, read_source, unpack
 from hvd_pods.common.errors import BAD_CONFIGURATION, ConfigurationError, RunError
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.paths import CODE, CODE_SOURCE
 from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Host, Pod
+from hvd_pods.common.run import Code, Host, Pod
 from hvd_pods.master import remote
 
 # Seconds in which a host has to take the code, which is at most one MiB.
@@ -31,12 +31,17 @@ LONGEST_REASON = 2000
 
 
 class UserCode:
-    """The code of a run, if it has a `name`; pip has `install_within` seconds, with 0 none."""
+    """The code of a run, if it has a version; pip has `install_within` seconds, with 0 none."""
 
     def __init__(
-        self, name: str, install_within: float = 0.0, is_stopped: Callable[[], bool] = lambda: False
+        self,
+        code: Code,
+        install_within: float = 0.0,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.name = name
+        self._code = code
+        # Also that of its folder in the workers.
+        self.name = code.version
         self._install_within = install_within
         self._is_stopped = is_stopped
         self._content = b""
@@ -48,14 +53,25 @@ class UserCode:
         return CODE / self.name if self.name else Path.cwd()
 
     def unpack(self) -> None:
-        """Unpack the code in this pod. Raises ConfigurationError when its archive is broken."""
+        """Unpack the code in this pod. Raises ConfigurationError if it is broken or another one."""
         if not self.name:
             return
         try:
-            self._content = pack(CODE_SOURCE)
+            # Read once: the kubelet may mount another ConfigMap at any time.
+            files = read_source(CODE_SOURCE)
+            self._require_own(digest(files))
+            self._content = pack(files)
             unpack(self._content, self.directory)
         except (OSError, tarfile.TarError, EOFError) as problem:
             raise ConfigurationError(f"cannot unpack code.archive: {problem}") from problem
+
+    def _require_own(self, found: str) -> None:
+        if found != self._code.sha256:
+            raise ConfigurationError(
+                f"the code in ConfigMap {self._code.config_map} has the SHA256 {found}, and the "
+                f"Job says {self._code.sha256}: somebody has changed it. Delete the ConfigMap, and "
+                "run `helm upgrade` with the same values and another master.generation"
+            )
 
     @property
     def has_packages(self) -> bool:
