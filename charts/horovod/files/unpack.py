@@ -14,6 +14,7 @@ ARCHIVE = "/horovod/archive/programs.tgz"
 # An emptyDir in memory. The container's user owns what is in it.
 FOLDER = "/horovod/bin/hvd_pods"
 REMEDY = "Delete it, and run `helm upgrade` with the same chart"
+NEEDED = "use an image whose python3 is 3.8 or newer, with the module ssl of OpenSSL 1.1.1 or 3"
 
 
 def refuse(problem):
@@ -66,6 +67,18 @@ def write(name, content):
         os.fchmod(file.fileno(), 0o444)
 
 
+def check_python():
+    # The agent and the master speak TLS 1.3.
+    major, minor = sys.version_info[:2]
+    if (major, minor) < (3, 8):
+        refuse(f"the image's python3 is Python {major}.{minor}: {NEEDED}")
+    # `ssl` has it from there, and takes five times as long.
+    import _ssl
+
+    if not _ssl.HAS_TLSv1_3:
+        refuse(f"{_ssl.OPENSSL_VERSION} has no TLS 1.3: {NEEDED}")
+
+
 def unpack(expected):
     import hashlib
     import zlib
@@ -91,9 +104,10 @@ def unpack(expected):
 
 
 try:
+    check_python()
     unpack(sys.argv[1])
 except ImportError as problem:
-    refuse(f"the image's python3 lacks a module of its standard library: {problem}")
+    refuse(f"the image's python3 lacks a module of its standard library: {problem}: {NEEDED}")
 except (OSError, RecursionError, ValueError) as problem:
     refuse(f"{type(problem).__name__}: {problem}")
 os.execvp("python3", ["python3", *sys.argv[2:]])

@@ -35,9 +35,12 @@ class Container:
     def programs(self) -> Path:
         return self.root / "hvd_pods"
 
-    def start(self) -> subprocess.CompletedProcess[str]:
-        """Start the container, which runs the program that prints, and wait for its end."""
-        text = TEXT.replace("/horovod/archive/programs.tgz", str(self.archive))
+    def start(self, before: str = "") -> subprocess.CompletedProcess[str]:
+        """Start the container, which runs the program that prints, and wait for its end.
+
+        `before`: Python that makes the interpreter another one.
+        """
+        text = before + TEXT.replace("/horovod/archive/programs.tgz", str(self.archive))
         text = text.replace("/horovod/bin/hvd_pods", str(self.programs))
         text = text.replace("/dev/termination-log", str(self.root / "message"))
         arguments = [one.replace("PROGRAMS", str(self.programs)) for one in ARGUMENTS]
@@ -87,6 +90,33 @@ def test_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None
     assert done.returncode == os.EX_CONFIG
     assert "cannot be used" in done.stderr
     assert {one.name for one in tmp_path.iterdir()} == {"programs.tgz", "hvd_pods", "message"}
+
+
+FAKE = "import sys\nsys.modules['_ssl'] = type('', (), {})\n"
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ("import sys\nsys.version_info = (3, 7, 9)\n", "Python 3.7"),
+        ("import sys\nsys.modules['_ssl'] = None\n", "_ssl"),
+        (
+            f"{FAKE}sys.modules['_ssl'].HAS_TLSv1_3 = False\n"
+            "sys.modules['_ssl'].OPENSSL_VERSION = 'OpenSSL 1.1.0l'\n",
+            "OpenSSL 1.1.0l has no TLS 1.3",
+        ),
+    ],
+    ids=["old", "no ssl", "no TLS 1.3"],
+)
+def test_image_without_what_each_pod_needs_is_refused_before_anything_runs(
+    container: Container, python: str, said: str
+) -> None:
+    done = container.start(python)
+    assert done.returncode == os.EX_CONFIG
+    assert said in done.stderr
+    message = (container.root / "message").read_text()
+    assert "use an image whose python3 is 3.8 or newer, with the module ssl" in message
+    assert list(container.programs.iterdir()) == []
 
 
 def test_missing_archive_is_named(container: Container) -> None:

@@ -62,11 +62,6 @@ class Keys:
         return self._known[1]
 
     def _load(self, protocol: int) -> ssl.SSLContext:
-        if not ssl.HAS_TLSv1_3:
-            raise ConfigurationError(
-                f"the image's Python has {ssl.OPENSSL_VERSION}, which has no TLS 1.3: use an image "
-                "whose Python has OpenSSL 1.1.1 or newer"
-            )
         context = ssl.SSLContext(protocol)
         # `find_time_problem` looks at the times.
         context.verify_flags |= NO_CHECK_TIME
