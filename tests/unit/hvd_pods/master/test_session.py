@@ -150,13 +150,10 @@ def test_worker_with_tls_1_2_only_is_refused(
 @pytest.mark.parametrize(
     ("banner", "said"),
     [
-        (
-            b"SSH-2.0-OpenSSH_9.2 hvd-r1\r\n",
-            "it is a worker of chart 0.2.0 or older: delete its pod",
-        ),
-        (b"220 mail\r\n", "is not an agent, it sent '220 mail'"),
-        (b"\xff\x00" * 200, "is not an agent, it sent '"),
-        (b"", "is not an agent, it sent ''"),
+        (b"SSH-2.0-OpenSSH_9.2 hvd-r1\r\n", "is of chart 0.2.0 or older, which sent 'SSH"),
+        (b"220 mail\r\n", "is not the agent of a worker: it sent '220 mail'"),
+        (b"\xff\x00" * 200, "is not the agent of a worker: it sent '"),
+        (b"", "is not the agent of a worker: it sent ''"),
     ],
     ids=["ssh", "mail", "endless", "nothing"],
 )

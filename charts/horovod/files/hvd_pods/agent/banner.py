@@ -21,12 +21,12 @@ def format_banner(revision: str) -> bytes:
     return f"{MARK}{revision}\n".encode()
 
 
-def find_banner_problem(banner: str, port: int, revision: str) -> str | None:
-    """Return None for the banner of an agent of this revision, else what is wrong."""
+def find_banner_problem(banner: str, port: int, revision: str | None = None) -> str | None:
+    """Return None for the banner of an agent of this revision, or of any; else what is wrong."""
     if banner.startswith(OLDER) and "hvd-" in banner:
-        return f"{STALE}: it is a worker of chart 0.2.0 or older, which sent {banner!r}"
+        return f"{STALE}: port {port} is of chart 0.2.0 or older, which sent {banner!r}"
     if not banner.startswith(MARK):
         return f"port {port} is not the agent of a worker: it sent {banner!r}"
-    if banner != MARK + revision:
+    if revision is not None and banner != MARK + revision:
         return f"{STALE}: it sent {banner!r}, this run needs {MARK}{revision}"
     return None

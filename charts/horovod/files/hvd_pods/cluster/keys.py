@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Mapping
 
+from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import Object
@@ -65,9 +66,13 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
             "the master needs the rights get and patch on both, or set agent.masterSecret and "
             "agent.workerSecret"
         ) from problem
-    folder = GENERATED / "keys"
+    return _write_folder(GENERATED / "keys", master, worker)
+
+
+def _write_folder(folder: Path, own: Files, peer: Files) -> Path:
+    """Write the keys of one end and the authority of the other, as they are mounted."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    for name, content in zip(IN_FOLDER, (master["tls.crt"], master["tls.key"], worker["ca.crt"])):
+    for name, content in zip(IN_FOLDER, (own["tls.crt"], own["tls.key"], peer["ca.crt"])):
         write_private_file(folder / name, content)
     return folder
 
@@ -155,8 +160,14 @@ def check_handshake(master: Files, worker: Files, master_name: str, worker_name:
     Each verifies the other as in a run, and as strictly as `ssl` can. Raises ssl.SSLError when one
     of them refuses the other.
     """
-    client_side = _make_context(ssl.PROTOCOL_TLS_CLIENT, master, worker["ca.crt"])
-    server_side = _make_context(ssl.PROTOCOL_TLS_SERVER, worker, master["ca.crt"])
+    # `ssl` reads a key from files alone.
+    with tempfile.TemporaryDirectory(dir=GENERATED) as made:
+        of_master = _write_folder(Path(made, "master"), master, worker)
+        of_worker = _write_folder(Path(made, "worker"), worker, master)
+        client_side = Keys(str(of_master), worker_name).client()
+        server_side = Keys(str(of_worker), master_name).server()
+    for context in (client_side, server_side):
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
     to_client = ssl.MemoryBIO()
     to_server = ssl.MemoryBIO()
     client = client_side.wrap_bio(to_client, to_server, server_hostname=worker_name)
@@ -172,19 +183,3 @@ def check_handshake(master: Files, worker: Files, master_name: str, worker_name:
     names = certificate.get("subjectAltName")
     if names != (("DNS", master_name),):
         raise ssl.SSLCertVerificationError(f"the master has the names {names}, not {master_name}")
-
-
-def _make_context(protocol: int, own: Files, peer_authority: bytes) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    context.load_verify_locations(cadata=peer_authority.decode())
-    # `ssl` reads a key from files alone.
-    with tempfile.TemporaryDirectory(dir=GENERATED) as folder:
-        certificate = Path(folder) / "tls.crt"
-        key = Path(folder) / "tls.key"
-        write_private_file(certificate, own["tls.crt"])
-        write_private_file(key, own["tls.key"])
-        context.load_cert_chain(certificate, key)
-    return context

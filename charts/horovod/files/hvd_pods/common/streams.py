@@ -23,7 +23,7 @@ class Stream:
         self.source = source
         self._target = target
         self._look = look
-        self._rest = b""
+        self._rest = bytearray()
         self.is_open = True
 
     def pass_on(self) -> bool:
@@ -36,24 +36,27 @@ class Stream:
             data = os.read(self.source, CHUNK)
         except BlockingIOError:
             return False
-        rest = self._rest + data
-        # A progress bar goes back to the beginning of its line instead of ending it.
-        end = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
+        # A progress bar goes back to the beginning of its line instead of ending it. What came
+        # before has no end of a line, and is not looked at again: a rank may write single bytes.
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        end += len(self._rest) if end else 0
+        self._rest += data
         if not data:
             self.is_open = False
-            rest += b"\n" if rest else b""
-        if not data or len(rest) - end > LONGEST:
-            end = len(rest)
-        self._look(rest[:end])
-        write(self._target, rest[:end])
-        self._rest = rest[end:]
+            self._rest += b"\n" if self._rest else b""
+        if not data or len(self._rest) - end > LONGEST:
+            end = len(self._rest)
+        complete = bytes(self._rest[:end])
+        del self._rest[:end]
+        self._look(complete)
+        write(self._target, complete)
         return bool(data)
 
     def give_up(self) -> None:
         """Pass on what has come of a line whose end is not awaited any more."""
         if self._rest:
-            write(self._target, self._rest + b"\n")
-            self._rest = b""
+            write(self._target, bytes(self._rest) + b"\n")
+            self._rest.clear()
 
 
 def write(target: int, content: bytes) -> None:

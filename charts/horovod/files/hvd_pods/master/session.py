@@ -11,14 +11,13 @@ from contextlib import suppress
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames, keys
-from hvd_pods.agent.banner import LONGEST_BANNER, MARK, OLDER
+from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
 from hvd_pods.agent.requests import ALLOWED, Request, RequestError
 from hvd_pods.common.contract import ATTEMPT, EPOCH, RUN_ID
 from hvd_pods.common.errors import ConfigurationError
 
 # Seconds from the begin of a connection until both ends have shown their certificates.
 CONNECT_WITHIN = 10.0
-OLDER_REMEDY = "it is a worker of chart 0.2.0 or older: delete its pod, and a new one is made"
 
 
 class SessionError(Exception):
@@ -174,9 +173,9 @@ class Session:
             if not byte or len(self._banner) > LONGEST_BANNER:
                 break
         banner = self._banner.decode("ascii", "replace").strip()
-        if not banner.startswith(MARK):
-            older = f": {OLDER_REMEDY}" if banner.startswith(OLDER) else ""
-            raise SessionError(f"port {self._port} is not an agent, it sent {banner!r}{older}")
+        wrong = find_banner_problem(banner, self._port)
+        if wrong:
+            raise SessionError(wrong)
         self._channel = frames.Channel(self._socket, self._keys.client(), self._keys.peer_name)
         self._channel.begin()
         return True
