@@ -21,7 +21,7 @@ from typing import IO, Any
 ROOT = Path(__file__).absolute().parents[3]
 sys.path[:0] = [str(ROOT), "/horovod/bin"]
 from hvd_pods.common import notices
-from hvdchart.calls.in_pod import wire
+from hvdchart.calls.in_pod import output, wire
 
 # Seconds to reach the server.
 CONNECT_WITHIN = 30.0
@@ -108,19 +108,25 @@ def main() -> int:
     """Make the call; 1 when it has failed."""
     port, number = sys.argv[1:]
 
-    # Whole lines, also with PYTHONUNBUFFERED, so that those of several ranks do not mix.
-    for output in (sys.stdout, sys.stderr):
-        if isinstance(output, io.TextIOWrapper):
-            output.reconfigure(line_buffering=True, write_through=False)
+    # Each line is seen at once, also without PYTHONUNBUFFERED.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
     # As if the function's script were in the folder of the code: without the two folders from
     # above, and the one of this program.
     sys.path[:3] = [str(Path.cwd())]
     host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])
-    with socket.create_connection((host, int(port)), CONNECT_WITHIN) as connection:
-        connection.settimeout(None)
-        connection.sendall(f"{secret} {number} {os.environ['RANK']}\n".encode())
-        with connection.makefile("rb") as stream:
-            return 0 if answer(connection, stream) else 1
+
+    def connect(stream: int = 0) -> socket.socket:
+        """A connection for the call, or for one of the rank's streams of output."""
+        made = socket.create_connection((host, int(port)), CONNECT_WITHIN)
+        made.settimeout(None)
+        made.sendall(f"{secret} {number} {os.environ['RANK']} {stream}\n".encode())
+        return made
+
+    output.divert(connect)
+    with connect() as connection, connection.makefile("rb") as stream:
+        return 0 if answer(connection, stream) else 1
 
 
 if __name__ == "__main__":

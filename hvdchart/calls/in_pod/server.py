@@ -36,6 +36,8 @@ SPEAK_WITHIN = 10.0
 # Seconds after a failure until the launcher gets SIGTERM, and from SIGTERM until SIGKILL.
 FAIL_WITHIN = 0.5
 END_WITHIN = 3.0
+# Seconds after the end of the launcher in which the last output of ranks comes.
+OUTPUT_WITHIN = 3.0
 LOOK_EVERY = 0.1
 MOST_RANKS = 1_000_000
 TYPE_CHECKING = False
@@ -60,6 +62,7 @@ class Call:
         self._is_over = False
         self._spoke_at = time.monotonic()
         self._threads: list[threading.Thread] = []
+        self._outputs: list[threading.Thread] = []
 
     def send(self, kind: bytes, data: bytes, number: int = 0) -> None:
         """Send the caller one frame; nothing after the end."""
@@ -85,20 +88,39 @@ class Call:
 
     def end(self, code: int) -> None:
         """Tell the caller that the launcher has ended, after what its ranks have sent."""
-        until = time.monotonic() + FAIL_WITHIN
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        for threads, within in ((self._threads, FAIL_WITHIN), (self._outputs, OUTPUT_WITHIN)):
+            until = time.monotonic() + within
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
         self.send(wire.END, json.dumps({"code": code}).encode())
 
     def fail(self) -> None:
         """Let the ranks be ended."""
         self.failed_at = self.failed_at or time.monotonic()
 
-    def take(self, rank: int, connection: socket.socket) -> None:
-        """Serve a rank in a thread of its own."""
-        thread = threading.Thread(target=self._serve, args=(rank, connection), daemon=True)
-        self._threads.append(thread)
+    def take(self, rank: int, stream: int, connection: socket.socket) -> None:
+        """Serve a rank, or a stream of its output, in a thread of its own."""
+        work = partial(self._serve, rank) if stream == 0 else partial(self._follow, stream)
+        thread = threading.Thread(target=work, args=(connection,), daemon=True)
+        (self._outputs if stream else self._threads).append(thread)
         thread.start()
+
+    def passes_on(self, source: int, number: int) -> streams.Stream:
+        """The output that comes from a descriptor: it goes to the caller and the pod's log."""
+
+        def send(lines: bytes) -> None:
+            for start in range(0, len(lines), wire.CHUNK):
+                self.send(wire.OUTPUT, lines[start : start + wire.CHUNK], number)
+
+        return streams.Stream(source, number, send)
+
+    def _follow(self, number: int, connection: socket.socket) -> None:
+        """Pass on a stream of a rank's output."""
+        with connection, suppress(OSError):
+            stream = self.passes_on(connection.fileno(), number)
+            while stream.is_open:
+                select.select([connection], [], [])
+                pass_on(stream)
 
     def _serve(self, rank: int, connection: socket.socket) -> None:
         """Give a rank the call, and pass on its answer."""
@@ -139,18 +161,22 @@ class CallServer:
     def _take(self, line: bytes, connection: socket.socket) -> bytes | None:
         """Take a rank that knows the secret and belongs to the present call.
 
-        `line` is the first one that it sends: the secret, the number of the call and the rank.
+        `line` is the first one that it sends: the secret, the number of the call, the rank, and 0,
+        or 1 or 2 for a stream of the rank's output.
         Returns None when it is taken, and what to answer before the connection is closed when not.
         """
         secret, _, rest = line.partition(b" ")
-        number, _, rank = rest.decode("ascii", "replace").partition(" ")
+        number, *words = rest.decode("ascii", "replace").split(" ")
         call = self._call
-        place = parse_count(rank, MOST_RANKS)
-        if not hmac.compare_digest(secret, self._secret) or call is None or place is None:
+        counts = [parse_count(word, MOST_RANKS) for word in words]
+        if not hmac.compare_digest(secret, self._secret) or call is None:
             return b""
-        if number != str(call.number):
+        if number != str(call.number) or len(counts) != 2:
             return b""
-        call.take(place, connection)
+        rank, stream = counts
+        if rank is None or stream not in (0, 1, 2):
+            return b""
+        call.take(rank, stream, connection)
         return None
 
     def attend(self, caller: socket.socket, idle: float) -> int | None:
@@ -200,10 +226,12 @@ class CallServer:
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
                 assert stream is not None  # noqa: S101
-                selector.register(stream, selectors.EVENT_READ, number)
+                own = call.passes_on(stream.fileno(), number)
+                selector.register(stream, selectors.EVENT_READ, own)
             while process.poll() is None or selector.get_map():
                 for key, _ in selector.select(LOOK_EVERY):
-                    if not self._pass_on(call, key.data, key.fd):
+                    pass_on(key.data)
+                    if not key.data.is_open:
                         selector.unregister(key.fileobj)
                 # While the ranks run, anything in the queue means that the caller ends the call.
                 if not frames.empty():
@@ -217,12 +245,15 @@ class CallServer:
                     process.send_signal(due)
         return process.returncode
 
-    def _pass_on(self, call: Call, number: int, descriptor: int) -> bool:
-        """Pass on output, to the log of the pod, too; whether more may follow."""
-        data = os.read(descriptor, 1 << 16)
-        call.send(wire.OUTPUT, data, number)
-        streams.write(number, data)
-        return bool(data)
+
+# One thread writes lines to the log of the pod at a time.
+_logging = threading.Lock()
+
+
+def pass_on(stream: streams.Stream) -> None:
+    """Pass on the whole lines that have come. Raises OSError."""
+    with _logging:
+        stream.pass_on()
 
 
 def receive(caller: socket.socket, frames: Frames) -> None:

@@ -27,12 +27,30 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 ROOT = Path(__file__).parents[4]
 SECRET = "0123456789abcdef"
-# Starts two ranks as mpirun does: it ends all when one fails, and with them at SIGTERM.
+# Starts two ranks as mpirun does: it passes on pieces of their output up to its end, it ends all
+# ranks when one fails, and with them at SIGTERM.
 MPIRUN = """\
-import os, signal, subprocess, sys, time
+import os, signal, subprocess, sys, threading, time
 ranks = []
+threads = []
+def pass_on(source, target):
+    while True:
+        piece = os.read(source.fileno(), 1000)
+        if not piece:
+            break
+        os.write(target, piece)
 for number in range(2):
-    ranks.append(subprocess.Popen(sys.argv[1:], env={**os.environ, "RANK": str(number)}))
+    rank = subprocess.Popen(
+        sys.argv[1:],
+        env={**os.environ, "RANK": str(number)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    ranks.append(rank)
+    for source, target in ((rank.stdout, 1), (rank.stderr, 2)):
+        threads.append(threading.Thread(target=pass_on, args=(source, target)))
+        threads[-1].start()
 def end(*_):
     for rank in ranks:
         rank.kill()
@@ -41,6 +59,8 @@ while any(rank.poll() is None for rank in ranks):
     if any(rank.poll() for rank in ranks):
         end()
     time.sleep(0.01)
+for thread in threads:
+    thread.join()
 sys.exit(max(abs(rank.returncode) for rank in ranks))
 """
 
@@ -155,6 +175,54 @@ def test_much_output_arrives_complete(connection: Connection) -> None:
         print("line\n" * 200_000, end="")
 
     assert call(connection, much)[1].count("\n") == 400_000
+
+
+def test_lines_of_ranks_do_not_mix(connection: Connection) -> None:
+    """Whatever pieces a launcher passes on: here, ranks write parts of lines in turns."""
+
+    def write_parts() -> None:
+        for number in range(300):
+            os.write(1, f"<rank {own_rank()}".encode())
+            time.sleep(0.001)
+            os.write(1, f" line {number}>\n".encode())
+
+    lines = call(connection, write_parts)[1].splitlines()
+    assert sorted(lines) == sorted(f"<rank {r} line {n}>" for r in (0, 1) for n in range(300))
+
+
+def leave_a_helper(folder: str) -> str:
+    helper = subprocess.Popen(["sleep", "300"])
+    Path(folder, str(own_rank())).write_text(str(helper.pid))
+    return "returned"
+
+
+def test_helper_that_a_function_leaves_does_not_keep_the_results(
+    connection: Connection, tmp_path: Path
+) -> None:
+    """It holds the rank's output open."""
+    try:
+        assert call(connection, leave_a_helper, str(tmp_path), seconds=20)[0] == ["returned"] * 2
+    finally:
+        for file in tmp_path.iterdir():
+            os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+def test_line_of_any_length_arrives(connection: Connection) -> None:
+    def print_much() -> None:
+        os.write(1, b"x" * 3 * wire.CHUNK)
+
+    assert call(connection, print_much)[1].count("x") == 6 * wire.CHUNK
+
+
+def test_last_words_of_a_rank_that_crashes_arrive(connection: Connection) -> None:
+    def crash() -> None:
+        os.write(2, b"last words")
+        os._exit(3)
+
+    output: list[str] = []
+    with pytest.raises(RunFailedError):
+        connection.call(pack(crash, (), {}), 2, None, output.append)
+    assert "last words" in "".join(output)
 
 
 class OwnError(Exception):
