@@ -229,3 +229,14 @@ def test_objects_fit_into_the_annotation_of_kubectl_apply() -> None:
     """Plain `kubectl apply` repeats an object in an annotation; all of them have 256 KiB."""
     sizes = {item["metadata"]["name"]: len(json.dumps(item)) for item in render({})}
     assert max(sizes.values()) < 250 * 1024, sizes
+
+
+def test_lease_of_a_session_is_on_the_job() -> None:
+    """Only there: another session of the same run goes on with its pods."""
+    session = {"id": "1a2b", "leaseSeconds": 600}
+    made = render({"session": session})
+    notes = one(made, "Job")["metadata"]["annotations"]
+    assert (notes["horovod/session"], notes["horovod/lease-seconds"]) == ("1a2b", "600")
+    plain = one(render(), "Job")["metadata"]["annotations"]
+    assert not {"horovod/session", "horovod/lease-seconds"} & set(plain)
+    assert one(made, "Job")["metadata"]["name"] == one(render(), "Job")["metadata"]["name"]

@@ -128,6 +128,8 @@ MARKED: Values = {
 SHOWN_AS = {"7037": str(7037 * 1048576)}
 # Enumerations and booleans: changing one of them must change the manifests of the base.
 CHANGED: dict[str, Any] = {
+    "session.id": "1a2b",
+    "session.leaseSeconds": 600,
     "nameOverride": "other",
     "image.digest": "sha256:" + "0" * 64,
     "image.pullPolicy": "Always",

@@ -110,6 +110,8 @@
   "results.onFailure": false,
   "shm.sizeLimit": "1Gi",
   "cleanup": "OnSuccess",
+  "session.id": "",
+  "session.leaseSeconds": 0,
   "podSecurityContext": {},
   "securityContext": {},
   "serviceAccount.create": true,

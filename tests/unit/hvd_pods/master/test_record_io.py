@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import kube
+from hvd_pods.common.lease import LEASE, RENEWED
 from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.rules import ending
@@ -257,6 +258,21 @@ def test_record_of_a_later_release_is_left_alone(
     client.write(replace(END, changes=1))
     client.release(RELEASE)
     assert (record.data == {}) is is_other
+
+
+@pytest.mark.parametrize("uid", ["uid-1", "of another Job"])
+def test_lease_is_that_of_this_masters_own_job(record: Record, uid: str) -> None:
+    notes = {LEASE: "600", RENEWED: "7"}
+    metadata = {"name": JOB, "uid": uid, "annotations": {**notes, "other": "x"}}
+    record.api.put("batch/jobs", {"metadata": metadata, "spec": {}})
+    told = record_io.read_lease(kube.Api()).job
+    assert (told and told["metadata"]["annotations"]) == (notes if uid == "uid-1" else None)
+
+
+def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
+    record.put_job()
+    record.api.fail("GET", f"batch/jobs/{JOB}", faults.status(403, "no"))
+    assert record_io.read_lease(kube.Api()).job is None
 
 
 def read_job(within: float = 0.0) -> Any:

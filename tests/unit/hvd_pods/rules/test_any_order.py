@@ -10,9 +10,19 @@ from hypothesis import strategies as st
 
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
+from hvd_pods.rules import ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, SUSPENDED, World, one_group, pod
+from tests.unit.hvd_pods.rules.world import (
+    DELETED,
+    JOB,
+    OTHER,
+    SUSPENDED,
+    World,
+    leased,
+    one_group,
+    pod,
+)
 
 RUNS: dict[str, Run] = {
     "plain": one_group(lostAfterSeconds=15),
@@ -21,6 +31,7 @@ RUNS: dict[str, Run] = {
     "elastic": one_group(1, 3, mode="elastic", cleanup="Always"),
     "custom": one_group(mode="custom"),
     "no API": one_group(api=False, retries=2),
+    "lease": one_group(cleanup="Never", results={"timeoutSeconds": 60}),
     "results": one_group(results={"timeoutSeconds": 60, "onFailure": True}, stallTimeoutSeconds=90),
 }
 # An earlier master of the Job has left ranks that went on.
@@ -81,6 +92,9 @@ def test_a_run_is_driven_once_and_always_ends(
     `job`: what has become of the Job by then.
     """
     world = World(RUNS[name], record=dict(LEFT) if name == "direct" else {})
+    if name == "lease":
+        world.job = leased(60)
+        job = {**job, "metadata": {**world.job["metadata"], **job["metadata"]}}
     is_running = is_stopped = False
     ends: list[str] = []
     finished = 0
@@ -137,7 +151,7 @@ def test_a_run_is_driven_once_and_always_ends(
     assert len(world.of(m.ScaleDown)) <= 1
     if world.exit.problem is None:
         assert finished == 1
-    is_withdrawn = world.state.job in (SUSPENDED, DELETED) and world.exit.problem
+    is_withdrawn = world.state.job and ending.is_withdrawn(world.state.job) and world.exit.problem
     if is_withdrawn and world.state.hold.is_held and not world.state.hold.lost_to:
         scaled = (m.Prepare, m.ScaleUp, m.ScaleDown)
         last = [effect for effect in world.effects if isinstance(effect, scaled)][-1]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hvd_pods.cluster.shapes import CLEANUP
 from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.lease import LEASE, RENEWED
 from hvd_pods.common.run import Pod, Run
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.decide import decide
@@ -23,6 +25,12 @@ WALL = 1_790_000_000.0
 # An epoch of a later moment, as another node's clock may have it.
 LATER = int(WALL * 1000) + 10**7
 OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "epoch": str(LATER)}
+
+
+def leased(seconds: int, renewal: str = "1") -> dict[str, Any]:
+    """The Job of a session, as its lease was renewed last."""
+    notes = {LEASE: str(seconds), RENEWED: renewal, CLEANUP: "Never"}
+    return {**JOB, "metadata": {"annotations": notes}}
 
 
 def one_group(number: int = 2, maximum: int = 0, **changes: Any) -> Run:
@@ -157,6 +165,7 @@ class World:
                 m.JobRead(job, getattr(effect, "leaves", False))
                 for job in (self.job, None, UNREADABLE)
             ],
+            m.ReadLease: [m.LeaseRead(self.job), m.LeaseRead(None)],
             m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
             m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
             m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],

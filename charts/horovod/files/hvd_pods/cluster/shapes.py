@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any, Dict
 
+from hvd_pods.common.lease import LEASE, RENEWED
+
 Object = Dict[str, Any]
 # The text that says that no EndpointSlice is left: a run without its Service cannot go on for long.
 # A Service's controller keeps an empty slice of one without pods.
@@ -17,6 +19,7 @@ AGAIN_RETRY_SECONDS = 2.0
 CLEANUP = "horovod/cleanup"
 # The Job's annotation with its queue of Kueue, whose preemptions are no failures.
 QUEUE = "horovod/queue"
+NOTES = (CLEANUP, QUEUE, LEASE, RENEWED)
 # What decisions need of a pod or a Job: its environment and other annotations may have secrets.
 KEPT = {
     "metadata": ("name", "uid", "labels", "deletionTimestamp"),
@@ -25,7 +28,7 @@ KEPT = {
 
 
 def shorten(item: Object) -> Object:
-    """Return what decisions need of an object: fields of KEPT, two annotations, the status.
+    """Return what decisions need of an object: fields of KEPT, some annotations, the status.
 
     Parts that the object lacks are empty.
     """
@@ -34,7 +37,7 @@ def shorten(item: Object) -> Object:
         for part, names in KEPT.items()
     }
     annotations = item["metadata"].get("annotations", {})
-    kept = {name: annotations[name] for name in (CLEANUP, QUEUE) if name in annotations}
+    kept = {name: annotations[name] for name in NOTES if name in annotations}
     if kept:
         parts["metadata"]["annotations"] = kept
     return {**parts, "status": item.get("status", {})}

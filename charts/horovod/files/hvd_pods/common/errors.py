@@ -64,3 +64,7 @@ class NotANumberError(LaunchError):
 
 class SupersededError(ConfigurationError):
     """Another master controls the workers now, and a retry of this Job would take them back."""
+
+
+class LeaseEndedError(ConfigurationError):
+    """Nobody has renewed the lease of the session that the run belongs to."""

@@ -51,7 +51,7 @@ from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_clients, format_host
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
-from hvd_pods.master.record_io import RecordClient, read_job
+from hvd_pods.master.record_io import RecordClient, read_job, read_lease
 from hvd_pods.master.session import Where
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
@@ -66,6 +66,7 @@ DELETE_THREADS = 8
 # (the Job, the end of the attempt before) does not wait for calls that may be late.
 RECORD = "record"
 JOB = "job"
+LEASE = "lease"
 PODS = "pods"
 PREPARE = "prepare"
 DELIVER = "deliver"
@@ -127,6 +128,7 @@ class Effects:
         }
         self._calls: dict[type, tuple[str, Callable[[Any], m.Event | None]]] = {
             m.ReadJob: (JOB, self._read_job),
+            m.ReadLease: (LEASE, lambda effect: read_lease(self._access)),
             m.ListPods: (PODS, self._list_pods),
             m.DeletePods: (PODS, self._delete_pods),
             m.ScaleUp: (PODS, self._scale_up),

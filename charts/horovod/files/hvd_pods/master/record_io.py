@@ -175,6 +175,16 @@ def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
     return m.JobRead(shorten(job))
 
 
+def read_lease(api: Api) -> m.LeaseRead:
+    """Read the session's lease of this master's Job, and of no other one of its name."""
+    try:
+        job = api.get(f"batch/jobs/{os.environ[contract.JOB]}", retry_seconds=0.0)
+    except ApiError:
+        return m.LeaseRead(None)
+    own = os.environ[contract.JOB_UID]
+    return m.LeaseRead(shorten(job) if job["metadata"].get("uid", own) == own else None)
+
+
 def _is_gone(api: Api, name: str, effect: m.ReadJob) -> bool:
     """Whether a second look, after a pause, does not find the Job either."""
     time.sleep(LOOK_AGAIN_AFTER)

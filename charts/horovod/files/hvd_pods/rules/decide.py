@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping
 
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import InterruptedRunError, LostHostError, NotANumberError, RunError
-from hvd_pods.rules import ending, gathering, holding, training
+from hvd_pods.rules import ending, gathering, holding, lease, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
@@ -161,6 +161,7 @@ def on_job(step: Step, event: m.JobRead) -> None:
             training.interrupt(step, event.job)
         return
     step.set(job=event.job)
+    lease.begin(step, event.job)
     if state.phase == Phase.CONCLUDING:
         conclude(step, event.job)
     elif state.phase == Phase.FINISHING:
@@ -168,6 +169,12 @@ def on_job(step: Step, event: m.JobRead) -> None:
     elif state.phase == Phase.READING:
         step.set(retries=state.retries.note_job(event.job))
         step.then(m.AttemptBegins())
+    elif state.phase == Phase.STAYING:
+        # This pod is asked to end; an upgrade has taken the Job's place, or the run was withdrawn.
+        if event.job is not None and ending.is_withdrawn(event.job):
+            ending.end_stay(step)
+        else:
+            ending.give_back(step)
 
 
 def conclude(step: Step, job: Object | None) -> None:
@@ -196,7 +203,7 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
     step_reached = state.progress.step
     verdict = retries.judge(problem, state.attempt.seconds, state.failures, step_reached)
     step.set(retries=verdict.retries, failures=verdict.failures, last_failure=str(problem))
-    if is_over or verdict.pause is None:
+    if is_over or verdict.pause is None or step.state.lease.has_ended:
         if verdict.pause is None and verdict.explanation:
             step.log(verdict.explanation)
         ending.finish(step, problem)
@@ -223,6 +230,8 @@ def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
     """The workers are gone, or the log says which are not."""
     if step.state.phase == Phase.FINISHING:
         ending.store_results(step)
+    elif step.state.phase == Phase.STAYING:
+        ending.give_back(step)
 
 
 def on_record_released(step: Step, event: m.RecordReleased) -> None:
@@ -257,6 +266,8 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
     elif step.state.phase == Phase.PAUSING:
         step.clear_timers("pause")
         _read_job(step)
+    elif step.state.phase == Phase.STAYING and not step.state.are_workers_gone:
+        step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
 
 
 TIMERS: Mapping[str, Callable[[Step], None]] = {
@@ -272,6 +283,8 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),
     "end": lambda step: step.do(m.EndLauncher()),
     "pause": lambda step: step.then(m.AttemptBegins()),
+    "lease": lease.look,
+    "stay": ending.end_stay,
 }
 HANDLERS: Mapping[type, Handler] = {
     m.Started: holding.begin,
@@ -281,6 +294,7 @@ HANDLERS: Mapping[type, Handler] = {
     m.RecordFailed: holding.on_failed,
     m.RecordReleased: on_record_released,
     m.JobRead: on_job,
+    m.LeaseRead: lease.on_read,
     m.AttemptBegins: on_attempt_begins,
     m.Prepared: on_prepared,
     m.HostAnswers: on_host_answers,

@@ -11,7 +11,9 @@ from hvd_pods.common.errors import (
     ConfigurationError,
     InterruptedRunError,
     RunError,
+    SupersededError,
 )
+from hvd_pods.common.lease import LEASE_KEPT
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Phase, Step
 
@@ -166,8 +168,11 @@ def scale_down(step: Step) -> None:
     job = step.state.job or UNREADABLE
     cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
-    # A suspended run has no workers, whatever `cleanup` says.
-    if (is_wanted and cleanup != "Never") or job["spec"].get("suspend"):
+    # Whatever `cleanup` says, a suspended run has no workers; nor has one that its command has
+    # forgotten, or that was withdrawn from it.
+    is_forgotten = state.lease.has_ended or bool(state.lease.seconds and is_withdrawn(job))
+    if (is_wanted and cleanup != "Never") or is_forgotten or job["spec"].get("suspend"):
+        step.set(are_workers_gone=True)
         step.do(m.ScaleDown())
     else:
         store_results(step)
@@ -217,6 +222,53 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
 
 
 def leave(step: Step) -> None:
+    """Give the record back and end, or wait for the session's next run."""
+    if _may_stay(step):
+        stay(step)
+    else:
+        give_back(step)
+
+
+def _may_stay(step: Step) -> bool:
+    """Whether workers are left for the session's next run, which nobody else would end."""
+    state = step.state
+    job = state.job
+    is_own = bool(job) and job != UNREADABLE and not is_withdrawn(job or UNREADABLE)
+    is_replaced = bool(state.hold.lost_to) or isinstance(state.problem, SupersededError)
+    return bool(
+        state.lease.seconds
+        and is_own
+        and not (is_replaced or state.is_stopped or state.are_workers_gone)
+    )
+
+
+def stay(step: Step) -> None:
+    """Wait, while the workers stay for the session's next run, until its lease has ended.
+
+    The master keeps the record, so that no other one has the workers. The Job's deadline would end
+    this pod before the lease.
+    """
+    timers = step.state.timers
+    step.set(phase=Phase.STAYING)
+    step.clear_timers(*(name for name in timers if name not in ("renew", "lease")))
+    if step.state.lease.has_ended:
+        end_stay(step)
+        return
+    step.set_lease(note=LEASE_KEPT)
+    step.write_record("stay")
+    step.log("the workers stay for the session's next run, as long as its lease is renewed")
+    left = deadline(step.state.job or UNREADABLE) - step.wall - END_BEFORE
+    if left < float("inf"):
+        step.set_timer("stay", step.now + max(0.0, left))
+
+
+def end_stay(step: Step) -> None:
+    """Let the workers go that have stayed for the session's next run."""
+    step.set(are_workers_gone=True)
+    step.do(m.ScaleDown())
+
+
+def give_back(step: Step) -> None:
     """Give the record back, and end."""
     step.set(phase=Phase.OVER, timers={})
     step.release_record()

@@ -172,7 +172,7 @@ def lose(step: Step, holder: str) -> None:
     ):
         # A training that has finished is a success, whoever has the workers now.
         return
-    elif phase == Phase.FINISHING:
+    elif phase in (Phase.FINISHING, Phase.STAYING):
         # The training has ended as it has; what is left is the other master's.
         step.set(phase=Phase.OVER, timers={})
         step.release_record()

@@ -116,6 +116,13 @@ class JobRead(Event):
     leaves: bool = False
 
 
+@dataclass(frozen=True)
+class LeaseRead(Event):
+    """The Job with the session's lease; None when it could not be read."""
+
+    job: Object | None
+
+
 # Events that decisions cause:
 
 
@@ -359,6 +366,11 @@ class WriteRecord(Effect):
     holds: bool
     changes: int = 0
     within: float | None = 0.0
+
+
+@dataclass(frozen=True)
+class ReadLease(Effect):
+    """Read the session's lease: a LeaseRead follows."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class Phase(enum.Enum):
     PAUSING = "until the next attempt begins"
     FINISHING = "until the record has the end of the run and the workers are scaled down"
     STORING = "until the results are stored"
+    STAYING = "until the session's lease ends, for which the workers of an ended run stay"
     OVER = "until the record is given back"
 
 
@@ -78,6 +79,20 @@ class Hold:
     changes: int = 0
     # What the record said before this master took it.
     data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The lease of the session that the run belongs to (rules/lease.py)."""
+
+    # How long it lasts without a renewal; 0: there is none.
+    seconds: float = 0.0
+    # The renewal that was seen last, and when it was seen first.
+    renewal: str = ""
+    seen_at: float = 0.0
+    has_ended: bool = False
+    # What the record says: that the workers stay, or why the run was ended.
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -251,6 +266,9 @@ class State:
     # The ordinals of the hosts that have ranks, where they need not be the first ones.
     used_hosts: str = ""
     results: str = ""
+    lease: Lease = field(default_factory=Lease)
+    # The workers were scaled to zero, because the run has ended.
+    are_workers_gone: bool = False
     job: Object | None = None
     problem: RunError | None = None
     # The stage of the run, and what the metrics count.
@@ -312,6 +330,12 @@ class Step:
         """Change what is known of the record's hold."""
         self.set(hold=replace(self.state.hold, **changes))
 
+    def set_lease(self, **changes: Any) -> None:
+        """Change what is known of the session's lease."""
+        self.set(lease=replace(self.state.lease, **changes))
+        if self.state.entry:
+            self.set(entry={**self.state.entry, "lease": self.state.lease.note})
+
     def set_attempt(self, **changes: Any) -> None:
         """Change the present attempt."""
         self.set(attempt=replace(self.state.attempt, **changes))
@@ -346,6 +370,7 @@ class Step:
             "state": state,
             "reason": reason,
             "results": self.state.results,
+            "lease": self.state.lease.note,
             "time": format_time(self.wall),
         }
         if self.state.was_training:

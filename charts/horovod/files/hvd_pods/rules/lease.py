@@ -1,0 +1,102 @@
+"""Rules of a session's lease: what a command has forgotten is ended.
+
+`hvdchart dev`, `debug`, `bench` and `launch` remove what they have installed. A command that is
+killed, or whose machine sleeps, cannot. So it renews a lease, an annotation of the Job, as long as
+it runs, and this master ends a run whose lease was not renewed in its time: it stops the training
+and scales the workers to zero. It counts by its own clock, from when it has seen the last change:
+the clocks of both machines may differ. While it cannot read the Job, it does not count, because
+the command may not reach the API server then, either.
+"""
+
+from __future__ import annotations
+
+from hvd_pods.cluster.shapes import Object
+from hvd_pods.common.errors import LeaseEndedError
+from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.lease import LEASE, RENEWED
+from hvd_pods.rules import ending, training
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import Lease, Phase, Step
+
+# Looks in the time of a lease, and the seconds between two of them at most.
+LOOKS = 20
+LOOK_EVERY = 30.0
+LONGEST = 604_800
+
+
+def seconds_of(job: Object) -> int:
+    """How long the Job's lease lasts; 0 without one."""
+    return parse_count(job["metadata"].get("annotations", {}).get(LEASE, ""), LONGEST) or 0
+
+
+def begin(step: Step, job: Object | None) -> None:
+    """Follow the lease of a Job that was read for the first time, if it has one."""
+    state = step.state
+    # The pod of `helm test` has no Job.
+    if not state.facts.job or state.lease.seconds or job is None:
+        return
+    if job == ending.UNREADABLE or seconds_of(job):
+        step.set_lease(seconds=float(seconds_of(job)), renewal=_renewal(job), seen_at=step.now)
+        _look_later(step)
+
+
+def look(step: Step) -> None:
+    """Read the lease."""
+    step.do(m.ReadLease())
+
+
+def on_read(step: Step, event: m.LeaseRead) -> None:
+    """End the run if its lease has not changed for too long; otherwise look again later."""
+    lease = step.state.lease
+    if lease.has_ended or step.state.phase == Phase.OVER or step.state.hold.lost_to:
+        return
+    if event.job is None:
+        step.set_lease(seen_at=step.now)
+        _look_later(step)
+        return
+    seconds = float(seconds_of(event.job))
+    if not seconds:
+        # An upgrade has made an ordinary run of it.
+        step.set(lease=Lease())
+        if step.state.phase == Phase.STAYING:
+            ending.give_back(step)
+        return
+    renewal = _renewal(event.job)
+    if renewal != lease.renewal or not lease.seconds:
+        step.set_lease(renewal=renewal, seen_at=step.now)
+    step.set_lease(seconds=seconds)
+    if step.now - step.state.lease.seen_at > seconds:
+        _end(step)
+    else:
+        _look_later(step)
+
+
+def _end(step: Step) -> None:
+    """End the run, and let its workers go."""
+    seconds = step.state.lease.seconds
+    text = (
+        f"nobody has renewed the lease of its session for {seconds:.0f} s (session.leaseSeconds): "
+        "the command that started it has ended, or its machine sleeps"
+    )
+    step.set_lease(has_ended=True, note=text)
+    step.log(f"the run ends: {text}")
+    step.do(m.Emit("LeaseEnded", text, "warning"))
+    phase = step.state.phase
+    problem = LeaseEndedError(text)
+    if phase == Phase.TRAINING:
+        training.abort(step, problem)
+    elif phase in (Phase.GATHERING, Phase.DELIVERING, Phase.PAUSING):
+        step.then(m.AttemptEnds(problem))
+    elif phase == Phase.STAYING:
+        ending.end_stay(step)
+    # In other phases the run is about to end, and looks at the lease then.
+
+
+def _look_later(step: Step) -> None:
+    every = step.state.lease.seconds / LOOKS or LOOK_EVERY
+    step.set_timer("lease", step.now + min(every, LOOK_EVERY))
+
+
+def _renewal(job: Object) -> str:
+    """What changes with each renewal."""
+    return str(job["metadata"].get("annotations", {}).get(RENEWED, ""))

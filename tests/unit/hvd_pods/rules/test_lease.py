@@ -1,0 +1,149 @@
+"""The lease of a session: what a command has forgotten is ended, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import END, Phase
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, World, leased, one_group
+
+SECONDS = 600
+
+
+def session() -> World:
+    """A run that a command keeps; its workers stay when it ends."""
+    return World(one_group(cleanup="Never"), job=leased(SECONDS))
+
+
+def pass_time(world: World, seconds: float, *, renews: bool = False, answers: bool = True) -> None:
+    """Let time pass. The command `renews` its lease, or not; and the API server `answers`."""
+    until = world.now + seconds
+    while world.exit is None and min(world.state.timers.values()) <= until:
+        if renews:
+            world.job = leased(SECONDS, str(world.now))
+        world.fire()
+        while world.answers:
+            effect = world.answers[0][0]
+            world.answer(is_usual=answers or not isinstance(effect, m.ReadLease))
+
+
+def ended(world: World, code: int = 0) -> World:
+    """The run has ended, and its workers have stayed."""
+    world.train()
+    world.answer_all()
+    world.end_launcher(code)
+    world.answer_all()
+    return world
+
+
+def test_training_that_its_command_has_forgotten_is_ended_with_its_workers() -> None:
+    world = session()
+    world.train()
+    pass_time(world, SECONDS + 100)
+    code, text = world.end()
+    assert (code, "nobody has renewed the lease" in text) == (78, True)
+    assert len(world.of(m.ScaleDown)) == 1, "although cleanup is Never"
+    (end,) = [write.data for write in world.of(m.WriteRecord) if write.purpose == END]
+    assert (end["state"], end["reason"]) == ("Failed", text)
+
+
+def test_training_goes_on_while_its_command_renews_the_lease() -> None:
+    world = session()
+    world.train()
+    pass_time(world, 10 * SECONDS, renews=True)
+    assert world.is_running
+    began = world.now
+    pass_time(world, 2 * SECONDS)
+    (told,) = [emit for emit in world.of(m.Emit) if emit.reason == "LeaseEnded"]
+    assert not world.is_running
+    assert world.now - began >= SECONDS, told
+
+
+def test_time_in_which_the_job_cannot_be_read_does_not_count() -> None:
+    """The command may not reach the API server, either."""
+    world = session()
+    world.train()
+    pass_time(world, 5 * SECONDS, answers=False)
+    assert world.is_running
+    pass_time(world, SECONDS / 2)
+    assert world.is_running
+
+
+def test_run_without_a_lease_is_never_looked_after() -> None:
+    world = World(one_group(cleanup="Never"), job=JOB)
+    world.train()
+    pass_time(world, 10 * SECONDS)
+    assert world.is_running
+    assert not world.of(m.ReadLease)
+
+
+def test_waiting_for_hosts_ends_with_the_lease_too() -> None:
+    world = session()
+    world.run = one_group()
+    world.tell(m.Started())
+    world.answers = []
+    world.tell(m.RecordWritten("take"))
+    world.tell(m.JobRead(leased(SECONDS)))
+    world.answers = []
+    pass_time(world, SECONDS + 100)
+    world.answer_all()
+    assert world.of(m.ScaleDown)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_workers_stay_for_the_next_run_until_the_lease_ends(code: int) -> None:
+    world = session()
+    world.job["spec"] = {"backoffLimit": 0}
+    ended(world, code)
+    assert world.state.phase == Phase.STAYING
+    assert world.of(m.WriteRecord)[-1].data["lease"] == LEASE_KEPT
+    pass_time(world, 3 * SECONDS, renews=True)
+    assert not world.of(m.ScaleDown)
+    pass_time(world, 2 * SECONDS)
+    assert world.of(m.ScaleDown)
+    assert world.end()[0] == code
+
+
+def test_master_that_stays_leaves_the_workers_to_the_one_that_takes_its_place() -> None:
+    world = ended(session())
+    world.job = None
+    world.tell(m.Terminated())
+    world.answer_all()
+    assert world.exit
+    assert not world.of(m.ScaleDown)
+
+
+def test_master_that_stays_and_is_deleted_takes_the_workers_along() -> None:
+    world = ended(session())
+    world.job = DELETED
+    world.tell(m.Terminated())
+    world.answer_all()
+    assert world.exit
+    assert world.of(m.ScaleDown)
+
+
+def test_master_that_stays_leaves_the_workers_of_another_one() -> None:
+    world = ended(session())
+    world.record = dict(OTHER)
+    pass_time(world, 3 * SECONDS)
+    assert world.exit
+    assert not world.of(m.ScaleDown)
+
+
+def test_master_that_stays_ends_when_an_upgrade_takes_the_lease_away() -> None:
+    world = ended(session())
+    world.job = JOB
+    pass_time(world, 100)
+    assert world.end() == (0, "")
+    assert not world.of(m.ScaleDown)
+
+
+def test_master_that_stays_ends_its_workers_before_the_jobs_deadline() -> None:
+    world = session()
+    limited = {**world.job["spec"], "activeDeadlineSeconds": 10**9 * 2}
+    world.job = {**world.job, "spec": limited, "status": {"startTime": "1970-01-01T00:01:40Z"}}
+    ended(world)
+    pass_time(world, 300)
+    assert "stay" in world.state.timers
