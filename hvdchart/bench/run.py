@@ -42,5 +42,5 @@ def measure(
         size = f"{pluralize(workers, 'worker')}, {pluralize(outcome.ranks, 'rank')}"
         report(f"{len(measured)} of {len(trials)}: {size}: {outcome.speed:.1f} images/s")
 
-    run_trials(cluster, plan, helm, len(trials), take, least=len(trials))
+    run_trials(cluster, plan, helm, len(trials), take, report, least=len(trials))
     return {**place, "rows": rows(measured)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import os
 import secrets
 import sys
 import threading
@@ -19,26 +20,27 @@ import cloudpickle
 from hvd_pods.common.hostile import one_line, printable
 from hvdchart.calls.connection import Connection, LostError, RanksError, pack
 from hvdchart.code.archive import list_files, pack_files
-from hvdchart.errors import ClusterError, NoRunError, RunFailedError, SpecError
+from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError, SpecError
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.templates import script_spec
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm
+from hvdchart.run.interrupts import exit_on_signals
 from hvdchart.run.kubectl import IN_CODE, Kubectl
-from hvdchart.run.measure import install, upgrade_or_remove
 from hvdchart.run.output import running_pod
 from hvdchart.run.phases import DONE, TRAINING, phase_of
 from hvdchart.run.release import Release, component_of
 from hvdchart.run.report import status_report
-from hvdchart.run.status import run_status
+from hvdchart.run.session import Session, lease_end
+from hvdchart.run.status import Status, run_status
 from hvdchart.run.watch import watch_release
 from hvdchart.spec.launchers import LAUNCH
 from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
+from hvdchart.values.check import checked_values
 
 # Where the programs are in the code of the pods, and the package that they are in.
 _FOLDER = ".hvdchart"
@@ -53,6 +55,7 @@ _RECORD_WITHIN = 30.0
 _LEAST_IDLE = 10.0
 _MOST_IDLE = 1e6
 _CLOSED = "the launcher was closed"
+_AFTER_END = "the next call starts it again"
 
 
 class Launcher:
@@ -62,8 +65,9 @@ class Launcher:
     or as a `spec` (a path or a Spec) says, whose command is not used. Later calls use the same
     pods, with the spec and the code as they then are. The pods are removed by `close`, at the end
     of a `with` block, or of this program; without a call, the workers end after `idle` seconds, and
-    the next call starts others. `code` is a folder of modules for the functions. The ranks' output
-    goes to `output`, sys.stdout by default.
+    the next call starts others. The cluster ends what a program leaves that was killed. A fork of
+    this process cannot use its launchers. `code` is a folder of modules for the functions. The
+    ranks' output goes to `output`, sys.stdout by default.
     """
 
     def __init__(
@@ -104,7 +108,12 @@ class Launcher:
         self._helm = Helm(helm, context)
         self._idle = idle
         self._cluster: Cluster | None = None
+        self._session: Session | None = None
+        # A fork has this object, too, and must leave the release to the process that made it.
+        self._process = os.getpid()
         self._connection: Connection | None = None
+        # A call has told that the run has ended.
+        self._is_told = False
         # The record's last change, and the workers, at the time of the connection.
         self._changed: tuple[str, str] = ("", "")
         self._workers: dict[str, tuple[str, int]] = {}
@@ -129,11 +138,18 @@ class Launcher:
 
         Raises CallError for what cannot be pickled, before anything else is done; the exception of
         the first rank that fails, with the rank's traceback as its cause; RunFailedError when ranks
-        are lost, or the launcher is closed; TimeLimitError after `timeout` seconds, counted from
-        when the workers are ready; and the errors of Helm and the cluster. Whatever it raises, the
-        ranks have been ended.
+        are lost, the launcher is closed, or this is a fork of its process; TimeLimitError after
+        `timeout` seconds, counted from when the workers are ready; and the errors of Helm and the
+        cluster. Whatever it raises, the ranks have been ended.
         """
         content = pack(function, args, kwargs or {})
+        # Before the lock, which a thread may have held when this process was forked.
+        if os.getpid() != self._process:
+            raise RunFailedError(
+                f"this process is a fork of the one whose run {self._plan.spec.name} is: call the "
+                "function there, or make a Launcher of another name here; processes that "
+                'multiprocessing.get_context("spawn") starts have launchers of their own'
+            )
         with self._lock:
             connection = self._connect()
             try:
@@ -156,7 +172,10 @@ class Launcher:
         """End a call, also in another thread, the run and its workers, and remove the release.
 
         Raises HelmError and ClusterError: then call it again, or the end of this program will.
+        In a fork, nothing happens.
         """
+        if os.getpid() != self._process:
+            return
         self._is_closed = True
         connection = self._connection
         if connection:
@@ -172,13 +191,12 @@ class Launcher:
     def _remove(self) -> None:
         """Remove the release, if there is one; the next call installs another one."""
         self._disconnect()
-        if self._cluster:
-            # Somebody else may have removed it.
-            with suppress(NoRunError):
-                remove(self._cluster, self._plan.spec.name, self._helm)
-        atexit.unregister(self.close)
-        self._cluster = None
         self._spec = None
+        if self._session:
+            self._session.remove()
+        atexit.unregister(self.close)
+        self._session = None
+        self._cluster = None
 
     def _disconnect(self) -> None:
         """End the connection, if there is one; the run goes on."""
@@ -189,14 +207,16 @@ class Launcher:
     def _connect(self) -> Connection:
         """The connection of the last call, or another one; deploys what is not there or differs.
 
-        Raises RunFailedError when the run fails before it takes calls, or the launcher is closed.
+        A run that has ended while there was no call is started again. Raises RunFailedError when
+        the run has failed, which is removed, or the launcher is closed.
         """
         self._check_open()
         spec = self._read()
         if spec == self._spec and self._connection and self._connection.is_open:
             return self._connection
         self._disconnect()
-        if spec != self._spec:
+        is_new = spec != self._spec
+        if is_new:
             self._deploy(spec)
         assert self._cluster  # noqa: S101
         began = time.monotonic()
@@ -206,12 +226,9 @@ class Launcher:
             self._check_open()
             phase = phase_of(release)
             status = run_status(release)
-            if phase.name == DONE and status.state == "finished":
-                self._say(f"the workers have ended after {self._idle:g} s without a call")
-                break
             if phase.name == DONE or status.state == "not found":
-                lines = "\n".join(status_report(status, self._cluster.namespace))
-                raise RunFailedError(f"the run has ended:\n{lines}")
+                self._end_run(release, status, is_new=is_new)
+                break
             if phase.name == TRAINING:
                 try:
                     pod = running_pod(release, "master")["metadata"]["name"]
@@ -228,25 +245,58 @@ class Launcher:
             if shown != last:
                 self._say(f"{time.monotonic() - began:5.1f} s  {shown}")
             last = shown
-        self._remove()
         return self._connect()
+
+    def _end_run(self, release: Release, status: Status, *, is_new: bool) -> None:
+        """Remove a run that has ended, so that another one can be installed; say why it is gone.
+
+        Raises RunFailedError for one that has failed, or is gone although it `is_new`.
+        """
+        if status.state == "finished":
+            self._say(f"the workers have ended after {self._idle:g} s without a call")
+        elif status.state == "not found" and not is_new:
+            self._say(f"release {status.name} was removed by somebody else: installing it again")
+        elif self._is_told or lease_end(release):
+            self._say(f"the run has ended: {one_line(status.reason)}; starting it again")
+        else:
+            assert self._cluster  # noqa: S101
+            lines = "\n".join(status_report(status, self._cluster.namespace))
+            # The next call installs another one; a removal that fails now is repeated then.
+            with suppress(HvdchartError):
+                self._remove()
+            raise RunFailedError(f"the run has ended, and the next call starts another:\n{lines}")
+        self._remove()
 
     def _deploy(self, spec: Spec) -> None:
         """Install the release, or change it. What fails leaves none, and the next call installs."""
         plan = _plan(spec, self._idle)
-        if spec.name != self._plan.spec.name:
+        if spec.name != self._plan.spec.name or self._spec is None:
+            # What could not be removed before.
             self._remove()
         self._plan = plan
         self._spec = None
-        if self._cluster is None:
-            cluster = Cluster.connect(self._helm.context, self._namespace)
-            self._say(f"installing release {spec.name} in namespace {cluster.namespace}")
-            install(cluster, plan, self._helm)
-            self._cluster = cluster
+        self._is_told = False
+        values = checked_values(plan)
+        if self._session is None:
+            self._cluster = Cluster.connect(self._helm.context, self._namespace)
+            session = Session(self._cluster, spec.name, self._helm, self._say, _AFTER_END)
+            session.require_free()
+            self._say(f"installing release {spec.name} in namespace {self._cluster.namespace}")
+            self._session = session
             atexit.register(self.close)
+            exit_on_signals()
         else:
             self._say("the code or the spec has changed: starting the run again with it")
-            upgrade_or_remove(self._cluster, plan, self._helm)
+        try:
+            self._session.upgrade(values)
+        except HelmError:
+            # That is the error to report.
+            with suppress(HelmError, ClusterError):
+                self._remove()
+            raise
+        except BaseException:
+            self._remove()
+            raise
         self._spec = spec
 
     def _command(self, pod: str) -> list[str]:
@@ -264,6 +314,9 @@ class Launcher:
         for release in watch_release(self._cluster, self._plan.spec.name, within):
             status = run_status(release)
             workers = _workers(release)
+            self._is_told = self._is_told or status.over
+            if status.state == "not found":
+                return f"release {status.name} was removed"
             if status.over or _last_change(release) != self._changed:
                 return one_line(release.record.get("reason") or status.reason or str(error))
             gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
@@ -336,6 +389,15 @@ _launchers: dict[str, Launcher] = {}
 # One launcher is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
 # threads parse programs at once, as planning does (python/cpython#106905).
 _making = threading.Lock()
+
+
+def _forget_lock() -> None:
+    """Make another lock: a thread that a fork does not have may have held the one before."""
+    global _making  # noqa: PLW0603
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def launch(

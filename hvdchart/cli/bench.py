@@ -65,6 +65,7 @@ def bench(
     from hvdchart.bench.run import measure
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
     from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.interrupts import interrupting_signals
 
     chosen = options.parse_numbers("workers", workers)
     words = options.split_words("command", command)
@@ -84,7 +85,8 @@ def bench(
         "turns": turns,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    result |= measure(cluster, made, trials, turns, say, Program(helm, context))
+    with interrupting_signals():
+        result |= measure(cluster, made, trials, turns, say, Program(helm, context))
     if written is not None:
         import json
 

@@ -26,7 +26,9 @@ def debug(
     """
     from hvdchart.run.debug import debug_pods
     from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.interrupts import interrupting_signals
 
     cluster = connect(context, namespace)
-    with debug_pods(cluster, name, Program(helm, context), say) as release:
+    program = Program(helm, context)
+    with interrupting_signals(), debug_pods(cluster, name, program, say) as release:
         run_in_pod(cluster, release, target, command, context)

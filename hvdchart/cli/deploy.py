@@ -1,6 +1,7 @@
 """The command `deploy`, and how it and `run` follow the run that they have started."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 from hvdchart.cli import options
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.terminal import note, print_log, raise_unless_finished, say, show, write_document
-from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.errors import ClusterError, HelmError, RunFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,6 +139,7 @@ def launch(
     and RunFailedError when the run that is followed fails or is replaced.
     """
     from hvdchart.quantity import pluralize
+    from hvdchart.run.control import remove_incomplete
     from hvdchart.run.helm import upgrade
     from hvdchart.run.status import run_status
     from hvdchart.values.check import checked_values
@@ -156,6 +158,12 @@ def launch(
             f"interrupted while Helm changed release {name}: see hvdchart status {where}; deploy "
             f"it again to complete it, or remove it with hvdchart undeploy {where}",
         )
+        raise
+    except HelmError:
+        # The error of Helm is the one to report.
+        with suppress(HelmError, ClusterError):
+            if not earlier.job and remove_incomplete(cluster, name, program):
+                note(f"what Helm had created of release {name} is removed again")
         raise
     note(
         f"release {name} in namespace {cluster.namespace}, revision {revision}: "

@@ -1,7 +1,7 @@
 """The command `dev`: runs the user's code at each save."""
 
 import threading
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 from hvdchart.cli import options
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.terminal import print_log, say
-from hvdchart.errors import FileError, HvdchartError, NoRunError
+from hvdchart.errors import FileError, HvdchartError
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.logs import LogLine
+    from hvdchart.run.session import Session
     from hvdchart.spec.yaml_tree import Plain
 
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
@@ -55,7 +56,8 @@ def dev(
     """Run the code, and run it again each time that it is saved.
 
     The project's image is built first, as `deploy` does. The workers stay between the runs. Ctrl-C
-    uninstalls the release.
+    uninstalls the release, and so do SIGTERM and a terminal that is closed. The cluster ends the
+    run by itself when this command was killed, or its machine sleeps for ten minutes.
 
     Examples:
       hvdchart dev my-project
@@ -68,6 +70,7 @@ def dev(
     """
     from hvdchart.code.changes import code_changes
     from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.interrupts import interrupting_signals
 
     paths = options.spec_files(specs, files, code)
     if code is None:
@@ -99,19 +102,16 @@ def dev(
         return made
 
     program = Program(helm, context, revisions=_REVISIONS)
-    session = _Session(cluster, program, make_plan, create_namespace=create_namespace)
-    try:
+    runs = _Runs(cluster, program, make_plan, create_namespace=create_namespace)
+    with interrupting_signals(), closing(runs):
         for change in code_changes(code, say):
             if isinstance(change, FileError):
                 say(f"{change}; waiting for the next change")
             else:
-                session.run(change)
-    except KeyboardInterrupt:
-        session.end()
-        raise
+                runs.run(change)
 
 
-class _Session:
+class _Runs:
     """The release of one call of `dev`, from its first run to its end."""
 
     def __init__(
@@ -128,6 +128,7 @@ class _Session:
         self._create_namespace = create_namespace
         self._log = _Log(cluster)
         self._name = ""
+        self._session: Session | None = None
         # The other values than the code of the last upgrade that Kubernetes has validated.
         self._validated: Mapping[str, Plain] | None = None
 
@@ -136,13 +137,11 @@ class _Session:
 
         Raises HvdchartError when the first version cannot be run.
         """
-        is_first = not self._name
+        is_first = not self._session
         try:
             plan = self._make_plan(version)
             if is_first:
                 options.print_warnings(plan)
-            # An interrupted Helm may have created some of the release.
-            self._name = plan.spec.name
             # A launcher whose run is replaced complains about that.
             self._log.mute(self._log.printed)
             self._upgrade(plan)
@@ -152,42 +151,44 @@ class _Session:
             self._log.mute(set())
             say(f"{error}; waiting for the next change")
             return
-        self._log.show(self._name)
+        self._log.show(plan.spec.name)
 
     def _upgrade(self, plan: "Plan") -> None:
-        from hvdchart.run.helm import upgrade
+        from hvdchart.run.session import Session
         from hvdchart.values.check import checked_values
 
         values = checked_values(plan)
         others = {key: value for key, value in values.items() if key != "code"}
-        upgrade(
-            self._name,
-            self._cluster.namespace,
+        name = plan.spec.name
+        if self._session and name != self._name:
+            self._session.remove()
+            self._session = None
+        if self._session is None:
+            again = "save a change to run again"
+            self._session = Session(self._cluster, name, self._helm, say, again)
+            self._name = name
+        self._session.upgrade(
             values,
-            self._helm,
             create_namespace=self._create_namespace,
             # Other code makes objects of the same fields, and looking at those takes a while.
             is_validated=others != self._validated,
         )
         self._validated = others
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Uninstall the release, if there is one."""
-        from hvdchart.run.control import remove
-
-        if not self._name:
+        if not self._session or not self._session.is_begun:
             return
         where = self._cluster.namespace
         try:
             self._log.mute(self._log.printed)
             say(f"uninstalling release {self._name}")
-            # Helm may have been interrupted before it had begun.
-            with suppress(NoRunError):
-                remove(self._cluster, self._name, self._helm)
+            is_removed = self._session.remove()
         except KeyboardInterrupt:
             say(f"to remove what is left: hvdchart undeploy {self._name} -n {where}")
             raise
-        say(f"release {self._name} uninstalled from namespace {where}")
+        if is_removed:
+            say(f"release {self._name} uninstalled from namespace {where}")
 
 
 class _Log:

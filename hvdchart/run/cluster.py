@@ -191,6 +191,13 @@ class Cluster:
                     rest.append((kind, item))
         return rest
 
+    def annotate_job(self, job: Object, annotations: dict[str, str]) -> None:
+        """Set annotations of this very Job, and not of another one of its name."""
+        metadata = job["metadata"]
+        what = f"annotate job {metadata['name']} in namespace {self.namespace}"
+        changed = {"uid": metadata.get("uid"), "annotations": annotations}
+        self._api.merge_patch(what, self._path("jobs", metadata["name"]), {"metadata": changed})
+
     def delete(self, kind: str, name: str) -> None:
         """Delete an object, and the pods of a Job with it."""
         what = f"delete {kind} {name} in namespace {self.namespace}"

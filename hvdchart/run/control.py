@@ -12,7 +12,7 @@ from typing import Any
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
+from hvdchart.run.helm import Helm, last_revision, release_values, undeploy, upgrade
 from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Object
 from hvdchart.run.status import Status, newest_job, run_status
@@ -63,6 +63,18 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         cluster.delete(kind, item["metadata"]["name"])
         removed.append(f"{kind} {item['metadata']['name']}")
     return removed
+
+
+def remove_incomplete(cluster: Cluster, name: str, helm: Helm) -> bool:
+    """Uninstall a release that Helm could not install; whether there is one.
+
+    Its workers would stay without a master. Raises HelmError and ClusterError.
+    """
+    revision = last_revision(name, cluster.namespace, helm)
+    if revision is None or not revision.is_incomplete:
+        return False
+    remove(cluster, name, helm)
+    return True
 
 
 def restart(cluster: Cluster, name: str, helm: Helm) -> int:

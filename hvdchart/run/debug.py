@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hvdchart.errors import ClusterError, NoRunError, RunFailedError
+from hvdchart.errors import ClusterError, RunFailedError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.control import remove
-from hvdchart.run.helm import Helm, release_values, upgrade
+from hvdchart.run.helm import Helm, release_values
 from hvdchart.run.phases import TRAINING, phase_of
 from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Release
+from hvdchart.run.session import Session
 from hvdchart.run.status import newest_job, run_status
 from hvdchart.run.watch import watch_release
 
 # Values that name or belong to objects of the run itself.
-_OWN = ("extraObjects", "fullnameOverride", "nameOverride", "tensorboard")
+_OWN = ("session", "extraObjects", "fullnameOverride", "nameOverride", "tensorboard")
 _MASTER = {
     "args": ["sh", "-c", "exec sleep infinity"],
     "backoffLimit": 0,
@@ -50,13 +49,9 @@ def debug_pods(
     values = {key: value for key, value in values.items() if key not in _OWN}
     values["launch"] = {"mode": "custom", "allowIdleWorkers": True, **kept}
     values["master"] = {**(values.get("master") or {}), **_MASTER}
-    try:
-        upgrade(copy, cluster.namespace, values, helm)
+    with Session(cluster, copy, helm, report, f"run hvdchart debug {name} again") as session:
+        session.upgrade(values)
         yield _wait_until_up(cluster, copy, report)
-    finally:
-        # There is no release when Helm was refused: that is the error to report.
-        with contextlib.suppress(NoRunError):
-            remove(cluster, copy, helm)
 
 
 def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:

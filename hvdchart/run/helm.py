@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyhelm3
 
@@ -23,6 +23,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, NoRunError
 from hvdchart.plan.model import Plan
 from hvdchart.run.helm_errors import remedy_for
+from hvdchart.run.interrupts import ENDS
 from hvdchart.run.release import Object
 from hvdchart.values.check import checked_values
 
@@ -39,6 +40,8 @@ _GRACE = 10.0
 _PART = 0.2
 # Seconds in which a second Ctrl-C is the same as the first.
 _TWICE_WITHIN = 0.3
+# Those that hvdchart may handle as Ctrl-C (run/interrupts.py).
+_INTERRUPTS = (signal.SIGINT, *ENDS)
 
 
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
@@ -209,6 +212,39 @@ def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
         return None
 
 
+class Revision(NamedTuple):
+    """The last revision of a release: its number, and what Helm says of it, such as `deployed`."""
+
+    number: int
+    status: str
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it is an installation that was refused, or that Helm could not end."""
+        return self.number == 1 and self.status in ("failed", "pending-install", "")
+
+
+def last_revision(name: str, namespace: str, helm: Helm) -> Revision | None:
+    """The last revision of a release; None when Helm knows no such release. Raises HelmError."""
+    try:
+        found = helm.call(name, namespace, _Command(helm).get_metadata(name, namespace))
+    except NoRunError:
+        return None
+    return Revision(int(found.get("revision", 1)), str(found.get("status", "")))
+
+
+def release_session(name: str, namespace: str, helm: Helm) -> str | None:
+    """The id of the session that a release belongs to, empty for none; None without a release.
+
+    Raises HelmError.
+    """
+    try:
+        values = release_values(name, namespace, helm)
+    except NoRunError:
+        return None
+    return str((values.get("session") or {}).get("id", ""))
+
+
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
     """The values that a release was installed with, without the chart's defaults.
 
@@ -262,7 +298,8 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
 
     Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
     both revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks
-    it to end at once. A Helm that reads ends with Ctrl-C, and may ask at the terminal.
+    it to end at once. A Helm that reads ends with Ctrl-C, and may ask at the terminal. SIGTERM and
+    SIGHUP are the same as Ctrl-C where this program has handlers of them.
     """
     if shutil.which(command[0]) is None:
         raise HelmError(
@@ -307,37 +344,42 @@ def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
 
 @contextmanager
 def _interrupts() -> Iterator[list[float]]:
-    """The times of Ctrl-C in the block; the previous handler gets them when the block ends."""
+    """The times of Ctrl-C and its like in the block; the handlers get them when it ends."""
     presses: list[float] = []
-    before = signal.getsignal(signal.SIGINT)
+    taken: list[signal.Signals] = []
+    before = {number: signal.getsignal(number) for number in _INTERRUPTS}
     # No other thread gets signals.
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    if threading.current_thread() is not threading.main_thread():
         yield presses
         return
 
-    def press(*_: object) -> None:
+    def press(number: int, _: object) -> None:
         # A terminal and what forwards its signals may send the first one twice.
         if not presses or time.monotonic() - presses[0] > _TWICE_WITHIN:
             presses.append(time.monotonic())
+            taken.append(signal.Signals(number))
 
-    signal.signal(signal.SIGINT, press)
+    own = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in own:
+        signal.signal(number, press)
     try:
         yield presses
     finally:
-        signal.signal(signal.SIGINT, before)
-    _repeat(before, len(presses))
+        for number, handler in own.items():
+            signal.signal(number, handler)
+    _repeat([(own[number], number) for number in taken])
 
 
-def _repeat(handler: Callable[..., object], times: int) -> None:
-    """Call a signal's handler, and raise KeyboardInterrupt at the end if it did."""
-    is_raised = False
-    for _ in range(times):
+def _repeat(calls: Sequence[tuple[Callable[..., object], int]]) -> None:
+    """Call handlers of signals, and raise at the end the first KeyboardInterrupt of them."""
+    raised: KeyboardInterrupt | None = None
+    for handler, number in calls:
         try:
-            handler(signal.SIGINT, None)
-        except KeyboardInterrupt:
-            is_raised = True
-    if is_raised:
-        raise KeyboardInterrupt
+            handler(number, None)
+        except KeyboardInterrupt as interrupt:
+            raised = raised or interrupt
+    if raised:
+        raise raised
 
 
 def _end(process: subprocess.Popen[bytes], sent: signal.Signals | None) -> None:

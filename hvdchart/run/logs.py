@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
+from hvd_pods.common.lease import LEASE_KEPT
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.release import Object, Release, component_of, event_time
 from hvdchart.run.status import newest_job, run_status
 from hvdchart.run.watch import Follower, watch_release
 
+# Seconds without a line after which the log of a run that is over is complete.
+_LAST_LINES_WITHIN = 1.0
 # Characters of a warning.
 _LONGEST = 1200
 # The reason of a failed probe. A worker's startup probe fails until its agent is up.
@@ -84,6 +88,7 @@ def follow(
     shown: set[LogLine] = set()
     first: Object | None = None
     is_over = False
+    keeps_master = False
 
     def watch() -> None:
         kinds = ("pods", "jobs", "events") if warnings else ("pods", "jobs")
@@ -105,7 +110,13 @@ def follow(
     with Follower[LogLine | _Ended | Release]() as follower:
         follower.start(watch)
         while not is_over or masters:
-            item = follower.get()
+            try:
+                # The master of a session stays after the run; its last lines have come by then.
+                item = follower.get(_LAST_LINES_WITHIN if is_over else None)
+            except queue.Empty:
+                if keeps_master:
+                    return
+                continue
             if isinstance(item, LogLine):
                 yield item
                 continue
@@ -130,6 +141,7 @@ def follow(
                 shown.update(new)
                 yield from dict.fromkeys(new)
             current = run_status(item)
+            keeps_master = item.record.get("lease") == LEASE_KEPT
             # `undeploy` and the Job's time to live delete it.
             is_over = is_over or current.over or bool(first and current.state == "not found")
 

@@ -47,7 +47,8 @@ def status_report(status: Status, namespace: str) -> Iterator[str]:
         yield f"  {len(pods) - len(shown)} {other}pods run; -o json lists all"
     where = f"{status.name} -n {namespace}"
     if status.workers_left:
-        yield f"its workers are still there; to remove them: hvdchart stop {where}"
+        how = "stop" if status.over else "undeploy"
+        yield f"its workers are still there; to remove them: hvdchart {how} {where}"
     if status.job:
         yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.lease import LEASE_KEPT
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.progress import Progress, read_progress
 from hvdchart.run.release import Object, Release, component_of, is_event_of
@@ -61,8 +62,8 @@ class Status:
 
     @property
     def workers_left(self) -> bool:
-        """Whether the run has ended and its workers are still there."""
-        return self.over and self.workers_wanted + self.spares_wanted > 0
+        """Whether workers are there for which no run is under way."""
+        return not (self.job and not self.over) and self.workers_wanted + self.spares_wanted > 0
 
     @property
     def is_active(self) -> bool:
@@ -136,23 +137,29 @@ def _judge(
             return "not found", reason, "list all runs: hvdchart list --all-namespaces"
         # For a Job that its time to live or a person has deleted.
         if release.record.get("state") == "Finished":
-            return "finished", _not_stored(release), ""
+            return "finished", _what_lacks(release), ""
         if release.record.get("state") == "Failed":
             return "failed", release.record.get("reason", ""), ""
-        return "not found", "the run's Job was deleted", "deploy it again to start a new run"
+        if release.record.get("job"):
+            return "not found", "the run's Job was deleted", "deploy it again to start a new run"
+        return "not found", _why_no_job(release), "deploy it again, or remove what is there"
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if component_of(pod) == _MASTER]
     if _is_true(conditions, "Complete"):
-        return "finished", _not_stored(release), ""
+        return "finished", _what_lacks(release), ""
     if _is_true(conditions, "Failed"):
         return _failed(conditions["Failed"], masters, pods, release)
+    record = _record_of(release, job)
+    if record.get("lease") == LEASE_KEPT and record.get("state") == "Finished":
+        return "finished", _what_lacks(release), ""
+    if record.get("lease") == LEASE_KEPT and record.get("state") == "Failed":
+        return "failed", record.get("reason", ""), ""
     if job["spec"].get("suspend"):
         return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
     needed = [pod for pod in pods if pod not in workers.dispensable]
     reason, advice = _problems(release, needed, _refusals(release, job, needed))
     if reason:
         return "waiting", reason, advice
-    record = _record_of(release, job)
     last = record.get("reason") or _last_failure(masters)
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in masters):
         return "retrying", f"the last attempt failed: {last}", ""
@@ -176,6 +183,18 @@ def _judge(
     return "running", "; ".join(reasons), advice
 
 
+def _why_no_job(release: Release) -> str:
+    """Why a release has no Job although no master has ever written its record."""
+    for event in release.events:
+        about = event.get("involvedObject", {})
+        if about.get("kind") == "Job" and event.get("reason") == "SuccessfulCreate":
+            return "the run's Job was deleted before its master began"
+    return (
+        "the run has no Job, so that no master starts it or ends its workers: the API server may "
+        "have refused the Job, as a quota or a webhook does"
+    )
+
+
 def _record_of(release: Release, job: Object) -> Mapping[str, str]:
     """The record of this Job's run; that of an earlier run says nothing about this one."""
     record = release.record
@@ -185,10 +204,16 @@ def _record_of(release: Release, job: Object) -> Mapping[str, str]:
     return record if is_own and len(uids) < 2 else {}
 
 
-def _not_stored(release: Release) -> str:
-    """Why the results of a run that finished are not stored; empty where nothing is wrong."""
+def _what_lacks(release: Release) -> str:
+    """Why a run that finished has no results or workers; empty where nothing is wrong."""
     how = release.record.get("results", "")
-    return "" if how in ("", "Stored") else f"the results could not be stored: {how}"
+    note = release.record.get("lease", "")
+    reasons = []
+    if how not in ("", "Stored"):
+        reasons.append(f"the results could not be stored: {how}")
+    if note not in ("", LEASE_KEPT):
+        reasons.append(f"its workers were removed: {note}")
+    return "; ".join(reasons)
 
 
 def _failed(

@@ -18,6 +18,7 @@ for word; do
   case "$word" in -*) ;; *) command=${command:-$word} ;; esac
 done
 cat >"$call.input"
+if test -n "$command"; then echo "$call.input" >"$0.d/last-$command"; fi
 # Last, so that another process that reads the calls sees complete ones only.
 echo $$ >>"$0.d/calls"
 while test -e "$0.d/hold-$command"; do sleep 0.01; done
@@ -48,6 +49,13 @@ class StubProgram:
         """Answer calls with this command from now on."""
         said = f"printf %s {quote(output)}; printf %s {quote(errors)} >&2; exit {code}"
         self._answers[command] = f"{quote(command)}) {said} ;;\n"
+        self._write()
+
+    def repeat(self, command: str, of: str, before: str) -> None:
+        """Answer calls with this command with another one's last input; first with `before`."""
+        last = f'"$0.d/last-{of}"'
+        said = f"if read -r file <{last}; then cat $file; else printf %s {quote(before)}; fi"
+        self._answers[command] = f"{quote(command)}) {said} 2>/dev/null ;;\n"
         self._write()
 
     @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import io
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,26 +21,57 @@ from hvdchart.errors import CallError, HelmError, RunFailedError, SpecError
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.test_calls import Pod, assert_ended, own_rank, write_pid_and_wait
-from tests.unit.hvdchart.runs import JOB, SPEC, event, installed_values, upgrades
+from tests.unit.hvdchart.runs import (
+    FAILED,
+    FAILED_MASTER,
+    JOB,
+    MASTER,
+    SPEC,
+    event,
+    installed_values,
+    job,
+    play,
+    upgrades,
+)
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+class Master:
+    """The call server of a run, which ends with the run."""
+
+    def __init__(self, folder: Path, cluster: FakeCluster) -> None:
+        self.pod = Pod(folder)
+        self._cluster = cluster
+        self._process = self.pod.start()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def replace(self) -> None:
+        """Let there be another run."""
+        self.end()
+        self._process = self.pod.start()
+        play(self._cluster, job(), MASTER)
+
+
 @pytest.fixture
-def settings(
-    running: FakeCluster, spec: Path, programs: Path, tmp_path: Path
-) -> Iterator[dict[str, Any]]:
+def master(tmp_path: Path, running: FakeCluster) -> Iterator[Master]:
+    (tmp_path / "pod").mkdir()
+    made = Master(tmp_path / "pod", running)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def settings(running: FakeCluster, spec: Path, programs: Path, master: Master) -> dict[str, Any]:
     """Of a launcher whose kubectl reaches a call server of this machine."""
     running.put("events", event(JOB, "Job", "Training", "", type="Normal"))
-    (tmp_path / "pod").mkdir()
-    pod = Pod(tmp_path / "pod")
-    process = pod.start()
-    (programs / "kubectl").write_text(f"#!/bin/sh\nexec {join(pod.command())}\n")
+    (programs / "kubectl").write_text(f"#!/bin/sh\nexec {join(master.pod.command())}\n")
     (programs / "kubectl").chmod(0o755)
-    yield {"spec": spec, "output": io.StringIO()}
-    process.kill()
-    process.wait()
+    return {"spec": spec, "output": io.StringIO()}
 
 
 @pytest.fixture
@@ -145,3 +178,89 @@ def test_settings_that_cannot_be_meant_are_refused(
     spec = hvdchart.parse_spec(json.dumps({**SPEC, **changes}))
     with pytest.raises(SpecError, match=says):
         hvdchart.Launcher(spec=spec, **settings)
+
+
+def fork(work: Callable[[], object]) -> int:
+    """Do something in a fork of this process; its exit code, or minus the number of a signal.
+
+    0: nothing was raised; 7: RunFailedError.
+    """
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        code = 1
+        try:
+            work()
+            code = 0
+        except RunFailedError:
+            code = 7
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_fork_that_ends_leaves_the_release(
+    settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was registered for the end of the process is registered in the fork, too."""
+    closes: list[Callable[[], None]] = []
+    monkeypatch.setattr(atexit, "register", closes.append)
+    with hvdchart.Launcher(**settings) as launcher:
+        assert launcher(own_rank) == [0, 1]
+        assert fork(closes[-1]) == 0
+        assert "uninstall" not in helm.commands()
+        assert launcher(own_rank) == [0, 1]
+
+
+def test_a_call_of_a_fork_is_refused_at_once(
+    settings: dict[str, Any], helm: StubProgram, tmp_path: Path
+) -> None:
+    """Also while another thread of its parent makes a call."""
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    with hvdchart.Launcher(**settings) as launcher, ThreadPoolExecutor() as threads:
+        call = threads.submit(launcher, write_pid_and_wait, [str(folder)])
+        wait_until(lambda: len(list(folder.iterdir())) == 2, 30, "both ranks run")
+        assert fork(lambda: launcher(own_rank, timeout=5)) == 7
+        launcher.close()
+        with pytest.raises(RunFailedError, match="closed"):
+            call.result()
+
+
+def call_again(launcher: hvdchart.Launcher, helm: StubProgram, master: Master) -> list[int]:
+    """The results of a call for which Helm installs another run."""
+    with ThreadPoolExecutor() as threads:
+        before = len(upgrades(helm))
+        with helm.hold("upgrade"):
+            call = threads.submit(launcher, own_rank)
+            wait_until(lambda: len(upgrades(helm)) > before, 30, "Helm installs again")
+            master.replace()
+        return call.result()
+
+
+def test_calls_go_on_after_somebody_has_removed_the_release(
+    settings: dict[str, Any], helm: StubProgram, running: FakeCluster, master: Master
+) -> None:
+    with hvdchart.Launcher(**settings) as launcher:
+        assert launcher(own_rank) == [0, 1]
+        for kind in ("jobs", "statefulsets", "pods"):
+            for name in running.names(kind):
+                running.remove(kind, name)
+        master.end()
+        # The connection may have ended by now, or end during the call.
+        with pytest.raises(RunFailedError, match=r"removed|deleted|no objects"):
+            launcher(own_rank)
+        assert call_again(launcher, helm, master) == [0, 1]
+
+
+def test_a_run_that_failed_is_told_once_and_started_again(
+    settings: dict[str, Any], helm: StubProgram, running: FakeCluster, master: Master
+) -> None:
+    with hvdchart.Launcher(**settings) as launcher:
+        assert launcher(own_rank) == [0, 1]
+        master.end()
+        play(running, FAILED, FAILED_MASTER)
+        with pytest.raises(RunFailedError, match="boom"):
+            launcher(own_rank)
+        assert call_again(launcher, helm, master) == [0, 1]
+        assert helm.commands().count("uninstall") == 1

@@ -183,6 +183,28 @@ def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
     assert len(upgrades(helm)) == 1
 
 
+@pytest.mark.parametrize(
+    ("revision", "status", "is_removed"),
+    [(1, "failed", True), (1, "deployed", False), (2, "failed", False)],
+)
+def test_deploy_removes_what_a_refused_installation_has_left(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    spec: Path,
+    revision: int,
+    status: str,
+    is_removed: bool,
+) -> None:
+    """But nothing of a release that was there before. Its workers would have no master."""
+    found = {"chart": "horovod", "revision": revision, "status": status}
+    helm.answer("get", json.dumps(found))
+    helm.answer("upgrade", errors="Error: exceeded quota: jobs.batch", code=1)
+    done = hvdchart("deploy", spec)
+    assert done.code == 6
+    assert ("uninstall" in helm.commands()) is is_removed
+
+
 def test_deploy_lets_helm_neither_wait_nor_roll_back(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:

@@ -209,3 +209,44 @@ def test_dev_shows_nothing_of_a_run_that_is_replaced(
     fake_cluster.put("pods", pod(f"{newer}-x", "master", RUNNING, job=newer))
     fake_cluster.put("jobs", job(name=newer, created="2026-01-02T10:00:00Z"))
     assert dev.process.stdout.readline() == "of the second\n"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_dev_that_is_ended_otherwise_than_by_ctrl_c_leaves_nothing(
+    start: Callable[..., Dev], helm: StubProgram, sent: signal.Signals
+) -> None:
+    """A terminal that is closed sends SIGHUP, once itself and once from its shell."""
+    helm.repeat("get", "upgrade", "{}")
+    dev = start()
+    dev.wait_for_log()
+    dev.process.send_signal(sent)
+    dev.wait_for_error_line("uninstalling release hvd")
+    dev.process.send_signal(sent)
+    assert dev.process.wait(30) == -sent
+    assert helm.commands()[-1] == "uninstall"
+
+
+def test_dev_leaves_a_release_that_is_another_commands_by_now(
+    start: Callable[..., Dev], helm: StubProgram
+) -> None:
+    dev = start()
+    dev.wait_for_log()
+    helm.answer("get", json.dumps({"session": {"id": "of another one"}}))
+    dev.interrupt()
+    dev.process.wait(30)
+    assert "uninstall" not in helm.commands()
+    assert "another command" in dev.kill()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_dev_removes_what_a_refused_installation_has_left(
+    start: Callable[..., Dev], helm: StubProgram, is_first: bool
+) -> None:
+    """But nothing of a release that was there before."""
+    dev = start()
+    helm.answer("upgrade", errors="Error: exceeded quota", code=1)
+    helm.repeat("get", "upgrade", "{}")
+    if not is_first:
+        helm.answer("get", json.dumps({"revision": 3, "status": "failed"}))
+    assert dev.process.wait(30) == 6
+    assert ("uninstall" in helm.commands()) is is_first

@@ -253,7 +253,7 @@ def partly_installed(running: FakeCluster, helm: StubProgram) -> StubProgram:
         "tensorboard": {"enabled": True},
         "launch": {"mode": "elastic", "hostsTimeoutSeconds": 9, "elastic": {"minRanks": 1}},
     }
-    helm.answer("get", json.dumps(values))
+    helm.repeat("get", "upgrade", json.dumps(values))
     helm.answer("upgrade", errors="Error: it was installed in part", code=1)
     return helm
 
@@ -265,6 +265,7 @@ def test_debug_starts_a_copy_without_the_training(
     sent = installed_values(partly_installed)
     assert sent.pop("master")["args"] == ["sh", "-c", "exec sleep infinity"]
     launch = {"mode": "custom", "allowIdleWorkers": True, "hostsTimeoutSeconds": 9}
+    assert sent.pop("session")["leaseSeconds"] == 600
     assert sent == {"worker": VALUES["worker"], "launch": launch}
 
 

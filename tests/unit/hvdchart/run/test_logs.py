@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.common.lease import LEASE_KEPT
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.logs import LogLine, follow
 from tests.fakes.cluster import FakeCluster
-from tests.unit.hvdchart.runs import CREATING, RUNNING, event, job, pod, terminated
+from tests.unit.hvdchart.runs import CREATING, JOB, RUNNING, event, job, pod, terminated
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -134,3 +135,14 @@ def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: Fake
     assert next(lines) == LogLine("hvd-master-1-a", "m1")
     finish(fake_cluster)
     assert list(lines) == []
+
+
+def test_follow_ends_with_the_run_whose_master_stays_for_the_next_one(
+    training: FakeCluster,
+) -> None:
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    training.log("hvd-master-1-a", "m2")
+    record = {"job": JOB, "state": "Finished", "lease": LEASE_KEPT}
+    training.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+    assert [line.text for line in lines] == ["m2"]

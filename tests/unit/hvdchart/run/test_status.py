@@ -151,7 +151,44 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
         ([], {"jobs": [job(suspend=True)]}, "suspended", "master.suspend is true", "deploy again"),
         ([], {"jobs": [], "sets": []}, "not found", "", "hvdchart list"),
         # The Job was deleted: the record has the outcome, unless the master was lost before.
-        (WORKERS, {"jobs": []}, "not found", "the run's Job was deleted", "deploy"),
+        (
+            WORKERS,
+            {"jobs": [], "record": {"job": JOB, "state": "Running"}},
+            "not found",
+            "the run's Job was deleted",
+            "deploy",
+        ),
+        # No Job was ever made: a quota has refused it.
+        (WORKERS, {"jobs": []}, "not found", "the run has no Job, so that no master", "remove"),
+        (
+            WORKERS,
+            {"jobs": [], "events": [event(JOB, "Job", "SuccessfulCreate", "a", type="Normal")]},
+            "not found",
+            "the run's Job was deleted before",
+            "",
+        ),
+        # The master of a session stays with the workers, for the next run.
+        (
+            [MASTER, *WORKERS],
+            {"record": {"job": JOB, "state": "Finished", "lease": "kept"}},
+            "finished",
+            "",
+            "",
+        ),
+        (
+            [MASTER, *WORKERS],
+            {"record": {"job": JOB, "state": "Failed", "lease": "kept", "reason": "boom"}},
+            "failed",
+            "boom",
+            "",
+        ),
+        (
+            [],
+            {"jobs": [DONE], "record": {"job": JOB, "lease": "nobody has renewed it"}},
+            "finished",
+            "its workers were removed: nobody has renewed it",
+            "",
+        ),
         ([], {"jobs": [], "record": {"state": "Finished"}}, "finished", "", ""),
         (
             [],

@@ -1,0 +1,78 @@
+"""Signals that end a program, turned into exceptions, so that what it has installed is removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+# Ctrl-C is Python's own exception. The others end Python without one: the end of a service or of a
+# job of a batch system, and a terminal that is closed.
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def interrupting_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP interrupt the block as Ctrl-C does; its program then ends by them.
+
+    Only the first one counts: a terminal that is closed may send several. A signal that somebody
+    else handles or ignores, as `nohup` does, is left as it is.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        _ignore_all()
+        raise KeyboardInterrupt
+
+    _handle(interrupt)
+    try:
+        yield
+    finally:
+        if came:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            signal.signal(came[0], signal.SIG_DFL)
+            signal.raise_signal(came[0])
+        else:
+            _restore(interrupt)
+
+
+def exit_on_signals() -> None:
+    """Let SIGTERM and SIGHUP end this program as sys.exit does, where nobody else handles them."""
+    own = os.getpid()
+
+    def end(number: int, _: FrameType | None) -> None:
+        if os.getpid() == own:
+            _ignore_all()
+            raise SystemExit(128 + number)
+        # A fork has nothing to remove.
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    _handle(end)
+
+
+def _handle(handler: Callable[[int, FrameType | None], Any]) -> None:
+    """Handle the signals whose default it is to end the program; no other thread may."""
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDS:
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, handler)
+
+
+def _restore(handler: Callable[[int, FrameType | None], Any]) -> None:
+    for number in ENDS:
+        if signal.getsignal(number) == handler:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _ignore_all() -> None:
+    for number in ENDS:
+        signal.signal(number, signal.SIG_IGN)
