@@ -106,12 +106,19 @@ class Session:
         # A release that another command is changing belongs to that command.
         if BUSY in str(problem):
             return
-        with suppress(ClusterError, HelmError):
-            revision = last_revision(self._name, self._cluster.namespace, self._helm)
+        where = self._cluster.namespace
+        try:
+            revision = last_revision(self._name, where, self._helm)
             # An upgrade of a release that was there leaves that as it is.
             if revision is None or revision.is_incomplete:
                 self.is_begun = True
                 self.remove()
+        except (ClusterError, HelmError):
+            # The problem is the error to report; where Helm cannot even be asked, it says enough.
+            if self.is_begun:
+                again = f"hvdchart undeploy {self._name} -n {where}"
+                self._report(f"to remove what Helm has created of the release: {again}")
+            self.is_begun = False
 
     def remove(self) -> bool:
         """Uninstall the release; whether it was there, and this session's.
