@@ -172,6 +172,7 @@ CHANGED: dict[str, Any] = {
 }
 # Further values that a changed value needs.
 WITH: dict[str, Values] = {
+    "session.leaseSeconds": {"session": {"id": "1a2b"}},
     "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
     "code.archive": {"master": {"args": ["true"]}},
     "launch.allowIdleWorkers": {"launch": {"mode": "custom"}, "master": {"args": ["true"]}},
