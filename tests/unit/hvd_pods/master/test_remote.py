@@ -82,3 +82,15 @@ def test_host_that_does_not_answer_in_time_has_failed(
         agents.reach, hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped
     )
     assert failures[FIRST] == (1, text)
+
+
+def test_what_hosts_say_of_states_that_they_save_is_told(
+    agents: ScriptedAgents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {FIRST: "echo noise; echo '[hvd +0.1s] step 12 is saved'", SECOND: "exit 1"}
+    agents.install(f'[ "$1" = {SECOND.address} ] && {lines[SECOND]}; {lines[FIRST]}')
+    remote.save_kept(agents.reach, [FIRST, SECOND], is_stopped=lambda: False)
+    told = capsys.readouterr().out
+    assert f"{FIRST.name}: [hvd +0.1s] step 12 is saved" in told
+    assert f"{SECOND.name}: exit code 1" in told
+    assert "noise" not in told

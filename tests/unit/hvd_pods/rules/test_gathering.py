@@ -8,6 +8,7 @@ import pytest
 
 from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.shapes import NO_SERVICE
+from hvd_pods.common.errors import WorkerLeftError
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.gathering import (
     FIRST_REPORT_AFTER,
@@ -314,3 +315,23 @@ def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -
     assert world.state.phase == Phase.GATHERING
     world.tell(prepared[1])
     assert world.of(m.Deliver)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        pytest.param({}, [False, False], id="the first run"),
+        pytest.param({"run": "run-1"}, [False, False], id="the same run"),
+        pytest.param({"run": "run-0"}, [True, False], id="another run"),
+    ],
+)
+def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
+    before: dict[str, str], expected: list[bool]
+) -> None:
+    world = World(one_group(id="run-1"), record=before)
+    world.tell(m.Started())
+    for _ in expected:
+        world.settle(until=m.Launch)
+        world.effects = [each for each in world.effects if not isinstance(each, m.Launch)]
+        world.tell(m.AttemptEnds(WorkerLeftError("w-0 left", 1)))
+    assert [each.saves for each in world.of(m.Deliver)][:2] == expected

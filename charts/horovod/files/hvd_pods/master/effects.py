@@ -331,6 +331,8 @@ class Effects:
         self._find({host: pod.address for host, pod in pods.items()})
         if effect.left and self._have_finished(effect):
             return m.Delivered(effect.attempt, [], is_finished=True)
+        if effect.saves:
+            remote.save_kept(self._reach(), self._look_at(effect), self._stopped.is_set)
         problem = None
         try:
             self._code.deliver(self._reach(), pods)
@@ -340,11 +342,15 @@ class Effects:
         reached = [host.name for host, pod in pods.items() if self._code.is_on(host, pod)]
         return m.Delivered(effect.attempt, reached, problem)
 
-    def _have_finished(self, effect: m.Deliver) -> bool:
+    def _look_at(self, effect: m.Deliver) -> list[Host]:
+        """Take note of the hosts that answer, also of those without ranks."""
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         self._find(addresses)
-        reach = self._reach()
-        number = remote.count_finished(reach, [*addresses], effect.left, self._stopped.is_set)
+        return [*addresses]
+
+    def _have_finished(self, effect: m.Deliver) -> bool:
+        hosts = self._look_at(effect)
+        number = remote.count_finished(self._reach(), hosts, effect.left, self._stopped.is_set)
         return number == self._run.ranks
 
     def _launch(self, effect: m.Launch) -> None:

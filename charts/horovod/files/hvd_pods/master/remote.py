@@ -27,6 +27,8 @@ MOST_RANKS = 10_000
 # has to tell whether its ranks may stay.
 ASK_WITHIN = 10.0
 LOOK_WITHIN = 4.0
+# Seconds in which a worker has to save the states of an earlier run: they may have many GiB.
+SAVE_WITHIN = 600.0
 LOOK = ("worker/draining.py", "look")
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
@@ -142,6 +144,16 @@ def count_finished(
     said = _numbers(call(reach, hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
     own = (numbers for numbers in said if len(numbers) == 3 and numbers[1] == str(epoch))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
+
+
+def save_kept(reach: Reach, hosts: Sequence[Host], is_stopped: Callable[[], bool]) -> None:
+    """Let hosts write the states of an earlier run to its checkpoints; log what they say."""
+    program = ["worker/saving.py"]
+    answers = call(reach, hosts, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
+    for host, (code, output) in answers.items():
+        said = [line for line in output.splitlines() if line.startswith("[hvd ")]
+        for line in said if said or not code else [output]:
+            log(f"{host.name}: {one_line(line)}")
 
 
 def ask_ranks(reach: Reach, hosts: Sequence[Host]) -> int:

@@ -60,6 +60,12 @@ def _left(state: State) -> int:
     return 0 if state.used_hosts else state.left
 
 
+def _has_other_state(state: State) -> bool:
+    """Whether workers may have another run's state in memory, which this run's ranks remove."""
+    before = state.hold.data.get("run")
+    return bool(before) and before != state.run.id and not state.launches
+
+
 def extend_deadline(step: Step) -> None:
     """Wait launch.hostsTimeoutSeconds from now on for further hosts."""
     until = step.now + step.state.run.hosts_timeout
@@ -135,7 +141,8 @@ def start_if_possible(step: Step) -> None:
     step.set(phase=Phase.DELIVERING)
     step.set_attempt(elastic=replace(state.attempt.elastic, asked=chosen))
     addresses = {name: pod.address for name, pod in answering.items()}
-    step.do(m.Deliver(state.attempt.number, chosen, _left(state), addresses))
+    saves = _has_other_state(state)
+    step.do(m.Deliver(state.attempt.number, chosen, saves, _left(state), addresses))
 
 
 def is_enough(step: Step) -> bool:

@@ -450,6 +450,8 @@ class Deliver(Effect):
 
     attempt: int
     pods: Mapping[str, Pod]
+    # First let all hosts at these addresses save what another run has left in their memory.
+    saves: bool = False
     # First look whether the ranks of this epoch have finished at one of these addresses.
     left: int = 0
     addresses: Mapping[str, str] = field(default_factory=dict)

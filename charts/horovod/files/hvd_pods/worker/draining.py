@@ -19,6 +19,7 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, fast_start, hostile, notices
 from hvd_pods.rank import ranks
+from hvd_pods.worker.saving import KEPT
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
 # after its own end, in which the agent sends what it has said.
@@ -26,16 +27,23 @@ REPORT_WITHIN = 10.0
 SEND_WITHIN = 1.0
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
-# Where library/keep keeps the states of this pod's ranks.
-KEPT = Path(os.environ.get(contract.KEEP, "/dev/shm/hvd-keep"))  # noqa: S108 - for the user alone
+# The share of the grace period after which the worker saves what is kept of ranks that still run.
+RANKS_SHARE = 0.5
 
 
-def leave(agent: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
+def leave(
+    agent: subprocess.Popen[bytes],
+    grace: float,
+    wait: Callable[[], None],
+    save: Callable[[bool], None],
+) -> None:
     """Return when no rank is left in this worker, and no session of a launcher.
 
-    `wait` waits for a moment, and reaps the processes that have ended.
-    The kubelet kills a worker that does not end in `grace` seconds.
+    `wait` waits for a moment, and reaps the processes that have ended. `save` begins to save what
+    is kept in memory, unless that was begun before; it gets whether no rank is left. The kubelet
+    kills a worker that does not end in `grace` seconds.
     """
+    save_at = time.monotonic() + RANKS_SHARE * grace
     # No other attempt may begin here: the agent listens no longer, and ends with its last session.
     agent.terminate()
     told: set[ranks.Script] = set()
@@ -55,6 +63,8 @@ def leave(agent: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]
                 is_heard = ranks.notify(script, kind=notices.LEAVING, seconds=grace)
         for script in scripts:
             ranks.ask_to_end(script)
+        if not scripts or time.monotonic() > save_at:
+            save(not scripts)
         left = list(fast_start.descendants(agent.pid))
         if not scripts and all(map(_is_own, left)):
             # The master follows the progress until the launch ends.

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Mapping
@@ -27,7 +28,7 @@ from hvd_pods.common.paths import CODE, GENERATED, PROGRAMS
 from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.worker import draining, rank_watch
+from hvd_pods.worker import draining, rank_watch, saving
 
 # Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
@@ -124,25 +125,58 @@ class Signals:
             os.read(self._reader, 4096)
 
 
+class Saver:
+    """Runs worker/saving.py: beside ranks that do not end, and once more when none is left."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        # Whether it has run beside ranks, and without any.
+        self._was_begun: set[bool] = set()
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    def begin(self, is_last: bool) -> None:
+        """Run the program, unless it runs or has run; `is_last`: no rank is left."""
+        if self.is_running or not self._was_begun.isdisjoint({is_last, True}):
+            return
+        if any(saving.KEPT.glob("*/*-shared.*")):
+            self._was_begun.add(is_last)
+            program = str(PROGRAMS / "worker" / "saving.py")
+            arguments = [sys.executable, "-I", "-S", program]
+            self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
+
+
 def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
     """Look after the ranks until this pod is asked to end.
 
     Returns 0 then, and the agent's exit code when that has ended before.
     """
     watch = rank_watch.RankWatch(os.environ)
+    saver = Saver()
 
     def wait(seconds: float) -> None:
         signals.wait(seconds)
         # Also orphans, which the container's first process inherits.
         for pid, status in fast_start.ended_children():
-            if pid == agent.pid:
-                is_exit = os.WIFEXITED(status)
-                agent.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
+            for own in (agent, saver.process):
+                if own and own.pid == pid:
+                    is_exit = os.WIFEXITED(status)
+                    own.returncode = (
+                        os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
+                    )
 
     while agent.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get(contract.GRACE, "0"))
-            draining.leave(agent, grace, lambda: wait(draining.LOOK_EVERY))
+            look = partial(wait, draining.LOOK_EVERY)
+            draining.leave(agent, grace, look, saver.begin)
+            while saver.is_running:
+                look()
+            saver.begin(True)
+            while saver.is_running:
+                look()
             return 0
         wait(notices.LOOK_EVERY)
         watch.look()

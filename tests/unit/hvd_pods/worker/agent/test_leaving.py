@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.library import keep
 from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, start_agent
@@ -122,6 +123,40 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
     assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
     assert notices[2:] == [ended, {**ended, "rank": 5}]
     assert "Traceback" not in leaving.log
+
+
+KEEPS = """
+import os, sys
+sys.path.insert(0, "{folder}/../bin/hvd_pods/library")
+os.environ.update(HVD_RUN_ID="one", OUTPUT_PATH="{folder}/../output")
+import keep
+state = keep.State(losses=[])
+for _ in range(7):
+    state.commit()
+print("ready", flush=True)
+while True:
+    try:
+        os.read(os.pipe()[0], 1)
+    except BaseException:
+        continue
+"""
+
+
+@pytest.mark.parametrize("stubborn", [False, True], ids=["ranks end", "ranks never end"])
+def test_worker_that_is_asked_to_end_saves_what_is_kept_in_its_memory(
+    notices: object, stubborn: bool
+) -> None:
+    """A planned end is no crash; also where ranks do not end before the kubelet kills them."""
+    content = KEEPS
+    if stubborn:
+        content = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)" + content
+    with start_agent(HVD_GRACE="2") as worker:
+        root = worker.pod.root
+        with running_rank(worker, content=content):
+            worker.process.terminate()
+            checkpoint = root / "output/keep-main.state"
+            wait_until(checkpoint.exists, 60, "the checkpoint is written")
+            assert keep.read_file(checkpoint).key.step == 7
 
 
 def test_worker_without_ranks_ends_at_once(leaving: AgentPod) -> None:

@@ -19,7 +19,7 @@ class Checkpoint:
     """The file to which rank 0 writes the state now and then, and at the end."""
 
     def __init__(self, path: Path, minutes: float) -> None:
-        self._path = path
+        self.path = path
         self._every = minutes * 60
         self._written_at = time.monotonic()
         self._writing: threading.Thread | None = None
@@ -33,7 +33,7 @@ class Checkpoint:
         """Write a record while the training goes on. What goes wrong is logged."""
         self._written_at = time.monotonic()
         self._writing = threading.Thread(
-            target=write_atomically, args=[self._path, record], kwargs={"is_raised": False}
+            target=write_atomically, args=[self.path, record], kwargs={"is_raised": False}
         )
         self._writing.start()
 
@@ -41,20 +41,20 @@ class Checkpoint:
         """Write a record now. Raises OSError where it cannot be written."""
         if self._writing is not None:
             self._writing.join()
-        write_atomically(self._path, record)
+        write_atomically(self.path, record)
 
     def read(self, run: str, find_difference: Callable[[Record], str]) -> tuple[Record | None, str]:
         """The record, and what is wrong with it or its folder.
 
         Both are None and empty where there is none yet. One of another run has the series -1.
         """
-        folder = self._path.parent
+        folder = self.path.parent
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             return None, f"keep: this user cannot write checkpoints to {folder}: {OTHER}"
         try:
-            record = read_file(self._path)
+            record = read_file(self.path)
             if wrong := find_difference(record):
                 return None, f"keep: {wrong}: remove it, or {OTHER}"
         except FileNotFoundError:

@@ -95,10 +95,11 @@ def _launch() -> int:
     return int(epoch) if epoch.isdecimal() else 0
 
 
-def read(place: str, raw: memoryview) -> Record:
+def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
     """Read a record, which may be followed by other bytes; `place` is its name in messages.
 
-    Raises ValueError for one that is incomplete or damaged.
+    Raises ValueError for one that is incomplete or damaged; unless `is_checked`, its arrays are not
+    read for that.
     """
     if len(raw) < BEGIN:
         raise ValueError(f"{place} is too short for a state")
@@ -107,7 +108,7 @@ def read(place: str, raw: memoryview) -> Record:
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
-    if checksum and checksum != zlib.crc32(raw[BEGIN:size]):
+    if is_checked and checksum and checksum != zlib.crc32(raw[BEGIN:size]):
         raise ValueError(f"{place} is damaged: its checksum is wrong")
     try:
         tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
@@ -116,8 +117,8 @@ def read(place: str, raw: memoryview) -> Record:
     return Record(place, Key(series, step), launch, tree, raw[:size])
 
 
-def read_file(path: Path) -> Record:
-    """Read the record of a file.
+def read_file(path: Path, *, is_checked: bool = True) -> Record:
+    """Read the record of a file, as `read` does.
 
     Raises OSError for a file that cannot be read or is a link, and ValueError for one that is
     empty, incomplete or damaged.
@@ -125,9 +126,32 @@ def read_file(path: Path) -> Record:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         # The bytes stay readable as long as the record is in use.
-        return read(str(path), memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)))
+        raw = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY))
+        return read(str(path), raw, is_checked=is_checked)
     finally:
         os.close(descriptor)
+
+
+def notes_of(record: Record) -> dict[str, str]:
+    """The texts that a record has beside its parts: its run, and the path of its checkpoint.
+
+    No array of it is built, so that this needs none of the script's libraries.
+    """
+    tree = record.tree if isinstance(record.tree, dict) else {}
+    pairs = tree.get("map")
+    found = {}
+    for pair in pairs if isinstance(pairs, list) else []:
+        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair):
+            found[pair[0]] = pair[1]
+    return found
+
+
+def summed_header(record: Record) -> bytes:
+    """What a record of the memory begins with in a file on a volume: with the checksum of it."""
+    mark, series, step, launch, described, size, _ = HEADER.unpack_from(record.raw)
+    checksum = zlib.crc32(record.raw[BEGIN:])
+    header = HEADER.pack(mark, series, step, launch, described, size, checksum)
+    return (header + SUM.pack(zlib.crc32(header))).ljust(BEGIN, b"\0")
 
 
 class Content:

@@ -76,7 +76,7 @@ class State:
         self._learned: dict[str, Any] = {}
         folder = output or os.environ.get("OUTPUT_PATH")
         self._checkpoint = (
-            Checkpoint(Path(folder, f"keep-{name}.state"), minutes) if folder else None
+            Checkpoint(Path(folder, f"keep-{name}.state").absolute(), minutes) if folder else None
         )
         self._run = os.environ.get("HVD_RUN_ID", "")
         self._memory = WorkerMemory(name, self._run)
@@ -177,7 +177,13 @@ class State:
         seeds: list[Any] = []
         parts = {name: read_part(getattr(self, name), seeds) for name in self._parts}
         own = {"own": read_part(self.own, []), "seeds": seeds}
-        values = {"parts": parts, "steps of epoch": self._steps_of_epoch, "run": self._run}
+        values = {
+            "parts": parts,
+            "steps of epoch": self._steps_of_epoch,
+            "run": self._run,
+            # By which the worker finds where it belongs (worker/saving.py).
+            "checkpoint": str(self._checkpoint.path) if self._checkpoint else "",
+        }
         return values, own if seeds or self.own is not None else {}
 
     def _look(self, ranks: Ranks) -> Found:

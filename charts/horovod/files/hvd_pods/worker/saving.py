@@ -1,0 +1,163 @@
+"""Writes what library/keep holds in this worker's memory to the checkpoints it belongs to.
+
+A planned end is not a crash: before the memory is gone, its newest state goes to the volume. The
+worker's main program starts this when its pod ends, and the master does before another run takes
+the memory over. No rank is needed, so that states of ranks count that were killed or hang.
+
+All workers of a run have the same steps, and may write to one volume at the same time: a lock
+beside the checkpoint lets one after the other look at it, and the first one that has a newer state
+writes. An older state never takes the place of a newer one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Iterator
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import contract
+from hvd_pods.common.reporting import log
+from hvd_pods.library.keep import record as keep
+from hvd_pods.library.keep.worker import FOLDER
+
+# Where library/keep keeps the states of this pod's ranks.
+KEPT = Path(os.environ.get(contract.KEEP, FOLDER))
+# A file with a state that all ranks have alike.
+SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")
+# How often a state is read anew that a rank has replaced meanwhile: each commit takes the place of
+# the one before the last.
+TRIES = 3
+# Bytes of a state that are copied at a time.
+PIECE = 1 << 22
+
+
+class ReplacedError(Exception):
+    """A rank has written to this part of the memory while it was copied."""
+
+
+def save_all(kept: Path) -> bool:
+    """Write each state to its checkpoint, unless that is as new; what happens is logged.
+
+    Returns False where a state could not be written.
+    """
+    is_done = True
+    for run in sorted(kept.glob("*")):
+        found = [SHARED.fullmatch(path.name) for path in run.glob("*")]
+        for name in sorted({match[1] for match in found if match}):
+            is_done = _save(run, name) and is_done
+    return is_done
+
+
+def _save(run: Path, name: str) -> bool:
+    what = f"the state {name!r}"
+    for _ in range(TRIES):
+        record = _find_newest(run, name)
+        if record is None:
+            return True
+        what = f"step {record.key.step} of the state {name!r}"
+        path = Path(keep.notes_of(record).get("checkpoint", ""))
+        if path == Path():
+            log(f"{what} is lost with this worker's memory: no OUTPUT_PATH says where to save it")
+            return True
+        try:
+            is_written = _write(record, path, f"keep-{name}.state")
+        except ReplacedError:
+            continue
+        except (OSError, ValueError) as problem:
+            log(f"{what} is lost with this worker's memory: cannot save it in {path}: {problem}")
+            return False
+        if is_written:
+            log(f"{what} is saved in {path}")
+        return True
+    log(f"{what} is lost with this worker's memory: ranks that do not end replace it all the time")
+    return False
+
+
+def _find_newest(run: Path, name: str) -> keep.Record | None:
+    """The newest complete record of a state, as `restore` finds it."""
+    found = []
+    for letter in "ab":
+        with suppress(OSError, ValueError):
+            found.append(keep.read_file(run / f"{name}-shared.{letter}"))
+    return max(found, key=lambda record: record.key, default=None)
+
+
+def _write(record: keep.Record, path: Path, name: str) -> bool:
+    """Write a record to its checkpoint of this name; returns False where that is as new.
+
+    Raises OSError where it cannot be written, ValueError for another path, and ReplacedError.
+    """
+    if not path.is_absolute() or path.name != name:
+        raise ValueError(f"this is no path of {name}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        if not _is_newer(record, path):
+            return False
+        # Not the name that ranks use for theirs, which remove what others of them have left.
+        for left in path.parent.glob(f".{path.name}.*.worker"):
+            left.unlink()
+        beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}.worker")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
+                file.write(keep.summed_header(record))
+                for at in range(keep.BEGIN, len(record.raw), PIECE):
+                    file.write(record.raw[at : at + PIECE])
+                file.flush()
+                os.fsync(file.fileno())
+            if _header_of(Path(record.place)) != bytes(record.raw[: keep.BEGIN]):
+                raise ReplacedError
+            beside.replace(path)
+        finally:
+            with suppress(OSError):
+                beside.unlink()
+    return True
+
+
+def _is_newer(record: keep.Record, path: Path) -> bool:
+    """Whether a state is newer than a checkpoint, or that is none.
+
+    Launches of a release are numbered across its runs; within a run, the steps tell.
+    """
+    try:
+        checkpoint = keep.read_file(path, is_checked=False)
+    except (FileNotFoundError, ValueError):
+        return True
+    if keep.notes_of(checkpoint).get("run") == keep.notes_of(record).get("run"):
+        return record.key > checkpoint.key
+    return record.launch > checkpoint.launch
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let no other worker write this checkpoint, on volumes that have locks."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path.with_name(f".{path.name}.lock"), flags, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as problem:
+            log(f"{path.parent} has no locks, so that workers may write there at once: {problem}")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _header_of(path: Path) -> bytes:
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(keep.BEGIN)
+    return b""
+
+
+def main() -> int:
+    """Save what is kept here. Returns 1 where a state could not be saved."""
+    return 0 if save_all(KEPT) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Ends that a person plans, on a real cluster: no step is lost that `keep` holds in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devtools.toolchain.tools import tool
+from tests.e2e.cluster import Namespace, Values
+from tests.e2e.test_hvdchart import here, hvdchart
+from tests.e2e.test_training import values
+from tests.e2e.volumes import claimed_folder
+from tests.waiting import PROGRAM_PAUSE, wait_until
+
+# Says where it begins, makes a step in each rank's memory, and goes on until it is ended.
+TRAIN = """
+import os, time
+import keep
+os.environ.pop("WORLD_SIZE", None)  # Each rank is alone.
+state = keep.State(losses=[])
+print("BEGINS", state.restore(), flush=True)
+state.commit(state.step + 100)
+print("COMMITTED", flush=True)
+time.sleep(600)
+"""
+
+
+def planned(workers: int = 1) -> Values:
+    """A run of one rank in each worker, with a volume for its checkpoints."""
+    return values(
+        worker={
+            "number": workers,
+            "slots": 1,
+            "env": [{"name": "OUTPUT_PATH", "value": "/output"}],
+        },
+        master={"args": ["python3", "-c", TRAIN]},
+        volumes=[{"name": "output", "persistentVolumeClaim": {"claimName": "output"}}],
+        volumeMounts=[{"name": "output", "mountPath": "/output"}],
+    )
+
+
+@pytest.fixture
+def training(namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
+    """A run that has committed a step and writes its first checkpoint in ten minutes."""
+    tmp_path.chmod(0o777)
+    for folder in tmp_path.parents:
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    with claimed_folder(namespace, "output", tmp_path):
+        namespace.install("hvd", planned())
+        wait_until(lambda: is_in_log(namespace, "COMMITTED"), 240, "a commit", PROGRAM_PAUSE)
+        yield namespace
+
+
+def is_in_log(namespace: Namespace, words: str) -> bool:
+    jobs = namespace.jobs("hvd")
+    return len(jobs) == 1 and any(line == words for line in log_of(namespace))
+
+
+def log_of(namespace: Namespace) -> list[str]:
+    """The lines of the master; none before it runs."""
+    of = ("--namespace", namespace.name, "--container", "master")
+    logs = (str(tool("kubectl")), "logs", f"job/{namespace.job('hvd')}", *of)
+    return namespace.call(*logs).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param([["stop", "hvd"], ["restart", "hvd"]], id="stop"),
+        pytest.param([["restart", "hvd"]], id="restart"),
+        pytest.param([["scale", "hvd", "2"]], id="scale"),
+    ],
+)
+def test_a_planned_end_loses_no_step(training: Namespace, commands: list[list[str]]) -> None:
+    for command in commands:
+        hvdchart(training, command[0], *here(training), *command[1:])
+        if command[0] == "stop":
+            training.wait_for_no_workers("hvd")
+    wait_until(lambda: is_in_log(training, "BEGINS 100"), 240, "the run goes on", PROGRAM_PAUSE)

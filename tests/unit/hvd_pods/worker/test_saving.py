@@ -1,0 +1,164 @@
+"""What workers save of a training's memory when that ends as planned (worker/saving.py)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.library import keep
+from hvd_pods.library.keep import record as records
+from hvd_pods.worker import saving
+
+EPOCH = 1_790_000_000_000
+
+
+@pytest.fixture
+def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of checkpoints, which all workers share."""
+    monkeypatch.setenv("OUTPUT_PATH", str(tmp_path / "output"))
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    return tmp_path / "output"
+
+
+@pytest.fixture
+def train(volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Train to a step in a worker and a run; returns the worker's memory."""
+
+    def train(step: int, worker: str = "w-0", run: str = "one", epoch: int = EPOCH) -> Path:
+        monkeypatch.setenv("HVD_KEEP", str(tmp_path / worker))
+        monkeypatch.setenv("HVD_RUN_ID", run)
+        monkeypatch.setenv("HVD_EPOCH", str(epoch))
+        state: Any = keep.State(weights=b"")
+        for number in (step - 1, step):
+            state.weights = b"after step %02d" % number
+            state.commit(number)
+        return tmp_path / worker
+
+    return train
+
+
+def saved(volume: Path) -> tuple[int, bytes]:
+    """The step and the weights of the checkpoint, which is complete."""
+    record = keep.read_file(volume / "keep-main.state")
+    return record.key.step, record.value["parts"]["weights"]
+
+
+def test_a_checkpoint_is_written_from_memory_without_the_script(
+    volume: Path, train: Callable[..., Path]
+) -> None:
+    memory = train(812)
+    assert saving.save_all(memory)
+    assert saved(volume) == (812, b"after step 812")
+    assert {path.name for path in volume.iterdir()} == {
+        "keep-main.state",
+        ".keep-main.state.lock",
+    }
+
+
+def test_another_script_goes_on_from_it(
+    volume: Path, train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    saving.save_all(train(812))
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    monkeypatch.setenv("HVD_KEEP", str(tmp_path / "new"))
+    assert keep.State(weights=b"").restore() == 812
+
+
+def test_a_record_that_a_killed_rank_has_not_finished_costs_one_step(
+    volume: Path, train: Callable[..., Path]
+) -> None:
+    memory = train(12)
+    (newest,) = (path for path in memory.glob("*/*") if b"step 12" in path.read_bytes())
+    newest.write_bytes(bytes(records.BEGIN) + newest.read_bytes()[records.BEGIN :])
+    assert saving.save_all(memory)
+    assert saved(volume)[0] == 11
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        pytest.param({"step": 12}, {"step": 11}, 12, id="an older step"),
+        pytest.param({"step": 12}, {"step": 13}, 13, id="a newer step"),
+        pytest.param(
+            {"step": 12}, {"step": 3, "run": "two", "epoch": EPOCH + 1}, 3, id="a later run"
+        ),
+        pytest.param(
+            {"step": 12}, {"step": 30, "run": "two", "epoch": EPOCH - 1}, 12, id="an earlier run"
+        ),
+    ],
+)
+def test_the_newest_state_stays_whichever_worker_comes_last(
+    volume: Path,
+    train: Callable[..., Path],
+    first: dict[str, Any],
+    second: dict[str, Any],
+    expected: int,
+) -> None:
+    for worker, trained in (("w-0", first), ("w-1", second)):
+        assert saving.save_all(train(**trained, worker=worker))
+    assert saved(volume)[0] == expected
+
+
+def test_workers_that_end_at_once_leave_the_newest_state(
+    volume: Path, train: Callable[..., Path]
+) -> None:
+    memories = [train(step, worker=f"w-{step}") for step in (14, 17, 12, 16)]
+    with ThreadPoolExecutor(len(memories)) as pool:
+        assert all(pool.map(saving.save_all, memories))
+    assert saved(volume)[0] == 17
+    assert not [*volume.glob("*.worker"), *volume.glob(".*.worker")]
+
+
+def test_damaged_checkpoint_is_replaced(volume: Path, train: Callable[..., Path]) -> None:
+    volume.mkdir()
+    (volume / "keep-main.state").write_bytes(b"half of a")
+    saving.save_all(train(12))
+    assert saved(volume)[0] == 12
+
+
+def test_what_no_volume_gets_is_named(
+    volume: Path,
+    train: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("OUTPUT_PATH")
+    saving.save_all(train(812))
+    assert "812" in capsys.readouterr().out
+    assert not volume.exists()
+
+
+def test_volume_that_cannot_be_written_fails_and_leaves_the_checkpoint(
+    volume: Path, train: Callable[..., Path], tmp_path: Path
+) -> None:
+    saving.save_all(train(12))
+    memory = train(13)
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); {RUN}"
+    environment = {**os.environ, "HVD_KEEP": str(memory)}
+    done = subprocess.run(
+        [sys.executable, "-c", limited], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 1, done
+    assert b"step 13" in done.stdout
+    assert saved(volume)[0] == 12
+    assert not [*volume.glob(".*.worker")]
+
+
+RUN = "import sys; from hvd_pods.worker import saving; sys.exit(saving.main())"
+
+
+@pytest.mark.parametrize(
+    "where", ["keep-main.state", "/etc/passwd", "/tmp/../etc/keep-other.state"]
+)
+def test_a_record_leads_to_no_other_file(
+    volume: Path, train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(records, "notes_of", lambda record: {"checkpoint": where})
+    assert not saving.save_all(train(12))
