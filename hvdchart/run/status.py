@@ -156,6 +156,9 @@ def _judge(
         return "failed", record.get("reason", ""), ""
     if job["spec"].get("suspend"):
         return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
+    if not release.stateful_sets:
+        again = f"create them again: hvdchart restart {release.name}"
+        return "waiting", "the StatefulSets of the run's workers were deleted", again
     needed = [pod for pod in pods if pod not in workers.dispensable]
     reason, advice = _problems(release, needed, _refusals(release, job, needed))
     if reason:

@@ -174,6 +174,22 @@ def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> No
     api_server.put("pods", {"metadata": {"name": name, "uid": uid, "labels": labels}, **parts})
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "gone"),
+    [
+        pytest.param("hvd-cpu", 0, set(), id="there"),
+        pytest.param("hvd-gpu", 403, set(), id="a refusal says nothing"),
+        pytest.param("hvd-gpu", 404, {"hvd-gpu"}, id="not there"),
+    ],
+)
+def test_a_statefulset_that_was_deleted_is_told_from_one_without_pods(
+    api_server: FakeApi, master: Master, name: str, code: int, gone: set[str]
+) -> None:
+    if code:
+        api_server.fail("GET", f"apps/statefulsets/{name}/scale", faults.status(code))
+    assert master.list_pods(f"{name}-0").gone == gone
+
+
 def test_pods_are_listed_without_what_may_be_secret(api_server: FakeApi, master: Master) -> None:
     environment = {"name": "worker", "env": [{"name": "TOKEN", "value": "secret"}]}
     spec = {"nodeName": "n1", "containers": [environment]}

@@ -202,6 +202,34 @@ def test_pods_in_the_way_are_replaced() -> None:
     assert world.logged().count("replacing") == 2, "each is said once"
 
 
+def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run() -> None:
+    """A rolled-back StatefulSet would do so for ever, and each would be deleted."""
+    world = waiting(World(one_group(1, hostsTimeoutSeconds=3600)))
+    for number in range(60):
+        if world.state.phase != Phase.GATHERING:
+            break
+        list_pods(world, worker("w-0", "r0", uid=f"uid {number}"))
+    code, problem = world.end()
+    assert code == 78, "no attempt can help"
+    assert "helm upgrade" in problem
+    deleted = {uid for effect in world.of(m.DeletePods) for uid in effect.uids.values()}
+    assert len(deleted) <= 3
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
+    comes_back: bool,
+) -> None:
+    world = waiting(World(one_group(1, hostsTimeoutSeconds=3600)))
+    began = world.now
+    while world.state.phase == Phase.GATHERING and world.now < began + 2 * SERVICE_WITHIN:
+        is_back = comes_back and world.now > began + SERVICE_WITHIN / 2
+        list_pods(world, gone=frozenset() if is_back else frozenset({"w"}))
+    assert "StatefulSet w" in world.logged()
+    assert (world.state.phase == Phase.GATHERING) is comes_back
+    assert comes_back or world.end()[0] == 78
+
+
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
     world = waiting(World(one_group()))
     problem = m.HostProblem(world.state.attempt.number, "w-0", f"{STALE}: it sent x")

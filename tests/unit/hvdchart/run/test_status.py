@@ -392,3 +392,10 @@ def test_the_phase_without_running_pods_is_that_of_the_job(
     pods: list[Any], run: Any, expected: str
 ) -> None:
     assert str(phase_of(release(pods, jobs=[run]))) == expected
+
+
+def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None:
+    found = status([MASTER], sets=[])
+    assert found.state == "waiting"
+    assert "StatefulSets" in found.reason
+    assert "hvdchart restart" in found.advice

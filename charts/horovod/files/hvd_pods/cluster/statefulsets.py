@@ -90,6 +90,15 @@ def set_number(
         log(f"{name} had {current} workers: scaled to {number}")
 
 
+def is_gone(api: Api, name: str) -> bool:
+    """Whether there is no StatefulSet of this name; False where the API server does not say."""
+    try:
+        api.get(f"apps/statefulsets/{name}/scale", retry_seconds=0.0)
+    except ApiError as problem:
+        return problem.status == 404
+    return False
+
+
 def creation_failure(api: Api, name: str) -> str:
     """Return the API server's message when the StatefulSet last failed to create a pod.
 

@@ -27,6 +27,7 @@ from hvd_pods.cluster.statefulsets import (
     creation_failure,
     find_evictions,
     fit_to_run,
+    is_gone,
     scale_to_zero,
     set_number,
 )
@@ -294,7 +295,8 @@ class Effects:
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
                 refusals[host.stateful_set] = creation_failure(api, host.stateful_set)
-        return m.PodsListed(effect.attempt, pods, refusals)
+        gone = frozenset(name for name in refusals if is_gone(api, name))
+        return m.PodsListed(effect.attempt, pods, refusals, gone)
 
     def _delete_pods(self, effect: m.DeletePods) -> None:
         def delete(name: str, uid: str) -> None:

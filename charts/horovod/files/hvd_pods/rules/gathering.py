@@ -40,8 +40,13 @@ LEFT_WITHIN = 5.0
 GIVE_UP_AFTER = 60.0
 # Factor on launch.lostAfterSeconds while all hosts are silent: the master itself may be offline.
 MASTER_OFFLINE_FACTOR = 5
-# Seconds to wait for a Service that was deleted, whose pods have no addresses then.
+# Seconds to wait for a Service that was deleted, whose pods have no addresses then, and for a
+# StatefulSet that was deleted or makes pods of another revision: somebody may be at it.
 SERVICE_WITHIN = 60.0
+# Stale pods of a host that are deleted in an attempt. The second one may come from a controller
+# that has not seen the upgrade yet; if the fourth one is stale, too, the StatefulSet is.
+MOST_REPLACED = 3
+AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
 NO_ANSWER = "it has not responded yet"
 
 
@@ -243,6 +248,7 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
 def _replace(step: Step, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
     answering = step.state.gathered.answering
+    replaced = step.state.gathered.replaced
     hosts = step.state.facts.hosts
     stale = {}
     ending = {}
@@ -251,8 +257,10 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
         if "uid" not in item:
             continue
         since = item.get("deletionTimestamp")
-        if since is None and _is_stale(host, pods[name]):
+        uids = replaced.get(name, frozenset()) | {item["uid"]}
+        if since is None and _is_stale(host, pods[name]) and len(uids) <= MOST_REPLACED:
             stale[name] = item["uid"]
+            step.set_gathered(replaced={**step.state.gathered.replaced, name: uids})
         elif since and name not in answering and step.wall - parse_time(since) > GIVE_UP_AFTER:
             node = pods[name].get("spec", {}).get("nodeName")
             _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
@@ -306,10 +314,16 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
             found[host] = Diagnosis(f"{reason}; cannot read pods: {event.problem}")
         elif not step.state.run.api:
             found[host] = Diagnosis(reason)
+        elif host.stateful_set in event.gone:
+            found[host] = _broken(host, "was deleted", f"create it again {AGAIN}")
         elif pod is None:
             found[host] = pod_problems.diagnose_refusal(event.refusals.get(host.stateful_set, ""))
         elif _is_stale(host, pod):
+            uids = step.state.gathered.replaced.get(host.name, frozenset())
             found[host] = Diagnosis(STALE)
+            if len(uids | {pod["metadata"].get("uid")}) > MOST_REPLACED:
+                what = f"makes pods {STALE}, as after kubectl rollout undo"
+                found[host] = _broken(host, what, f"change it back {AGAIN}")
         else:
             diagnosis = pod_problems.diagnose(pod)
             # A container that does not run does not listen either: no need to say so.
@@ -322,6 +336,12 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
                 diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=SERVICE_WITHIN)
             found[host] = diagnosis
     return found
+
+
+def _broken(host: Host, what: str, remedy: str) -> Diagnosis:
+    """What keeps a host from coming until somebody mends its StatefulSet."""
+    reason = f"the StatefulSet {host.stateful_set} {what}"
+    return Diagnosis(reason, permanent=True, remedy=remedy, wait_seconds=SERVICE_WITHIN)
 
 
 def report(step: Step, event: m.PodsListed) -> None:

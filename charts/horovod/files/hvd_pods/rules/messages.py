@@ -199,6 +199,8 @@ class PodsListed(AttemptEvent):
     pods: Mapping[str, Object] = field(default_factory=dict)
     # Why the newest pod of a StatefulSet was not created; empty for no known reason.
     refusals: Mapping[str, str] = field(default_factory=dict)
+    # StatefulSets without some that do not exist.
+    gone: frozenset[str] = frozenset()
     # Why the pods could not be read.
     problem: str = ""
 

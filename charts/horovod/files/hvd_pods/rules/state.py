@@ -112,6 +112,8 @@ class Gathered:
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
     # Since when a host has had a problem that does not pass by itself.
     since: Mapping[str, float] = field(default_factory=dict)
+    # The UIDs of stale pods that were deleted, by host.
+    replaced: Mapping[str, frozenset[str]] = field(default_factory=dict)
     # Reasons that were announced, and what the log says only once.
     told: frozenset[str] = frozenset()
     report: str = ""
