@@ -177,13 +177,13 @@ def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> No
 @pytest.mark.parametrize(
     ("name", "code", "gone"),
     [
-        pytest.param("hvd-cpu", 0, set(), id="there"),
-        pytest.param("hvd-gpu", 403, set(), id="a refusal says nothing"),
-        pytest.param("hvd-gpu", 404, {"hvd-gpu"}, id="not there"),
+        pytest.param("hvd-cpu", 0, [], id="there"),
+        pytest.param("hvd-gpu", 403, [], id="a refusal says nothing"),
+        pytest.param("hvd-gpu", 404, ["hvd-gpu"], id="not there"),
     ],
 )
 def test_a_statefulset_that_was_deleted_is_told_from_one_without_pods(
-    api_server: FakeApi, master: Master, name: str, code: int, gone: set[str]
+    api_server: FakeApi, master: Master, name: str, code: int, gone: list[str]
 ) -> None:
     if code:
         api_server.fail("GET", f"apps/statefulsets/{name}/scale", faults.status(code))

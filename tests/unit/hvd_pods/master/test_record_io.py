@@ -295,6 +295,21 @@ def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(200, OTHER), *((code, None) for code in (403, 404, 503))],
+)
+def test_who_has_the_record_is_read_with_the_job(
+    record: Record, api_server: FakeApi, code: int, expected: dict[str, str] | None
+) -> None:
+    record.put(**OTHER)
+    record.put_job()
+    if code != 200:
+        api_server.fail("GET", PATH, faults.status(code))
+    told = record_io.read_job(kube.Api(), RUN, ReadJob(0.0))
+    assert (told.record, told.job is None) == (expected, False)
+
+
 @pytest.fixture(autouse=True)
 def _looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_io, "LOOK_AGAIN_AFTER", 0.0)

@@ -224,7 +224,7 @@ def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
     began = world.now
     while world.state.phase == Phase.GATHERING and world.now < began + 2 * SERVICE_WITHIN:
         is_back = comes_back and world.now > began + SERVICE_WITHIN / 2
-        list_pods(world, gone=frozenset() if is_back else frozenset({"w"}))
+        list_pods(world, gone=[] if is_back else ["w"])
     assert "StatefulSet w" in world.logged()
     assert (world.state.phase == Phase.GATHERING) is comes_back
     assert comes_back or world.end()[0] == 78

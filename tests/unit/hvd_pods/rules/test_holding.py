@@ -12,7 +12,7 @@ from hvd_pods.rules import holding
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Phase
-from tests.unit.hvd_pods.rules.world import LATER, OTHER, WALL, World, one_group
+from tests.unit.hvd_pods.rules.world import JOB, LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
 
@@ -178,6 +178,62 @@ def test_training_that_has_finished_is_a_success_although_the_record_is_lost_aft
     world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
     assert world.end()[0] == of_the_master
     assert not world.of(m.ScaleDown), "the workers are the other master's"
+
+
+def conclude(world: World, record: dict[str, str] | None) -> None:
+    """Let the Job be read after a failed launch, and the record with it."""
+    world.end_launcher(1)
+    while not any(isinstance(event, m.JobRead) for _, event in world.answers):
+        world.answer()
+    world.answers = [each for each in world.answers if not isinstance(each[1], m.JobRead)]
+    world.tell(m.JobRead(JOB, record=record))
+
+
+def test_master_that_was_replaced_counts_no_failure_and_leaves_the_workers() -> None:
+    """Its ranks fail first, because the workers of the newer master refuse it."""
+    world = World(one_group(cleanup="Always"))
+    world.train()
+    conclude(world, dict(OTHER))
+    assert world.end()[0] == 78
+    assert world.state.failures == 0
+    assert len(world.of(m.Prepare)) == 1
+    assert not world.of(m.ScaleDown)
+
+
+@pytest.mark.parametrize("record", [None, {}, {"holder": "own", "epoch": "1"}])
+def test_master_that_was_not_replaced_counts_its_failure(record: dict[str, str] | None) -> None:
+    world = World(one_group())
+    world.train()
+    conclude(world, record)
+    assert world.state.failures == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "is_held", "scales"),
+    [
+        pytest.param({"holder": "own", "epoch": "1"}, True, True, id="it holds the record"),
+        pytest.param(dict(OTHER), True, False, id="another master does"),
+        pytest.param(None, True, False, id="nobody can tell"),
+        pytest.param(None, False, True, id="nobody ever held it"),
+    ],
+)
+def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
+    record: dict[str, str] | None, is_held: bool, scales: bool
+) -> None:
+    world = started({}, cleanup="Always")
+    if not is_held:
+        world.answers.clear()
+        world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+    world.settle(until=m.Launch)
+    world.end_launcher(0)
+    while world.state.phase != Phase.FINISHING:
+        world.answer()
+    world.answers.clear()
+    world.tell(m.RecordFailed("end", 403, "forbidden", is_temporary=False))
+    world.answers.clear()
+    world.tell(m.JobRead(JOB, record=record))
+    assert world.end() == (0, "")
+    assert bool(world.of(m.ScaleDown)) is scales
 
 
 def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:

@@ -162,8 +162,12 @@ class World:
         several: dict[type[Any], list[m.Event]] = {
             m.ReadRecord: [m.RecordRead(dict(self.record)), m.RecordFailed("read", 403, "no")],
             m.ReadJob: [
-                m.JobRead(job, getattr(effect, "leaves", False))
-                for job in (self.job, None, UNREADABLE)
+                m.JobRead(job, getattr(effect, "leaves", False), record)
+                for job, record in (
+                    (self.job, dict(self.record)),
+                    (None, dict(self.record)),
+                    (UNREADABLE, None),
+                )
             ],
             m.ReadLease: [m.LeaseRead(self.job), m.LeaseRead(None)],
             m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],

@@ -278,8 +278,7 @@ class Effects:
         return m.Prepared(effect.attempt)
 
     def _read_job(self, effect: m.ReadJob) -> m.Event:
-        read = read_job(self._access, self._run, effect)
-        return m.JobRead(read.job, effect.leaves)
+        return read_job(self._access, self._run, effect)
 
     def _list_pods(self, effect: m.ListPods) -> m.Event:
         api = self._access
@@ -295,7 +294,7 @@ class Effects:
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
                 refusals[host.stateful_set] = creation_failure(api, host.stateful_set)
-        gone = frozenset(name for name in refusals if is_gone(api, name))
+        gone = [name for name in refusals if is_gone(api, name)]
         return m.PodsListed(effect.attempt, pods, refusals, gone)
 
     def _delete_pods(self, effect: m.DeletePods) -> None:

@@ -8,7 +8,12 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS, shorten
+from hvd_pods.cluster.shapes import (
+    AGAIN_RETRY_SECONDS,
+    START_RETRY_SECONDS,
+    Object,
+    shorten,
+)
 from hvd_pods.common import contract
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
@@ -145,6 +150,22 @@ def _failed(purpose: str, problem: ApiError) -> m.Event:
 
 
 def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
+    """Read the Job, and who has the record: what is decided about the Job is the holder's to do."""
+    began = time.monotonic()
+    job = _read_job(api, run, effect)
+    if effect.leaves:
+        return m.JobRead(job, leaves=True)
+    within = effect.within
+    left = None if within is None else max(0.0, within - (time.monotonic() - began))
+    try:
+        item = api.get(f"core/configmaps/{run.record}", retry_seconds=left, timeout=left)
+    except ApiError as problem:
+        log(f"cannot read which master controls the workers: {problem}")
+        return m.JobRead(job)
+    return m.JobRead(job, record=item.get("data") or {})
+
+
+def _read_job(api: Api, run: Run, effect: m.ReadJob) -> Object | None:
     """Read the Job, or what stands for one that this master does not see any more.
 
     Only what was seen counts: another Job's master, or twice that there is no Job (404). A refusal
@@ -159,20 +180,20 @@ def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         if problem.status not in (FORBIDDEN, NOT_FOUND):
-            return m.JobRead(UNREADABLE)
+            return UNREADABLE
         is_replaced = _is_replaced(api, run)
         if is_replaced:
-            return m.JobRead(None)
+            return None
         if problem.status == FORBIDDEN or not _is_gone(api, name, effect):
-            return m.JobRead(UNREADABLE)
+            return UNREADABLE
         # Workers that stay cost less than a training.
-        return m.JobRead(None if is_replaced is None else DELETED)
+        return None if is_replaced is None else DELETED
     if job["metadata"].get("uid", own) != own:
         # Replaced by another one of its name, whose run the workers are.
-        return m.JobRead(None)
+        return None
     if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run) is not False:
-        return m.JobRead(None)
-    return m.JobRead(shorten(job))
+        return None
+    return shorten(job)
 
 
 def read_lease(api: Api) -> m.LeaseRead:

@@ -161,9 +161,15 @@ def on_job(step: Step, event: m.JobRead) -> None:
             training.interrupt(step, event.job)
         return
     step.set(job=event.job)
+    holding.look_again(step, event.record)
+    if step.following or step.state.phase == Phase.OVER:
+        # Another master has the record: nothing of this is decided here.
+        return
     lease.begin(step, event.job)
     if state.phase == Phase.CONCLUDING:
         conclude(step, event.job)
+    elif state.phase == Phase.FINISHING and state.hold.is_in_doubt and event.record is None:
+        ending.leave_workers(step)
     elif state.phase == Phase.FINISHING:
         ending.scale_down(step)
     elif state.phase == Phase.READING:

@@ -178,6 +178,16 @@ def scale_down(step: Step) -> None:
         store_results(step)
 
 
+def leave_workers(step: Step) -> None:
+    """Leave the workers as they are: they may be another master's."""
+    names = " ".join(step.state.run.stateful_sets)
+    step.log(
+        "the workers are not scaled down: nothing shows that no other master has them; to do it "
+        f"yourself: kubectl scale statefulset --replicas 0 {names}"
+    )
+    store_results(step)
+
+
 def store_results(step: Step) -> None:
     """Store the results if the run has ended and asks for that; then end this master."""
     state = step.state

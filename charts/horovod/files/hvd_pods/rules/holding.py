@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import START_RETRY_SECONDS
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
@@ -156,6 +156,17 @@ def on_changed(step: Step, event: m.RecordChanged) -> None:
     lose(step, describe_holder(event.data))
 
 
+def look_again(step: Step, data: Mapping[str, str] | None) -> None:
+    """Look who has the record, before a failure is counted or workers are scaled.
+
+    A worker that serves a newer master refuses this one before this one has seen the record. `data`
+    is None where it could not be read.
+    """
+    hold_ = step.state.hold
+    if data and hold_.is_held and epoch_of(data, step.wall) > hold_.epoch:
+        lose(step, describe_holder(data))
+
+
 def lose(step: Step, holder: str) -> None:
     """Another master has taken the record: end, and leave the workers to that one."""
     if step.state.hold.lost_to or step.state.phase == Phase.OVER:
@@ -204,7 +215,9 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
             step.log(f"cannot write the record of this run: {event.message}")
         step.set_hold(is_renewing=False, trouble=event.message)
         if event.purpose == END and step.state.phase == Phase.FINISHING:
-            ending.scale_down(step)
+            # Only the holder scales its workers; one that never held the record has no other sign.
+            step.set_hold(is_in_doubt=step.state.hold.is_held)
+            step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def renew(step: Step) -> None:

@@ -114,6 +114,8 @@ class JobRead(Event):
     job: Object | None
     # The value of `leaves` in the ReadJob effect that this event answers.
     leaves: bool = False
+    # What the record says at this moment; None where it could not be read.
+    record: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ class PodsListed(AttemptEvent):
     # Why the newest pod of a StatefulSet was not created; empty for no known reason.
     refusals: Mapping[str, str] = field(default_factory=dict)
     # StatefulSets without some that do not exist.
-    gone: frozenset[str] = frozenset()
+    gone: Sequence[str] = ()
     # Why the pods could not be read.
     problem: str = ""
 

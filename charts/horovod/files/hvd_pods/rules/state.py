@@ -75,6 +75,8 @@ class Hold:
     is_renewing: bool = False
     # Why the record could not be written the last time; empty since a write has succeeded.
     trouble: str = ""
+    # The end of the run could not be written: another master may have the record by now.
+    is_in_doubt: bool = False
     # How often somebody else has changed the record, as far as that was decided about.
     changes: int = 0
     # What the record said before this master took it.
