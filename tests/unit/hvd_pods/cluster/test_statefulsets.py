@@ -187,7 +187,7 @@ def test_a_statefulset_that_was_deleted_is_told_from_one_without_pods(
 ) -> None:
     if code:
         api_server.fail("GET", f"apps/statefulsets/{name}/scale", faults.status(code))
-    assert master.list_pods(f"{name}-0").gone == gone
+    assert [*master.list_pods(f"{name}-0").gone] == gone
 
 
 def test_pods_are_listed_without_what_may_be_secret(api_server: FakeApi, master: Master) -> None:

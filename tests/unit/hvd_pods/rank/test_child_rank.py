@@ -90,6 +90,19 @@ def test_script_dies_with_its_rank() -> None:
         assert rank.stdout.read() == b""
 
 
+LEAVES = "setsid sleep 600 & setsid sh -c 'sleep 600 & sleep 600' & exit {code}"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_a_script_has_started_ends_with_its_rank(code: int) -> None:
+    """A launcher waits for all that have the rank's output, also after exit code 0."""
+    with start("sh", "-c", LEAVES.format(code=code)) as rank:
+        assert rank.stdout is not None
+        assert select.select([rank.stdout], [], [], 20)[0], "the output stays open"
+        assert rank.stdout.read() == b""
+        assert rank.wait(20) == code
+
+
 def run_under_hydra(*script: str) -> tuple[int, bytes]:
     """Run a script as a rank under Hydra, which asks it to end when it says that it runs."""
     reader, writer = os.pipe()

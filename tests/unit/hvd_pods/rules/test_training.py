@@ -25,7 +25,12 @@ from hvd_pods.rules.ending import STORED, UNREADABLE
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import MOST_READ, StallReader
 from hvd_pods.rules.state import Phase
-from hvd_pods.rules.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN, TERMINATED
+from hvd_pods.rules.training import (
+    END_WITHIN,
+    END_WITHOUT_HOSTS_WITHIN,
+    NAME_AFTER,
+    TERMINATED,
+)
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group, pod
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
@@ -470,6 +475,62 @@ def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> No
     world.tell(m.CauseFound(world.state.attempt.number, cause))
     problem = world.state.attempt.problem
     assert str(problem) == "rank 0 on w-0: exit code 1; rank 1 on w-0 had ended with exit code 0"
+
+
+def wait_in_launch(world: World, seconds: float) -> None:
+    """Let the timers of these seconds come."""
+    until = world.now + seconds
+    while world.state.timers and min(world.state.timers.values()) <= until:
+        world.fire()
+    world.now = until
+
+
+def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> None:
+    world = training(stallTimeoutSeconds=600)
+    notice(world, FINISHED, "w-0", rank=0)
+    wait_in_launch(world, NAME_AFTER + 1)
+    for rank in (1, 2):
+        notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
+    wait_in_launch(world, NAME_AFTER)
+    (told,) = [effect.message for effect in world.of(m.Emit) if effect.reason == "Stalled"]
+    assert "rank 0 on w-0" in told
+    assert "rank 3 on w-1" in told
+    shown = next(iter(world.of(m.ShowStacks)))
+    assert dict(shown.ranks)["w-1"] == [2, 3]
+    assert not world.of(m.EndLauncher)
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds", "ends"),
+    [
+        pytest.param(100, 99, False, id="within the limit"),
+        pytest.param(100, 101, True, id="beyond the limit"),
+        pytest.param(5, 59, False, id="ranks need some time to end"),
+        pytest.param(5, 61, True, id="a short limit"),
+        pytest.param(0, 90000, False, id="no limit"),
+    ],
+)
+def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_limit(
+    limit: int, seconds: float, ends: bool
+) -> None:
+    world = training(stallTimeoutSeconds=limit)
+    notice(world, FINISHED, "w-0", rank=0)
+    wait_in_launch(world, seconds)
+    assert bool(world.of(m.EndLauncher)) is ends
+    problem = end_with(world, 143)
+    assert ("rank 0 on w-0 ended with exit code 0" in problem) is ends
+
+
+def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
+    """Each may have work of its own."""
+    world = training(stallTimeoutSeconds=100)
+    notice(world, FINISHED, "w-0", rank=0)
+    for number in range(1, 7):
+        report(world, number)
+        wait_in_launch(world, 50)
+    assert not world.of(m.EndLauncher)
+    wait_in_launch(world, 101)
+    assert world.of(m.EndLauncher)
 
 
 def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:

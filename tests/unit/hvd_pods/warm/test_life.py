@@ -56,6 +56,16 @@ def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: 
         assert not is_alive(orphan), "a failed rank has left a process"
 
 
+def test_finished_rank_leaves_no_process(warm_worker: Worker) -> None:
+    """A launcher waits for all that have the rank's output."""
+    ends = WAITS.replace("sys.exit(40 + number)", "sys.exit(0)")
+    with running(warm_worker, ends) as (client, (_, orphan, _)):
+        client.terminate()
+        client.communicate(timeout=60)
+        assert client.returncode == 0
+        assert not is_alive(orphan)
+
+
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
     """A launcher kills the process that it started, which cannot pass this signal on."""
     with running(warm_worker, WAITS) as (client, pids):

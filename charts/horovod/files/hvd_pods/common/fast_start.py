@@ -105,6 +105,26 @@ def ended_children() -> Iterator[tuple[int, int]]:
         yield pid, status
 
 
+def end_descendants() -> None:
+    """Kill all that this process has started, in whichever session and group, and wait for it.
+
+    It must be a subreaper (PR_SET_CHILD_SUBREAPER): orphans become children of this process, so
+    that none is left when it has no child. Where it is none, orphans go on.
+    """
+    import signal
+
+    while True:
+        for pid in [pid for pid, _, parent, _ in processes() if parent == os.getpid()]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
 def set_process_option(option: int, value: int) -> None:
     """prctl(2). Raises OSError; ImportError where this Python has no ctypes."""
     # Imported here because few of the programs need it.

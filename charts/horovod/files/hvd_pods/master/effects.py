@@ -294,7 +294,7 @@ class Effects:
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
                 refusals[host.stateful_set] = creation_failure(api, host.stateful_set)
-        gone = [name for name in refusals if is_gone(api, name)]
+        gone = tuple(name for name in refusals if is_gone(api, name))
         return m.PodsListed(effect.attempt, pods, refusals, gone)
 
     def _delete_pods(self, effect: m.DeletePods) -> None:

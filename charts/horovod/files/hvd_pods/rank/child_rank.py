@@ -45,6 +45,9 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     ends this process, and most other signals still do not (rank/rank_end.py).
     """
     own = os.getpid()
+    with suppress(ImportError, OSError):
+        # What the script leaves comes here, and ends with it.
+        fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     # Where a launcher has ignored it, the end of a child could not be waited for.
     of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -74,9 +77,12 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
             signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     # The script is not reaped yet, so that no other process can have its number.
-    os.waitid(os.P_PID, script, os.WEXITED | os.WNOWAIT)
+    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) and ended.si_pid != script:
+        os.waitpid(ended.si_pid, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _, status = os.waitpid(script, 0)
+    # A launcher waits for all that have the rank's output.
+    fast_start.end_descendants()
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 

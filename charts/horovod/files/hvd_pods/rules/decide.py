@@ -24,6 +24,7 @@ OF_ATTEMPT = (
     "kill",
     "end",
     "stalls",
+    "ends",
     "deliver",
     "leave",
 )
@@ -284,6 +285,7 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "resume": gathering.start_if_possible,
     "loss": training.on_hosts,
     "stalls": training.report_stalls,
+    "ends": training.report_unfinished,
     "deliver": training.deliver,
     "leave": training.interrupt,
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),

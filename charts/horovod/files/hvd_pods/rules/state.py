@@ -142,6 +142,9 @@ class Launched:
     failed: tuple[Mapping[str, Any], ...] = ()
     # Ranks (host, number) that have ended with 0 without being asked to, the first one first.
     finished: tuple[tuple[str, int], ...] = ()
+    # When the first of them had ended, and whether the log says that others have not.
+    finished_at: float = 0.0
+    is_told: bool = False
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
     idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)

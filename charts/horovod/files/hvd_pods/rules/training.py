@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import (
@@ -37,8 +37,9 @@ from hvd_pods.rules.state import RUNNING, Launched, Phase, State, Step
 END_WITHIN = 5.0
 END_WITHOUT_HOSTS_WITHIN = 1.0
 END_DIRECT_WITHIN = 0.3
-# Seconds after which ranks that all use no CPU are named, as Horovod names those that do not join.
-NAME_IDLE_AFTER = 60.0
+# Seconds after which ranks are named that all use no CPU, as Horovod names those that do not join,
+# or that have not ended after another one.
+NAME_AFTER = 60.0
 # Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
 # Seconds beyond the Job's back-off after which ranks that wait for another master end.
@@ -289,6 +290,9 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         step.set_launched(failed=(*before, notice)[-MOST_NOTICES:])
     elif kind == FINISHED:
         finished = dict.fromkeys((*launched.finished, (host, rank)))
+        if not launched.finished:
+            step.set_launched(finished_at=step.now)
+            step.set_timer("ends", step.now + NAME_AFTER)
         step.set_launched(finished=tuple(finished)[:MOST_NOTICES])
     elif kind == ENDED:
         waiting = launched.waiting
@@ -348,7 +352,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
-    if step.now - since < min(NAME_IDLE_AFTER, run.stall_timeout or NAME_IDLE_AFTER):
+    if step.now - since < min(NAME_AFTER, run.stall_timeout or NAME_AFTER):
         return
     if not launched.stalls.find(rank, since, LOOK_EVERY):
         step.log(
@@ -358,6 +362,68 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     for rank, one in idle.items():
         period = max(one["period"], LOOK_EVERY)
         _add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period), True)
+
+
+def report_unfinished(step: Step) -> None:
+    """Name the ranks that have not ended after others, and end the attempt if that lasts long.
+
+    Ranks that wait for one that has left wait for ever. Those that still make steps do not.
+    """
+    launched = step.state.attempt.launched
+    run = step.state.run
+    if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
+        return
+    if run.elastic or launched.asked:
+        # Ranks of an elastic run change their numbers; those that were asked to end have a time.
+        return
+    history = step.state.progress.history
+    since = max(launched.finished_at, history[-1][0] if history else 0.0)
+    waited = step.now - since
+    limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
+    if waited < NAME_AFTER or (launched.is_told and waited < limit):
+        step.set_timer("ends", since + (limit if launched.is_told else NAME_AFTER))
+        return
+    left = _find_unfinished(step)
+    text = _describe_unfinished(step, left, waited)
+    if waited >= limit:
+        why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
+        abort(step, LaunchError(why, 1))
+        return
+    step.log(f"stalled: {text}")
+    step.do(m.Emit("Stalled", text, "warning"))
+    step.set_launched(is_told=True)
+    if limit < float("inf"):
+        step.set_timer("ends", since + limit)
+    ranks: dict[str, list[int]] = {}
+    for host, rank in left[:MOST_RANKS]:
+        ranks.setdefault(host, []).append(rank)
+    if ranks:
+        step.do(m.ShowStacks(step.state.attempt.number, ranks))
+
+
+def _find_unfinished(step: Step) -> list[tuple[str, int]]:
+    """The ranks (host, number) that have not ended with 0."""
+    launched = step.state.attempt.launched
+    assert launched  # noqa: S101
+    over = {rank for _, rank in launched.ended.union(launched.finished)}
+    hosts = [step.state.facts.hosts[name] for name in launched.hosts]
+    found = [(rank, find_host(rank, hosts)) for rank in range(step.state.run.ranks)]
+    return [(host.name, rank) for rank, host in found if host and rank not in over]
+
+
+def _describe_unfinished(step: Step, left: Sequence[tuple[str, int]], seconds: float) -> str:
+    launched = step.state.attempt.launched
+    assert launched  # noqa: S101
+    others = _name_ranks(left) if left else f"all ranks have, but {step.state.run.mode}"
+    first = _name_ranks(launched.finished[:1])
+    return f"{first} ended with exit code 0, and {others} has not ended for {seconds:.0f} s"
+
+
+def _name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
+    """Name ranks (host, number), the first of them if there are many."""
+    names = ", ".join(f"rank {rank} on {host}" for host, rank in ranks[:MOST_RANKS])
+    more = f" and {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
+    return f"{names}{more}"
 
 
 def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
@@ -488,12 +554,9 @@ def _describe_finished(step: Step) -> str:
     """Name the ranks that had ended with 0: the others cannot do without them."""
     launched = step.state.attempt.launched
     assert launched  # noqa: S101
-    finished = launched.finished
-    if step.state.run.elastic or not finished:
+    if step.state.run.elastic or not launched.finished:
         return ""
-    names = ", ".join(f"rank {rank} on {host}" for host, rank in finished[:MOST_RANKS])
-    more = f" and {len(finished) - MOST_RANKS} more" if len(finished) > MOST_RANKS else ""
-    return f"; {names}{more} had ended with exit code 0"
+    return f"; {_name_ranks(launched.finished)} had ended with exit code 0"
 
 
 def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunError:

@@ -22,8 +22,8 @@ from typing import Any, Dict, List, NoReturn, Sequence, Tuple
 from hvd_pods.common.fast_start import (
     PR_SET_CHILD_SUBREAPER,
     die_with_parent,
+    end_descendants,
     ended_children,
-    processes,
     set_process_option,
 )
 from hvd_pods.rank import exception_notice, ranks, warm_client
@@ -216,12 +216,11 @@ def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
                 os.read(reader, 4096)
                 status = dict(ended_children()).get(rank)
             elif not _pass_on(connection, rank):
-                kill_descendants()
+                end_descendants()
                 os._exit(0)
     code = os.waitstatus_to_exitcode(status)
-    if code:
-        # The run has failed: none of its processes may go on beside the next attempt.
-        kill_descendants()
+    # None of its processes may go on beside the next attempt, or keep a launcher waiting.
+    end_descendants()
     # A client that was killed in this moment needs no answer.
     with contextlib.suppress(OSError):
         warm_client.send(connection, {"status": code})
@@ -244,16 +243,3 @@ def _pass_on(connection: socket.socket, rank: int) -> bool:
         else:
             os.kill(rank, number)
     return bool(numbers)
-
-
-def kill_descendants() -> None:
-    """Kill all that this process has started, in whichever session and group, and wait for it."""
-    while True:
-        for pid in [pid for pid, _, parent, _ in processes() if parent == os.getpid()]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        try:
-            # Orphans become children of this process, so that none is left when it has none.
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
