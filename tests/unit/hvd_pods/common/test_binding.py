@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common.binding import Binding, BindingError, read_topology, select_cpus
+from hvd_pods.common.binding import Binding, BindingError, main, read_topology, select_cpus
 
 
 def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
@@ -80,3 +80,12 @@ def test_read_topology_names_the_cpu_that_the_host_does_not_describe(tmp_path: P
     (tmp_path / "cpu0" / "topology" / "core_id").unlink()
     with pytest.raises(BindingError, match=r"launch\.binding\.to.*CPU 0 .*to none"):
         read_topology({0}, tmp_path)
+
+
+@pytest.mark.parametrize(("slots", "code"), [(1, 0), (100_000, 78)])
+def test_worker_tells_whether_all_its_ranks_can_be_bound(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], slots: int, code: int
+) -> None:
+    monkeypatch.setenv("HVD_SLOTS", str(slots))
+    assert main(["core", "1", "0"]) == code
+    assert ("which takes" in capsys.readouterr().out) is bool(code)

@@ -115,6 +115,33 @@ def test_later_attempts_do_not_ask_for_the_mpi_again(pod: MasterPod) -> None:
     assert calls == ["version"]
 
 
+LOST = "ORTE has lost communication with a remote daemon."
+BOUND = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answer", "code", "reason"),
+    [
+        pytest.param(
+            "echo 'which takes 4 cores'; exit 78", 78, "which takes 4 cores", id="too few"
+        ),
+        pytest.param("exit 0", 205, "exit code 205", id="enough"),
+        pytest.param("exit 255", 205, "exit code 205", id="no answer"),
+    ],
+)
+def test_daemon_that_cannot_bind_its_ranks_is_not_taken_for_a_network_failure(
+    pod: MasterPod, answer: str, code: int, reason: str
+) -> None:
+    """Open MPI's daemon ends without a word, and mpirun blames the network."""
+    pod.put_job(spec={"backoffLimit": 0})
+    version = 'echo "mpirun (Open MPI) 4.1.4"; exit'
+    pod.install(f'[ "$1" = --version ] && {{ {version}; }}; echo "{LOST}" >&2; exit 205', "mpirun")
+    pod.workers.install(f'case "$2" in *binding.py*) {answer};; esac; exit 255')
+    assert pod.run(mode="mpirun", binding=BOUND) == code
+    assert reason in pod.termination_log.read_text()
+
+
 def test_an_image_without_the_launcher_fails_at_once(pod: MasterPod) -> None:
     assert pod.run() == 78
     assert "the image has no horovodrun on PATH" in pod.termination_log.read_text()

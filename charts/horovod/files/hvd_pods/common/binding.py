@@ -1,15 +1,21 @@
-"""Which CPUs a rank is bound to, where its launcher does not bind it: Hydra, horovodrun, Gloo."""
+"""Which CPUs a rank is bound to, where its launcher does not bind it: Hydra, horovodrun, Gloo.
+
+Run as a program in a worker, with a binding, it says whether all ranks of the worker can be bound
+so: Open MPI, which binds them itself, does not.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections import namedtuple
 
+sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import fast_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Set
+    from typing import List, Sequence, Set
 
     # Sockets in order; of each its cores in order; of each its CPUs: hyperthreads of one core.
     Topology = List[List[Set[int]]]
@@ -98,3 +104,21 @@ def bind(binding: Binding, local_rank: int) -> None:
     if binding.to != "none":
         topology = read_topology(os.sched_getaffinity(0))
         os.sched_setaffinity(0, select_cpus(binding, topology, local_rank))
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Print why not all ranks of this worker can be bound, and return BAD_CONFIGURATION then."""
+    to, cores, per_socket = arguments or sys.argv[1:]
+    binding = Binding(to, int(cores), int(per_socket))
+    try:
+        topology = read_topology(os.sched_getaffinity(0))
+        for local_rank in range(int(os.environ["HVD_SLOTS"])):
+            select_cpus(binding, topology, local_rank)
+    except BindingError as problem:
+        print(problem)
+        return fast_start.BAD_CONFIGURATION
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -381,10 +381,23 @@ class Effects:
         if effect.code and self._gateway.key_problem:
             problem = self._gateway.key_problem
             cause = m.Cause("a worker: ", problem, is_sure_to_repeat=True, is_final=True)
+        elif self._may_have_failed_to_bind(effect):
+            problem = remote.find_binding_problem(self._reach(), hosts, self._run.binding)
+            if problem:
+                cause = m.Cause("", problem, is_sure_to_repeat=True, is_final=True)
         evictions = {}
         if effect.left and self._api:
             evictions = find_evictions(self._api, effect.left, AGAIN_RETRY_SECONDS)
         return m.CauseFound(effect.attempt, cause, evictions)
+
+    def _may_have_failed_to_bind(self, effect: m.FindCause) -> bool:
+        """Whether ranks may not have started: Open MPI's daemon crashes where it cannot bind them.
+
+        mpirun takes that for a failure of the network.
+        """
+        is_bound = self._run.binding.to != "none" and not self._mpi.hydra
+        has_started = effect.raised or effect.failed
+        return self._run.mode == "mpirun" and is_bound and not has_started
 
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
         hosts = self._of(effect.hosts)

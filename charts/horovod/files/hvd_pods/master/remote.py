@@ -11,6 +11,7 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
+from hvd_pods.common.binding import Binding
 from hvd_pods.common.errors import BAD_CONFIGURATION, RunError
 from hvd_pods.common.fast_start import PROGRAMS
 from hvd_pods.common.hostile import one_line, parse_count
@@ -144,6 +145,15 @@ def count_finished(
     said = _numbers(call(reach, hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
     own = (numbers for numbers in said if len(numbers) == 3 and numbers[1] == str(epoch))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
+
+
+def find_binding_problem(reach: Reach, hosts: Sequence[Host], binding: Binding) -> str:
+    """Why a host cannot bind its ranks, after its name; empty where no host says so."""
+    program = ["common/binding.py", *map(str, binding)]
+    for host, (code, output) in call(reach, hosts, program, seconds=LOOK_WITHIN).items():
+        if code == BAD_CONFIGURATION:
+            return f"{host.name}: {one_line(output.splitlines()[-1])}"
+    return ""
 
 
 def save_kept(reach: Reach, hosts: Sequence[Host], is_stopped: Callable[[], bool]) -> None:
