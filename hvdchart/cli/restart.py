@@ -1,7 +1,7 @@
 """The command `restart`."""
 
 from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
-from hvdchart.cli.terminal import show
+from hvdchart.cli.terminal import say, show
 
 
 def restart(
@@ -18,5 +18,5 @@ def restart(
     from hvdchart.run.helm import Helm as Program
 
     cluster = connect(context, namespace)
-    generation = control.restart(cluster, name, Program(helm, context))
+    generation = control.restart(cluster, name, Program(helm, context), say)
     show(f"run {name} starts again (master.generation {generation})")

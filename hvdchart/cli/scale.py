@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
-from hvdchart.cli.terminal import show
+from hvdchart.cli.terminal import say, show
 
 
 def scale(
@@ -37,7 +37,7 @@ def scale(
     from hvdchart.run.helm import Helm as Program
 
     cluster = connect(context, namespace)
-    goes_on = control.scale(cluster, name, number, group, Program(helm, context))
+    goes_on = control.scale(cluster, name, number, group, Program(helm, context), say)
     how = "and continues" if goes_on else "and starts again"
     show(
         f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec "

@@ -1,7 +1,7 @@
 """The command `stop`."""
 
 from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
-from hvdchart.cli.terminal import show
+from hvdchart.cli.terminal import say, show
 
 
 def stop(
@@ -10,7 +10,8 @@ def stop(
     """Stop a run: remove its pods and keep the release.
 
     If the run has ended already, this removes the workers that are left. To continue from the last
-    checkpoint, use `restart`.
+    checkpoint, use `restart`: workers write what keep.py holds to OUTPUT_PATH before they end, and
+    the command says so where no volume has it.
 
     Examples:
       hvdchart stop resnet50
@@ -23,7 +24,7 @@ def stop(
     from hvdchart.run.helm import Helm as Program
 
     cluster = connect(context, namespace)
-    before = control.stop(cluster, name, Program(helm, context))
+    before = control.stop(cluster, name, Program(helm, context), say)
     again = f"start it again: hvdchart restart {name} -n {cluster.namespace}"
     if not before.over:
         show(f"run {name} stopped; {again}")

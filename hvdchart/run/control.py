@@ -1,24 +1,29 @@
 """Changes an existing release: stops, restarts and scales its run.
 
 Each change is an upgrade of the release by Helm with one of its values changed, so that a later
-upgrade knows of it. Only an elastic run is scaled without Helm: it continues.
+upgrade knows of it. Only an elastic run is scaled without Helm: it continues. `warn` is told before
+what an end of the workers loses.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm, last_revision, release_values, undeploy, upgrade
+from hvdchart.run.losses import find_loss
 from hvdchart.run.ranks import run_of
-from hvdchart.run.release import Object
+from hvdchart.run.release import Object, Release
 from hvdchart.run.status import Status, newest_job, run_status
 
+Warn: TypeAlias = Callable[[str], None]
 
-def stop(cluster: Cluster, name: str, helm: Helm) -> Status:
+
+def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
     """End the pods of master and workers; the release, its Job and its volumes stay.
 
     Returns the status before. Of a run that has ended, only the workers that it has left end.
@@ -27,6 +32,7 @@ def stop(cluster: Cluster, name: str, helm: Helm) -> Status:
     release = cluster.present_release(name)
     before = run_status(release)
     if not before.over:
+        _warn_of_loss(release, warn)
         _change(cluster, name, helm, {"master": {"suspend": True}})
     elif before.workers_left:
         for stateful_set in release.stateful_sets:
@@ -77,19 +83,22 @@ def remove_incomplete(cluster: Cluster, name: str, helm: Helm) -> bool:
     return True
 
 
-def restart(cluster: Cluster, name: str, helm: Helm) -> int:
+def restart(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> int:
     """Start the run once more, from its checkpoints if it has any; returns its generation.
 
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
-    cluster.present_release(name)
+    release = cluster.present_release(name)
     values = release_values(name, cluster.namespace, helm)
+    _warn_of_loss(release, warn)
     generation = int((values.get("master") or {}).get("generation") or 1) + 1
     _change(cluster, name, helm, {"master": {"generation": generation, "suspend": False}}, values)
     return generation
 
 
-def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Helm) -> bool:
+def scale(
+    cluster: Cluster, name: str, number: int, group: str | None, helm: Helm, warn: Warn
+) -> bool:
     """Set the number of workers, of a group if there are several.
 
     Returns True when the run continues, as an elastic one does, and False when another run takes
@@ -114,6 +123,7 @@ def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Hel
             )
         cluster.scale(stateful_set, number)
         return True
+    _warn_of_loss(release, warn)
     if index is None:
         _change(cluster, name, helm, {"worker": {"number": number}}, values)
     else:
@@ -121,6 +131,11 @@ def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Hel
         changed[index]["number"] = number
         _change(cluster, name, helm, {"workerGroups": changed}, values)
     return False
+
+
+def _warn_of_loss(release: Release, warn: Warn) -> None:
+    if loss := find_loss(release):
+        warn(f"{loss}; the next run begins without it")
 
 
 def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:

@@ -21,6 +21,7 @@ from tests.unit.hvdchart.runs import (
     job,
     meanwhile,
     play,
+    tell,
     upgrades,
 )
 
@@ -112,6 +113,41 @@ def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
     assert json.loads(call.input) == {**(values or {}), **changed}
     assert {"--reset-values", "--namespace", "team"} <= set(call.arguments)
     assert call.arguments[-2:] == ["--kube-context", "main"]
+
+
+def workers_with(env: list[Any], *volumes: Any, **more: Any) -> Any:
+    """The StatefulSet of a run, whose first volume is mounted at /output."""
+    mounts = [{"name": each["name"], "mountPath": "/output"} for each in volumes[:1]]
+    worker = {"name": "worker", "env": env, "volumeMounts": mounts, **more}
+    template = {"spec": {"containers": [worker], "volumes": list(volumes)}}
+    return {**STATEFUL_SET, "spec": {"replicas": 2, "template": template}}
+
+
+OUTPUT = [{"name": "OUTPUT_PATH", "value": "/output/run"}]
+CLAIM = {"name": "out", "persistentVolumeClaim": {"claimName": "out"}}
+GONE_WITH_POD = {"name": "out", "emptyDir": {}}
+
+
+@pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"]])
+@pytest.mark.parametrize(
+    ("workers", "lost"),
+    [
+        pytest.param(workers_with([]), "OUTPUT_PATH is not set", id="no path"),
+        pytest.param(workers_with(OUTPUT), "on no volume", id="no volume"),
+        pytest.param(workers_with(OUTPUT, GONE_WITH_POD), "emptyDir out", id="emptyDir"),
+        pytest.param(workers_with(OUTPUT, CLAIM), "", id="a claim"),
+        pytest.param(workers_with([], envFrom=[{}]), "", id="not known"),
+    ],
+)
+def test_what_a_planned_end_loses_is_said_before_it(
+    hvdchart: Command, running: FakeCluster, words: list[str], workers: Any, lost: str
+) -> None:
+    running.put("statefulsets", workers)
+    tell(running, {"step": 812})
+    done = hvdchart(words[0], "hvd", *words[1:])
+    assert done.code == 0
+    assert ("812" in done.errors) is bool(lost)
+    assert lost in done.errors
 
 
 @pytest.fixture
