@@ -50,7 +50,7 @@ lifecycle: venv ## Run the tests that start, break and stop a local cluster
 	@$(PY) -m pytest -q tests/localkube
 
 gpu-bundle: venv ## Write what a machine with a GPU and no network needs for the proof (WHEEL=FILE)
-	@$(PY) -m devtools.gpus bundle $(if $(WHEEL),--wheel $(WHEEL))
+	@$(PY) -m images.gpus bundle $(if $(WHEEL),--wheel $(WHEEL))
 
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e

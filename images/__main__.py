@@ -1,3 +1,3 @@
-from devtools.images.cli import main
+from images.builder.cli import main
 
 main()

@@ -159,8 +159,8 @@ def in_cluster(name: str) -> str:
     Does nothing where the image is here and in the cluster already.
     """
     # Here, so that tests which need no image need nothing that builds one.
-    from devtools.images.build import build
     from devtools.localkube.images import load
+    from images.builder.build import build
 
     image = build(name)
     load(image.reference)

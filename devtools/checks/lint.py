@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
-from devtools.images.engines import ensure_program
 from devtools.toolchain.tools import tool
+from images.builder.engines import ensure_program
 
 ROOT = Path(__file__).resolve().parents[2]
 # The chart has no default image, so that it is linted with values that name one.

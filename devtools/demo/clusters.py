@@ -12,10 +12,10 @@ from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import step
-from devtools.images.build import archive, build
 from devtools.localkube import cluster
 from devtools.localkube.images import load_everywhere
 from devtools.toolchain.tools import tool
+from images.builder.build import archive, build
 
 
 @dataclass(frozen=True)

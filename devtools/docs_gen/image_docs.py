@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from devtools.docs_gen.generated import replace_sections, table
-from devtools.images.catalogue import ROOT, Image, When, load_catalogue
-from devtools.images.content import build_arguments, environment_lines
-from devtools.images.proof import read
-from devtools.images.sdist import FOLDER as SOURCE
+from images.builder.catalogue import ROOT, Image, When, load_catalogue
+from images.builder.content import build_arguments, environment_lines
+from images.builder.proof import read
+from images.builder.sdist import FOLDER as SOURCE
 from images.common import build_horovod
 
 PAGE = ROOT / "docs" / "image-builds.md"

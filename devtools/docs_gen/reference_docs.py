@@ -21,11 +21,11 @@ from typer.cli import get_docs_for_click
 
 import hvdchart
 from devtools.docs_gen.generated import replace_sections, table, wrap
-from devtools.images.catalogue import load_catalogue
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 from hvdchart.run.helm_errors import REMEDIES
+from images.builder.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -16,10 +16,10 @@ from ruamel.yaml import YAML
 import hvdchart
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
-from devtools.images.catalogue import load_catalogue
 from devtools.release.changelog import notes
 from devtools.release.names import names
 from devtools.toolchain.tools import tool
+from images.builder.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the tests of later versions compare with.

@@ -1,6 +1,6 @@
 """Runs Docker, Podman and Buildah: which of them works here, and a command in a container.
 
-devtools.images builds images with the same choice of engine and the same runtime.
+images.builder builds images with the same choice of engine and the same runtime.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from typing import ClassVar, TypeVar
 
 import hvdchart
 from devtools.common.errors import DevtoolsError
-from devtools.images.build import build
 from devtools.localkube import cluster
 from devtools.localkube.images import load
+from images.builder.build import build
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.faults.node import Pod
 from tests.faults.storm import LAUNCH, MOST_FAULTS

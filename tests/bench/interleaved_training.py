@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from devtools.images.build import build
-from devtools.trials.sandbox import Sandbox, sandbox
 from hvd_pods.common.threads import YIELD
+from images.builder.build import build
+from images.trials.sandbox import Sandbox, sandbox
 from tests.bench.contestants import in_turns
 
 SCRIPT = Path(__file__).with_name("interleaved_ranks.py")

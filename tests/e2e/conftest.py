@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools.images.build import build
 from devtools.localkube.images import load
+from images.builder.build import build
 from tests.conftest import in_cluster
 from tests.e2e.cluster import Namespace, image_values
 

@@ -44,8 +44,8 @@ def values(workers: int, slots: int) -> Values:
 def on_the_bare_machine(image: str, folder: Path) -> dict[str, Any]:
     """Two ranks in the image's root file system, without Kubernetes."""
     # Here, so that collecting the tests needs nothing that builds an image.
-    from devtools.images.build import build
-    from devtools.trials.sandbox import TWO_RANKS, sandbox
+    from images.builder.build import build
+    from images.trials.sandbox import TWO_RANKS, sandbox
 
     assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     with sandbox(build(image), folder) as inside:

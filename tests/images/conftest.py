@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from devtools.images import catalogue
-from devtools.images.build import build
-from devtools.images.catalogue import Image, When
-from devtools.images.content import has_patch
-from devtools.images.proof import NEEDS_GPU, SEPARATE, gpu_for
-from devtools.trials.sandbox import Sandbox, sandbox
+from images.builder import catalogue
+from images.builder.build import build
+from images.builder.catalogue import Image, When
+from images.builder.content import has_patch
+from images.builder.proof import NEEDS_GPU, SEPARATE, gpu_for
+from images.trials.sandbox import Sandbox, sandbox
 
 # Collecting the tests reads it many times.
 load_catalogue = cache(catalogue.load_catalogue)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from devtools.common.errors import DevtoolsError
-from devtools.images.catalogue import ROOT, Image, load_catalogue
-from devtools.images.content import build_arguments, compiled_in, image_files, image_key, wheel_key
-from devtools.images.lock import fill_in_parameters, lock_file, stale_locks
+from images.builder.catalogue import ROOT, Image, load_catalogue
+from images.builder.content import build_arguments, compiled_in, image_files, image_key, wheel_key
+from images.builder.lock import fill_in_parameters, lock_file, stale_locks
 from images.common import build_horovod
 
 

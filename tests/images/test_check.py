@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from devtools.images.engines import Build
-from devtools.trials.sandbox import Sandbox
+from images.builder.engines import Build
+from images.trials.sandbox import Sandbox
 
 CHANGED = "hvd-test-changed-image:1"
 

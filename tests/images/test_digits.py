@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, make_open_folder
+from images.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, make_open_folder
 from tests.images.conftest import EXAMPLES, Sandboxes
 from tests.results import read_result
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.trials.sandbox import OWN_UID, Sandbox, make_open_folder, output_of
+from images.trials.sandbox import OWN_UID, Sandbox, make_open_folder, output_of
 from tests.images.test_elastic import discover
 
 HERE = Path(__file__).parent

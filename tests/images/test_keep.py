@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from devtools.trials.sandbox import TWO_RANKS, make_open_folder, output_of
+from images.trials.sandbox import TWO_RANKS, make_open_folder, output_of
 from tests.images.conftest import EXAMPLES, Sandboxes
 from tests.results import result
 

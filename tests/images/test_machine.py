@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from devtools.images import base
-from devtools.images.base import package_sources
-from devtools.images.machine import apt_conf, pip_conf
+from images.builder import base
+from images.builder.base import package_sources
+from images.builder.machine import apt_conf, pip_conf
 
 BOOKWORM = "Types: deb\nURIs: http://d\nSuites: bookworm-security\nComponents: main"
 TRIXIE = BOOKWORM.replace("bookworm", "trixie")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS
+from images.trials.sandbox import OWN_UID, TWO_RANKS
 from tests.images.conftest import Sandboxes
 from tests.images.test_elastic import ELASTIC, discover
 from tests.pages import blocks

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from devtools.common.errors import DevtoolsError
-from devtools.images import proof as proving
-from devtools.images.catalogue import ROOT, Image, When, load_catalogue
-from devtools.images.content import content_of
-from devtools.images.proof import FILE, Proof, read, state, write
+from images.builder import proof as proving
+from images.builder.catalogue import ROOT, Image, When, load_catalogue
+from images.builder.content import content_of
+from images.builder.proof import FILE, Proof, read, state, write
 
 
 @pytest.fixture

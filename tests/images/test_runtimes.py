@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from devtools.images.catalogue import Image
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
+from images.builder.catalogue import Image
+from images.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
 
 # Bytes, unpacked, by image.
 LARGEST = {

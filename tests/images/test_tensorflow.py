@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.images.build import build
-from devtools.trials.sandbox import Sandbox
 from hvdchart.plan import rules
+from images.builder.build import build
+from images.trials.sandbox import Sandbox
 from tests.images.conftest import Sandboxes
 from tests.images.slimmed import KERAS_2, KERAS_3
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.images.catalogue import load_catalogue
+from images.builder.catalogue import load_catalogue
 from images.nvidia import toolchain
 
 NVCC = "#!/bin/sh\n[ \"$1\" = --list-gpu-arch ] && printf 'compute_80\\ncompute_90\\n'\n"

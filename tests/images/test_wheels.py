@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from devtools.common.errors import DevtoolsError
-from devtools.images.build import build, wheel
-from devtools.images.catalogue import ROOT, load_catalogue
-from devtools.images.sdist import FOLDER as SOURCE
-from devtools.images.sdist import write_sdist
-from devtools.trials.checks import COMMON, RANKS, describe_failures, parse_results
-from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
+from images.builder.build import build, wheel
+from images.builder.catalogue import ROOT, load_catalogue
+from images.builder.sdist import FOLDER as SOURCE
+from images.builder.sdist import write_sdist
 from images.common import build_horovod
+from images.trials.checks import COMMON, RANKS, describe_failures, parse_results
+from images.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
 
 # Python and packages that have nothing to do with Horovod.
 PLAIN = ROOT / "tests" / "e2e" / "images" / "versions.yaml"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from devtools.images.catalogue import load_catalogue
-from devtools.trials.checks import STALLS, WITH_TF_KERAS
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox
+from images.builder.catalogue import load_catalogue
 from images.common import build_horovod
+from images.trials.checks import STALLS, WITH_TF_KERAS
+from images.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "wounds_ranks.py"

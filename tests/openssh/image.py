@@ -9,10 +9,10 @@ from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.locks import exclusive_lock
-from devtools.images.build import build
-from devtools.images.engines import Build
-from devtools.images.machine import write_secrets
 from devtools.localkube.images import load
+from images.builder.build import build
+from images.builder.engines import Build
+from images.builder.machine import write_secrets
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 

@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 
 from devtools.docs_gen.image_docs import target_name
 from devtools.docs_gen.reference_docs import minors
-from devtools.images.catalogue import When, load_catalogue
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
+from images.builder.catalogue import When, load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = ROOT / ".github"

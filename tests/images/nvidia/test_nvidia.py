@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from devtools.images.catalogue import Image
-from devtools.trials.checks import (
+from images.builder.catalogue import Image
+from images.trials.checks import (
     COMMON,
     OF_KERAS_2,
     OF_KERAS_3,
@@ -16,7 +16,7 @@ from devtools.trials.checks import (
     assert_all_pass,
     install_tf_keras,
 )
-from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
+from images.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 from tests.images.slimmed import KERAS_2, KERAS_3, TORCH
 
 PACKAGES = "/usr/local/lib/python3.11/site-packages"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools.trials.sandbox import Sandbox, output_of
 from hvd_pods.common.rank_variables import choose
+from images.trials.sandbox import Sandbox, output_of
 from tests.images.conftest import Sandboxes
 
 LOCK = Path(__file__).with_name("libraries.txt")

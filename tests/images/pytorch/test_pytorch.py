@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from devtools.images.inspection import sbom
-from devtools.trials.checks import assert_all_pass
-from devtools.trials.sandbox import (
+from images.builder.inspection import sbom
+from images.trials.checks import assert_all_pass
+from images.trials.sandbox import (
     TWO_RANKS,
     TWO_RANKS_OVER_GLOO,
     Result,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from devtools.images.catalogue import load_catalogue
 from hvdchart.code.archive import list_files
 from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
@@ -19,6 +18,7 @@ from hvdchart.project.edit import get, set_values, unset_values
 from hvdchart.project.templates import TEMPLATES, Template, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
+from images.builder.catalogue import load_catalogue
 from tests.fakes.fixtures import Command
 
 TEXT = """\

@@ -14,9 +14,9 @@ from devtools.common.cache import cache_dir
 from devtools.common.errors import DevtoolsError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
-from devtools.images.base import base_of
-from devtools.images.catalogue import FILE, Image, find, load_catalogue
-from devtools.images.content import (
+from images.builder.base import base_of
+from images.builder.catalogue import FILE, Image, find, load_catalogue
+from images.builder.content import (
     build_arguments,
     compiled_in,
     environment_lines,
@@ -25,9 +25,9 @@ from devtools.images.content import (
     is_portable,
     wheel_key,
 )
-from devtools.images.engines import Build, Engine, choose_engine
-from devtools.images.lock import stale_locks, write_missing_locks
-from devtools.images.machine import write_secrets
+from images.builder.engines import Build, Engine, choose_engine
+from images.builder.lock import stale_locks, write_missing_locks
+from images.builder.machine import write_secrets
 
 # How many builds of an image are kept under further references, so that going back to an earlier
 # state of the tree, or to another checkout, builds nothing. They share most layers; one takes up to

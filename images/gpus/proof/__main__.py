@@ -1,4 +1,4 @@
-"""Prove the product on this machine's GPU: `python3 -m devtools.gpus.proof --out FOLDER STAGE...`.
+"""Prove the product on this machine's GPU: `python3 -m images.gpus.proof --out FOLDER STAGE...`.
 
 Without names of stages, all of them run. What a stage prints goes to FOLDER/STAGE.txt, and what it
 found to FOLDER/gpu-proof.json, together with what earlier runs have found there.
@@ -48,7 +48,7 @@ class Stage:
 
 
 def program(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", f"devtools.gpus.proof.{name}", *arguments]
+    return [sys.executable, "-m", f"images.gpus.proof.{name}", *arguments]
 
 
 def stages(bundle: Path) -> list[Stage]:
@@ -74,7 +74,7 @@ def stages(bundle: Path) -> list[Stage]:
 
 def main() -> int:
     """Run the stages. Returns 1 when one of them has failed."""
-    parser = argparse.ArgumentParser(prog="python3 -m devtools.gpus.proof")
+    parser = argparse.ArgumentParser(prog="python3 -m images.gpus.proof")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--bundle", type=Path, default=PROJECT / ".gpu", help="folder of the parts")
     parser.add_argument("stages", nargs="*", help="names of stages; all without them")

@@ -9,10 +9,10 @@ from pathlib import Path
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
-from devtools.images.build import BuiltImage
 from devtools.toolchain.tools import tool
 from hvdchart.files import write_atomically
 from hvdchart.image.engines import run_in
+from images.builder.build import BuiltImage
 
 # Installed packages, and no guesses from the contents of files.
 _CATALOGERS = "dpkg-db-cataloger,python-installed-package-cataloger"

@@ -13,10 +13,10 @@ from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import step
-from devtools.images.catalogue import Image, Lock
-from devtools.images.machine import index_options
-from devtools.images.parameters import select
 from hvdchart.files import write_atomically
+from images.builder.catalogue import Image, Lock
+from images.builder.machine import index_options
+from images.builder.parameters import select
 
 # tf-keras asks for this package, which TensorFlow for CPUs is not by name.
 _NO_TENSORFLOW = "tensorflow; sys_platform == 'never'\n"

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from devtools.gpus.proof.__main__ import PROJECT, SITE
+from images.gpus.proof.__main__ import PROJECT, SITE
 
 GPU = os.environ.get("HVD_PROOF_GPU", "real")
 DEVICE = "cuda" if GPU == "real" else "cpu"
@@ -294,7 +294,7 @@ class Cluster:
 
 @contextmanager
 def device_plugin(cluster: Cluster) -> Iterator[None]:
-    command = [sys.executable, "-m", "devtools.gpus.proof.plugin", GPU]
+    command = [sys.executable, "-m", "images.gpus.proof.plugin", GPU]
     with (
         (WORK / "plugin.log").open("w") as log,
         subprocess.Popen(command, stdout=log, stderr=log, env=cluster.variables) as process,

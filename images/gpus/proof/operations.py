@@ -12,7 +12,7 @@ import horovod.torch as hvd
 import torch
 from torch import nn
 
-from devtools.gpus.proof.helpers import seconds_of, start, tell
+from images.gpus.proof.helpers import seconds_of, start, tell
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64)

@@ -17,11 +17,11 @@ import yaml
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note
-from devtools.images.build import build
-from devtools.images.catalogue import ROOT, Image, When, find, load_catalogue
-from devtools.images.content import content_of, has_patch
-from devtools.images.engines import Engine
-from devtools.images.inspection import unpacked_size
+from images.builder.build import build
+from images.builder.catalogue import ROOT, Image, When, find, load_catalogue
+from images.builder.content import content_of, has_patch
+from images.builder.engines import Engine
+from images.builder.inspection import unpacked_size
 
 FILE = "proof.yaml"
 # NVIDIA's driver lists the GPUs in this folder.

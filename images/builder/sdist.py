@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from devtools.common.errors import DevtoolsError
-from devtools.images.catalogue import ROOT
+from images.builder.catalogue import ROOT
 from images.common import build_horovod
 
 # Has the series of an image, and no image of its own.

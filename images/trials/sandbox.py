@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from devtools.images.build import BuiltImage
+from images.builder.build import BuiltImage
 
 Result = subprocess.CompletedProcess[str]
 # The image's own user, and one that it has no entry for.

@@ -9,7 +9,7 @@ from typing import Any
 import horovod.torch as hvd
 import torch
 
-from devtools.gpus.proof.helpers import compare, cost, images, resnet, start, step, tell
+from images.gpus.proof.helpers import compare, cost, images, resnet, start, step, tell
 
 STEPS = 10
 ROUNDS = 6

@@ -12,7 +12,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
-from devtools.images.parameters import (
+from images.builder.parameters import (
     Option,
     Row,
     choose,

@@ -11,12 +11,12 @@ import typer
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import show_error
-from devtools.images import build as builder
-from devtools.images.catalogue import find, load_catalogue
-from devtools.images.lock import write_locks
-from devtools.images.proof import state
-from devtools.images.sdist import write_sdist
 from hvdchart.errors import HvdchartError
+from images.builder import build as builder
+from images.builder.catalogue import find, load_catalogue
+from images.builder.lock import write_locks
+from images.builder.proof import state
+from images.builder.sdist import write_sdist
 
 app = typer.Typer(
     help="Build the container images of images/versions.yaml with Docker, Podman or Buildah.",
@@ -80,7 +80,7 @@ def prove(name: Name) -> None:
     """Build an image that is tested separately, run its tests in it, on a GPU where there is one,
     and write its proof; print the proof's path.
     """
-    from devtools.images.proof import prove as write_proof
+    from images.builder.proof import prove as write_proof
 
     typer.echo(write_proof(name))
 
@@ -94,7 +94,7 @@ def archive(name: Name) -> None:
 @app.command()
 def sbom(name: Name, set_: Set = None) -> None:
     """Print the packages of an image, as a CycloneDX document."""
-    from devtools.images.inspection import sbom as write_sbom
+    from images.builder.inspection import sbom as write_sbom
 
     typer.echo(write_sbom(builder.build(name, overrides=_settings(set_))), nl=False)
 

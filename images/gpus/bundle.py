@@ -13,11 +13,11 @@ from pathlib import Path
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note
-from devtools.images.catalogue import ROOT
-from devtools.images.sdist import write_sdist
 from devtools.localkube.config import CNI_PLUGINS
 from devtools.localkube.preflight import PACKAGES
 from devtools.toolchain.tools import tool
+from images.builder.catalogue import ROOT
+from images.builder.sdist import write_sdist
 
 FOLDER = ROOT / ".gpu"
 # A part travels in one piece; some ways to such a machine take no more.
@@ -66,7 +66,7 @@ def write_bundle(wheel: Path | None) -> list[Path]:
         if size > PART_BYTES:
             raise DevtoolsError(
                 f"{part} has {size >> 20} MiB, and a part may have {PART_BYTES >> 20}",
-                "move some of its content to another part in devtools/gpus/bundle.py",
+                "move some of its content to another part in images/gpus/bundle.py",
             )
     return [first, second]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.common.cache import content_key
-from devtools.images.catalogue import Image
-from devtools.images.lock import lock_file, tree_lock
+from images.builder.catalogue import Image
+from images.builder.lock import lock_file, tree_lock
 from images.common import build_horovod
 
 # The files of a context that a build uses. Others, such as READMEs and .in files, do not change it.

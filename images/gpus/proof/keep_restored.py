@@ -23,7 +23,7 @@ import horovod.torch as hvd
 import keep
 import torch
 
-from devtools.gpus.proof.helpers import resnet, start, step
+from images.gpus.proof.helpers import resnet, start, step
 
 STEPS = 6
 KILLED_AFTER = 3

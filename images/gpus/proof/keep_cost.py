@@ -13,7 +13,7 @@ import horovod.torch as hvd
 import keep
 import torch
 
-from devtools.gpus.proof.helpers import (
+from images.gpus.proof.helpers import (
     compare,
     cost,
     images,

@@ -1,4 +1,4 @@
-"""`python -m devtools.gpus bundle [--wheel FILE]`."""
+"""`python -m images.gpus bundle [--wheel FILE]`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import show_error
-from devtools.gpus.bundle import write_bundle
+from images.gpus.bundle import write_bundle
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m devtools.gpus")
+    parser = argparse.ArgumentParser(prog="python -m images.gpus")
     commands = parser.add_subparsers(required=True, dest="command")
     bundle = commands.add_parser("bundle", help="write what a GPU machine without a network needs")
     bundle.add_argument("--wheel", type=Path, help="Horovod for that machine; it compiles without")

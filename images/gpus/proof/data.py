@@ -19,7 +19,7 @@ from PIL import Image
 from torchvision import transforms
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from devtools.gpus.proof.helpers import images, resnet, start, step, tell
+from images.gpus.proof.helpers import images, resnet, start, step, tell
 
 BATCH = 128
 STEPS = 50
