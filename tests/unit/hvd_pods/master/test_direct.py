@@ -98,19 +98,6 @@ def test_first_rank_that_fails_ends_the_others_at_once(
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "no rank is left")
 
 
-@pytest.mark.slow
-def test_code_is_that_of_the_first_rank_also_if_another_host_ends_before_its_own(
-    start: Start, tmp_path: Path
-) -> None:
-    """What the first rank has left holds its output, so that its host waits for the end of it."""
-    lost = "setsid sh -c 'sleep 0.3; printf last-words; sleep 5' & touch lost; kill -KILL $$"
-    follows = "until [ -e lost ]; do sleep 0.05; done; sleep 1.5; exit 1"
-    process = start(f"case $RANK in 1) {lost};; 2) {follows};; *) sleep 600;; esac")
-    output, _ = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 137
-    assert "last-words" in own_lines(output)
-
-
 def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
     start: Start, tmp_path: Path
 ) -> None:
