@@ -64,9 +64,13 @@ def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, int, bytes | 
 
     Raises ValueError and tarfile.TarError for an archive that has something else.
     """
-    archive = (config_map.get("binaryData") or {}).get("archive.tgz")
-    if archive:
-        yield from _members(_decompress(base64.b64decode(archive)))
+    # A text that YAML cannot have is binary data, too.
+    for name, encoded in (config_map.get("binaryData") or {}).items():
+        content = base64.b64decode(encoded)
+        if name == "archive.tgz":
+            yield from _members(_decompress(content))
+        else:
+            yield name, 0o644, content
     for name, text in (config_map.get("data") or {}).items():
         yield name, 0o644, text.encode()
 

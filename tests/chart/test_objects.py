@@ -205,6 +205,9 @@ TEXTS = {
     "e.py": "",
     "f.py": "1e3",
     "G.py": "%s $(A) {{ .Values }}\n" * 40,
+    "h.py": "\x7f",
+    # What ends the last one is easily lost.
+    "z.py": "ended\n\n",
 }
 
 
@@ -222,6 +225,8 @@ def test_pod_of_the_master_names_the_sha256_of_the_code(kinds: tuple[str, ...]) 
     for key, encoded in config_map.get("binaryData", {}).items():
         content[key] = base64.b64decode(encoded)
     assert settings["codeSha256"] == code_archive.digest(content)
+    given = {key: text.encode() for key, text in TEXTS.items() if "files" in kinds}
+    assert {key: content[key] for key in given} == given
     assert ("a.py" in content, "archive.tgz" in content) == ("files" in kinds, "archive" in kinds)
 
 

@@ -49,13 +49,30 @@ Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" 
 {{- end }}
 
 {{/*
+The keys of the ConfigMap, as JSON. A text with characters that YAML cannot have, and that JSON does not escape, is
+binary data.
+*/}}
+{{- define "horovod.codeKeys" -}}
+{{- $data := dict -}}
+{{- $binary := dict -}}
+{{- range $name, $content := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson -}}
+{{- if regexMatch "[\\x{7f}-\\x{9f}\\x{feff}\\x{fffe}\\x{ffff}]" $content -}}
+{{- $_ := set $binary $name (b64enc $content) -}}
+{{- else -}}
+{{- $_ := set $data $name $content -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.code.archive }}{{ $_ := set $binary "archive.tgz" (nospace .) }}{{ end -}}
+{{ dict "data" $data "binaryData" $binary | toJson }}
+{{- end }}
+
+{{/*
 The SHA256 of the code in the ConfigMap, of what `sha256sum` prints of its keys: the master's pod has it in its template,
-and runs no other code (hvd_pods/common/code_archive.py). Empty without code. YAML has no way to write some characters,
-such as U+0085: what counts is what the API server reads.
+and runs no other code (hvd_pods/common/code_archive.py). Empty without code.
 */}}
 {{- define "horovod.codeSha256" -}}
 {{- if include "horovod.hasCode" . -}}
-{{- $files := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson | toYaml | fromYaml -}}
+{{- $files := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson -}}
 {{- with .Values.code.archive }}{{ $_ := set $files "archive.tgz" (nospace . | b64dec) }}{{ end -}}
 {{- $lines := "" -}}
 {{- range keys $files | sortAlpha -}}
