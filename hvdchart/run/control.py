@@ -72,12 +72,13 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
 
 
 def remove_incomplete(cluster: Cluster, name: str, helm: Helm) -> bool:
-    """Uninstall a release that Helm could not install; whether there is one.
+    """Uninstall a release that Helm has failed to install; whether there is one.
 
-    Its workers would stay without a master. Raises HelmError and ClusterError.
+    Its workers would stay without a master. One that is being installed is another command's.
+    Raises HelmError and ClusterError.
     """
     revision = last_revision(name, cluster.namespace, helm)
-    if revision is None or not revision.is_incomplete:
+    if revision is None or (revision.number, revision.status) != (1, "failed"):
         return False
     remove(cluster, name, helm)
     return True

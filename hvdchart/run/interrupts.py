@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from hvdchart.errors import HvdchartError
+
 # Ctrl-C is Python's own exception. The others end Python without one: the end of a service or of a
 # job of a batch system, and a terminal that is closed.
 ENDS = (signal.SIGTERM, signal.SIGHUP)
@@ -33,6 +35,11 @@ def interrupting_signals() -> Iterator[None]:
     _handle(interrupt)
     try:
         yield
+    except HvdchartError as problem:
+        # The signal ends the program before its caller could say that something stays.
+        if came:
+            print(f"hvdchart: {problem}", file=sys.stderr)
+        raise
     finally:
         if came:
             for stream in (sys.stdout, sys.stderr):

@@ -118,8 +118,11 @@ class Call:
         """Pass on a stream of a rank's output."""
         with connection, suppress(OSError):
             stream = self.passes_on(connection.fileno(), number)
+            # select() takes no descriptor from 1024 on, and each rank has three connections.
+            ready = select.poll()
+            ready.register(connection, select.POLLIN)
             while stream.is_open:
-                select.select([connection], [], [])
+                ready.poll()
                 pass_on(stream)
 
     def _serve(self, rank: int, connection: socket.socket) -> None:

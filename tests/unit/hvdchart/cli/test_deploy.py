@@ -185,7 +185,13 @@ def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
 
 @pytest.mark.parametrize(
     ("revision", "status", "is_removed"),
-    [(1, "failed", True), (1, "deployed", False), (2, "failed", False)],
+    [
+        (1, "failed", True),
+        (1, "deployed", False),
+        (2, "failed", False),
+        # Another command is installing it.
+        (1, "pending-install", False),
+    ],
 )
 def test_deploy_removes_what_a_refused_installation_has_left(
     hvdchart: Command,
