@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -268,6 +269,29 @@ def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
     shown = json.loads(progressed().state.news()["progress"])
     assert (shown["step"], shown["loss"], shown["imagesPerSecond"]) == (50, 0.5, 10.0)
     assert shown["secondsLeft"] == 5
+
+
+def test_losses_of_the_whole_run_are_recorded_in_a_few_pairs() -> None:
+    world = training()
+    for step in range(1, 1001):
+        report(world, step, loss=1000.0 - step)
+    losses = json.loads(world.state.news()["progress"])["losses"]
+    steps = [step for step, _ in losses]
+    assert steps == sorted(set(steps))
+    assert all(loss == 1000.0 - step for step, loss in losses)
+    assert (steps[0], steps[-1] > 950, 40 <= len(steps) <= 100) == (1, True, True)
+    # No part of the curve is left out.
+    assert max(b - a for a, b in pairwise(steps)) < 50
+
+
+def test_a_step_that_is_made_again_has_the_loss_of_the_last_attempt() -> None:
+    world = progressed()
+    world.end_launcher(1, seconds=90.0)
+    world.settle(until=m.Launch)
+    report(world, 30, loss=0.25)
+    report(world, 40, loss="nan")
+    losses = json.loads(world.state.news()["progress"])["losses"]
+    assert losses == [[10, 0.5], [20, 0.5], [30, 0.25]]
 
 
 def test_time_that_is_left_is_not_known_when_ranks_begin_anew() -> None:

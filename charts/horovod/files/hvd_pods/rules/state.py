@@ -24,6 +24,9 @@ RUNNING = "Running"
 END = "end"
 # Steps that the speed is measured over.
 WINDOW = 60
+# Losses that the record keeps of a run, and the digits of each.
+MOST_LOSSES = 100
+DIGITS = 6
 
 
 class Phase(enum.Enum):
@@ -186,6 +189,7 @@ class Progress:
 
     `history`: pairs of time.monotonic() and step. `time`: when the last step was reported.
     `furthest`: the pair with the highest step. `lost`: seconds until later attempts came beyond it.
+    `losses`: pairs of step and loss, over all attempts.
     """
 
     reported: Mapping[str, Any] = field(default_factory=dict)
@@ -193,6 +197,7 @@ class Progress:
     history: tuple[tuple[float, int], ...] = ()
     furthest: tuple[float, int] = (0.0, 0)
     lost: float = 0.0
+    losses: tuple[tuple[int, float], ...] = ()
 
     @property
     def step(self) -> int:
@@ -223,11 +228,13 @@ class Progress:
             if furthest[1] and furthest not in history:
                 lost += now - furthest[0]
             furthest = (now, step)
-        return Progress(reported, time, (*history, (now, step))[-WINDOW:], furthest, lost)
+        seen = (*history, (now, step))[-WINDOW:]
+        losses = add_loss(self.losses, step, reported.get("loss"))
+        return Progress(reported, time, seen, furthest, lost, losses)
 
     def forget(self) -> Progress:
         """What is kept of it when another attempt begins."""
-        return Progress(furthest=self.furthest, lost=self.lost)
+        return Progress(furthest=self.furthest, lost=self.lost, losses=self.losses)
 
     def entry(self) -> str:
         """The progress for the record, in JSON; empty while nothing was reported."""
@@ -242,7 +249,26 @@ class Progress:
         left = shown.get("steps", 0) - last
         if left >= 0 and last > first:
             shown["secondsLeft"] = round(left * (now - began) / (last - first))
+        if self.losses:
+            shown["losses"] = self.losses
         return json.dumps({**shown, "time": self.time}, separators=(",", ":"))
+
+
+def add_loss(
+    losses: tuple[tuple[int, float], ...], step: int, loss: Any
+) -> tuple[tuple[int, float], ...]:
+    """Note the loss of a step, in as few pairs as show the curve of the whole run.
+
+    Steps that are made again replace those of the attempt before.
+    """
+    kept = tuple(pair for pair in losses if pair[0] < step)
+    if not isinstance(loss, float):
+        return kept
+    spacing = 2 * (step - kept[0][0]) / MOST_LOSSES if kept else 0
+    if kept and step - kept[-1][0] < spacing:
+        return kept
+    kept = (*kept, (step, float(f"{loss:.{DIGITS}g}")))
+    return kept if len(kept) <= MOST_LOSSES else kept[::2]
 
 
 @dataclass(frozen=True)
