@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+from hvd_pods.common.hostile import printable
+
+# Sequences that control a terminal: a title or a link, colours and moves, and what is left.
+_ESCAPES = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]")
+
+
+def plain_line(line: str) -> str:
+    """A line of a log as a terminal would leave it, without what controls the terminal.
+
+    What a progress bar has written over is not in it.
+    """
+    shown = _ESCAPES.sub("", line).rstrip("\r\n").rpartition("\r")[2]
+    return printable(shown, keeps="\t")
 
 
 def join_names(names: Iterable[str], limit: int = 3) -> str:

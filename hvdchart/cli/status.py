@@ -1,6 +1,6 @@
 """The command `status`."""
 
-import re
+import time
 from typing import Annotated
 
 import typer
@@ -11,8 +11,6 @@ from hvdchart.errors import NoRunError, RunFailedError
 
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
-# Colours and bold text.
-_STYLES = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def status(
@@ -35,22 +33,26 @@ def status(
     Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8
     the run failed.
     """
+    from hvdchart.run.logs import last_lines
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status
     from hvdchart.run.watch import watch_release
+    from hvdchart.text import plain_line
 
     cluster = connect(context, namespace)
     last = None
     releases = watch_release(cluster, name) if watch else [cluster.release(name)]
     for release in releases:
         current = run_status(release)
+        if current.stall:
+            current = current.with_place(last_lines(cluster, release))
         if current != last:
             if output != "text":
                 print_document(current.document(), output)
             else:
                 if watch:
                     clear_screen()
-                show(*status_report(current, cluster.namespace))
+                show(*status_report(current, cluster.namespace, time.time()))
         last = current
         if current.over or current.state == "not found":
             break
@@ -59,9 +61,7 @@ def status(
         masters = [pod.name for pod in current.pods if pod.name.startswith(f"{current.job}-")]
         for master in masters[-1:]:
             for line in cluster.log(master, "master", follow=False, tail=_LAST_LINES):
-                # What a progress bar has written over is not shown, as on a terminal.
-                text = _STYLES.sub("", line).rstrip("\r").rpartition("\r")[2]
-                show(f"[{master}] {text}")
+                show(f"[{master}] {plain_line(line)}")
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":

@@ -10,17 +10,20 @@ from functools import partial
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.lease import LEASE_KEPT
 from hvdchart.errors import ClusterError
+from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.release import Object, Release, component_of, event_time
-from hvdchart.run.status import newest_job, run_status
+from hvdchart.run.status import belongs_to_other_job, newest_job, run_status
 from hvdchart.run.watch import Follower, watch_release
 
 # Seconds without a line after which the log of a run that is over is complete.
 _LAST_LINES_WITHIN = 1.0
+# The last lines of a master's log in which the stack of a stalled rank is looked for.
+LAST = 500
 # Characters of a warning.
 _LONGEST = 1200
 # The reason of a failed probe. A worker's startup probe fails until its agent is up.
-_EXPECTED = "Unhealthy"
+EXPECTED = "Unhealthy"
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,24 @@ def read_logged_lines(
             name = pod["metadata"]["name"]
             for line in cluster.log(name, component_of(pod), follow=False, tail=tail, since=since):
                 yield LogLine(name, line)
+
+
+def last_lines(cluster: Cluster, release: Release) -> list[str]:
+    """The last lines of the newest master's log; none where they cannot be read."""
+    job = newest_job(release)
+    masters = [pod for pod in release.pods if component_of(pod) == "master" and has_log(pod)]
+    own = [pod for pod in masters if job is None or not belongs_to_other_job(pod, job)]
+    newest = max(own, key=created_at, default=None)
+    if newest is None:
+        return []
+    name = str(newest["metadata"]["name"])
+    read = partial(cluster.log, name, "master", follow=False, tail=LAST)
+    return unless_refused(lambda: list(read()), [])
+
+
+def created_at(item: Object) -> str:
+    """When an object was created, in RFC 3339; empty if it does not say it."""
+    return str(item["metadata"].get("creationTimestamp", ""))
 
 
 def follow(
@@ -149,7 +170,7 @@ def follow(
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:
     """The lines of the warnings about the release since a time in RFC 3339."""
     for event in release.events:
-        is_told = event.get("type") == "Warning" and event.get("reason") != _EXPECTED
+        is_told = event.get("type") == "Warning" and event.get("reason") != EXPECTED
         if is_told and event_time(event) >= since:
             subject = str(event.get("involvedObject", {}).get("name", ""))
             text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)

@@ -7,7 +7,7 @@ import re
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
 from hvdchart.run.release import Object, Release, component_of
-from hvdchart.run.status import belongs_to_other_job, newest_job, run_status
+from hvdchart.run.status import belongs_to_other_job, newest_job, run_record, run_status
 
 _REFERENCE = re.compile(r"\$\(([^)]+)\)")
 _TIMELINE = "HOROVOD_TIMELINE"
@@ -22,8 +22,7 @@ def running_pod(release: Release, target: str) -> Object:
     if job is None:
         raise ClusterError(f"run {release.name} is over, and its pods are gone")
     # The record of an earlier run may name other workers.
-    is_of_job = release.record.get("job") == job["metadata"]["name"]
-    wanted = pod_of(run_of(job), target, release.record if is_of_job else {})
+    wanted = pod_of(run_of(job), target, run_record(release))
     for pod in release.pods:
         if belongs_to_other_job(pod, job) or pod["status"].get("phase") != "Running":
             continue

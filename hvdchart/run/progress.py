@@ -16,6 +16,8 @@ from hvd_pods.common.hostile import one_line
 # Larger numbers are no steps, seconds or losses; and nan, a text, is the longest loss.
 _LARGEST = 10**15
 _LONGEST_LOSS = 20
+# Losses of a record that are read: the master writes 100.
+_MOST_LOSSES = 400
 # Seconds without a step after which the time since the last step is shown.
 _LATE = 60
 _MINUTE = 60
@@ -60,13 +62,35 @@ class Progress:
         return ", ".join(parts)
 
 
+def read_losses(record: Mapping[str, str]) -> tuple[tuple[int, float], ...]:
+    """The steps of a run with their losses, in order; those that are not understood are left out.
+
+    The last one is that of the last step, if that is a number.
+    """
+    content = _content(record)
+    told = content.get("losses")
+    last = [content.get("step"), content.get("loss")]
+    pairs = [*(told[:_MOST_LOSSES] if isinstance(told, list) else []), last]
+    losses: dict[int, float] = {}
+    for pair in pairs:
+        if isinstance(pair, list) and len(pair) == 2:
+            named = dict(zip(("step", "loss"), pair, strict=True))
+            step = _whole(named, "step")
+            loss = _number(named, "loss")
+            if step is not None and loss is not None:
+                losses[step] = loss
+    return tuple(sorted(losses.items()))
+
+
+def step_time(record: Mapping[str, str]) -> str:
+    """When the last step of a record was reported, by the master's clock; empty if unknown."""
+    return str(_content(record).get("time", ""))
+
+
 def read_progress(record: Mapping[str, str]) -> Progress | None:
     """The progress in a release's record; None if it is missing or not understood."""
-    try:
-        content = json.loads(record.get("progress") or "{}")
-    except (ValueError, RecursionError):
-        return None
-    step = _whole(content, "step") if isinstance(content, dict) else None
+    content = _content(record)
+    step = _whole(content, "step")
     if step is None:
         return None
     loss: float | str | None = _number(content, "loss")
@@ -91,6 +115,15 @@ def duration(seconds: float) -> str:
     if seconds < 2 * _DAY:
         return f"{seconds / _HOUR:.1f} h"
     return f"{seconds / _DAY:.1f} d"
+
+
+def _content(record: Mapping[str, str]) -> dict[str, Any]:
+    """What a record says of the progress; empty when it is missing or no object of JSON."""
+    try:
+        content = json.loads(record.get("progress") or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _number(content: Mapping[str, Any], name: str) -> float | None:

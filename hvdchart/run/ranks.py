@@ -109,6 +109,12 @@ def check_tagged(run: Run) -> None:
         )
 
 
+def begins_rank(line: str) -> bool:
+    """Whether a line is the one with which a rank begins, and not the script's."""
+    tag = _TAG.match(line)
+    return _OWN.match(line[tag.end() :] if tag else line) is not None
+
+
 def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
     """The lines of one rank, without what the launcher puts before each.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvd_pods.common.hostile import one_line
 from hvdchart.quantity import pluralize
+from hvdchart.run.progress import duration
 from hvdchart.run.release import Object, event_time
 from hvdchart.run.status import Status
 from hvdchart.text import table
@@ -17,10 +18,16 @@ _MOST_PODS = 30
 _RUNNING = "Running"
 
 
-def status_report(status: Status, namespace: str) -> Iterator[str]:
-    """The state, the reason, what to do, the pods, and the next command, in lines."""
+def status_report(status: Status, namespace: str, now: float | None = None) -> Iterator[str]:
+    """The state, the reason, what to do, the pods, and the next command, in lines.
+
+    With the present time in seconds since 1970, also how long the run has lasted.
+    """
     head = f"{status.name}: {status.state}"
-    if status.is_active:
+    seconds = None if now is None else status.seconds(now)
+    if seconds is not None:
+        head += f" {'after' if status.over else 'for'} {duration(seconds)}"
+    if status.is_active and status.state != "finishing":
         head += f", {status.workers_ready} of {status.workers_wanted} workers up"
         if status.spares_wanted:
             head += f", {status.spares_ready} of {pluralize(status.spares_wanted, 'spare')}"
@@ -28,7 +35,15 @@ def status_report(status: Status, namespace: str) -> Iterator[str]:
         head += f", attempt {status.attempt} of {status.attempts}"
     yield head
     if status.progress:
-        yield f"progress: {status.progress.text(is_over=status.over)}"
+        yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
+    stall = status.stall
+    if stall:
+        waited = ""
+        if now is not None and stall.is_sure:
+            waited = f" for {duration(now - stall.since)}"
+        elif now is not None:
+            waited = f" {duration(now - stall.named)} ago (the script reports no steps since)"
+        yield f"stalled{waited}: {one_line(stall.text(), LONGEST)}"
     if status.reason:
         yield f"why: {one_line(status.reason, LONGEST)}"
     if status.advice:

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.lease import LEASE_KEPT
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
-from hvdchart.run.progress import Progress, read_progress
-from hvdchart.run.release import Object, Release, component_of, is_event_of
+from hvdchart.run.progress import Progress, read_progress, step_time
+from hvdchart.run.release import Object, Release, component_of, event_time, is_event_of
+from hvdchart.run.stalls import Stall, parse_stall, place_of, seconds_of
 from hvdchart.text import join_names
 
 State: TypeAlias = Literal[
-    "not found", "suspended", "waiting", "running", "retrying", "finished", "failed"
+    "not found",
+    "suspended",
+    "waiting",
+    "running",
+    "retrying",
+    "finishing",
+    "finished",
+    "failed",
 ]
 _MASTER = "master"
 # Upper limit of the attempts and spares that a record or an annotation may give.
 _MOST = 1_000_000
 # The reason of the event that a Job or StatefulSet controller writes when a pod is refused.
 _REFUSED = "FailedCreate"
+# The master's events after which no rank of before keeps others waiting.
+_GOES_ON = ("Training", "Failed", "Finished")
+# Seconds to which the times of steps and events are rounded.
+_ROUNDING = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,8 @@ class Status:
 
     Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
-    `progress` is what the script has reported, None before it does.
+    `progress` is what the script has reported, None before it does; `stall` is the rank that the
+    others wait for now. `started` and `ended` are in RFC 3339, and empty where they are not known.
     """
 
     name: str
@@ -59,6 +72,21 @@ class Status:
     spares_wanted: int
     pods: tuple[PodStatus, ...]
     progress: Progress | None = None
+    stall: Stall | None = None
+    started: str = ""
+    ended: str = ""
+
+    def seconds(self, now: float) -> float | None:
+        """How long the run has lasted, until its end or `now`; None where that is not known."""
+        began = seconds_of(self.started)
+        until = seconds_of(self.ended) if self.over else now
+        return max(0.0, until - began) if began and until else None
+
+    def with_place(self, lines: Iterable[str]) -> Status:
+        """This status with where the stalled rank is, as the lines of its master's log say."""
+        if self.stall is None:
+            return self
+        return replace(self, stall=replace(self.stall, place=place_of(self.stall.rank, lines)))
 
     @property
     def workers_left(self) -> bool:
@@ -89,10 +117,9 @@ def run_status(release: Release) -> Status:
     name = ""
     attempt = 0
     attempts = 0
-    record = release.record
+    record = run_record(release)
     if job:
         name = str(job["metadata"]["name"])
-        record = _record_of(release, job)
         # Six is Kubernetes' own default.
         attempts = int(job["spec"].get("backoffLimit", 6)) + 1
         # The record counts the master's attempts; the Job counts only masters that were lost.
@@ -112,7 +139,35 @@ def run_status(release: Release) -> Status:
         spares_wanted=workers.spares_wanted,
         pods=tuple(_pod_status(pod, release) for pod in sorted(pods, key=_by_name)),
         progress=read_progress(record),
+        stall=_stall(release, job, record) if job and state == "running" else None,
+        started=str(job["metadata"].get("creationTimestamp") or "") if job else "",
+        ended=_ended(job, record) if state in ("finished", "failed") else "",
     )
+
+
+def _ended(job: Object | None, record: Mapping[str, str]) -> str:
+    """When a run ended: by its Job, else by the record."""
+    status = job.get("status", {}) if job else {}
+    for condition in status.get("conditions") or []:
+        if condition["type"] in ("Complete", "Failed") and condition.get("lastTransitionTime"):
+            return str(condition["lastTransitionTime"])
+    return record.get("time", "")
+
+
+def _stall(release: Release, job: Object, record: Mapping[str, str]) -> Stall | None:
+    """The rank that the others wait for: nothing has gone on since the master has named it."""
+    stall = None
+    for event in release.events:
+        if not is_event_of(event, job):
+            continue
+        if event.get("reason") == "Stalled":
+            stall = parse_stall(str(event.get("message", "")), event_time(event)) or stall
+        elif event.get("reason") in _GOES_ON:
+            stall = None
+    stepped = seconds_of(step_time(record))
+    if stall is None or stepped > stall.named + _ROUNDING:
+        return None
+    return replace(stall, is_sure=stepped > 0)
 
 
 def newest_job(release: Release) -> Object | None:
@@ -122,6 +177,21 @@ def newest_job(release: Release) -> Object | None:
     """
     present = [job for job in release.jobs if "deletionTimestamp" not in job["metadata"]]
     return max(present, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
+
+
+def run_record(release: Release) -> Mapping[str, str]:
+    """The record of the newest run; that of an earlier run says nothing about this one.
+
+    Without a Job, the run is that of the record.
+    """
+    job = newest_job(release)
+    record = release.record
+    if job is None:
+        return record
+    metadata = job["metadata"]
+    is_own = record.get("job") == metadata["name"]
+    uids = {record.get("uid", ""), metadata.get("uid", "")} - {""}
+    return record if is_own and len(uids) < 2 else {}
 
 
 # State, reason, advice.
@@ -149,13 +219,16 @@ def _judge(
         return "finished", _what_lacks(release), ""
     if _is_true(conditions, "Failed"):
         return _failed(conditions["Failed"], masters, pods, release)
-    record = _record_of(release, job)
+    record = run_record(release)
     if record.get("lease") == LEASE_KEPT and record.get("state") == "Finished":
         return "finished", _what_lacks(release), ""
     if record.get("lease") == LEASE_KEPT and record.get("state") == "Failed":
         return "failed", record.get("reason", ""), ""
     if job["spec"].get("suspend"):
         return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
+    if record.get("state") in ("Finished", "Failed"):
+        # The master stores results and scales the workers down, which are needed no more.
+        return "finishing", record.get("reason", ""), ""
     if not release.stateful_sets:
         again = f"create them again: hvdchart restart {release.name}"
         return "waiting", "the StatefulSets of the run's workers were deleted", again
@@ -196,15 +269,6 @@ def _why_no_job(release: Release) -> str:
         "the run has no Job, so that no master starts it or ends its workers: the API server may "
         "have refused the Job, as a quota or a webhook does"
     )
-
-
-def _record_of(release: Release, job: Object) -> Mapping[str, str]:
-    """The record of this Job's run; that of an earlier run says nothing about this one."""
-    record = release.record
-    metadata = job["metadata"]
-    is_own = record.get("job") == metadata["name"]
-    uids = {record.get("uid", ""), metadata.get("uid", "")} - {""}
-    return record if is_own and len(uids) < 2 else {}
 
 
 def _what_lacks(release: Release) -> str:

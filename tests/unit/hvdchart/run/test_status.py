@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -399,3 +400,25 @@ def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None
     assert found.state == "waiting"
     assert "StatefulSets" in found.reason
     assert "hvdchart restart" in found.advice
+
+
+def test_a_run_whose_master_has_recorded_the_end_is_finishing() -> None:
+    gone = {**STATEFUL_SET, "spec": {"replicas": 0}}
+    record = {"job": JOB, "state": "Finished"}
+    current = status([MASTER, *WORKERS], sets=[gone], record=record)
+    assert (current.state, current.over) == ("finishing", False)
+    assert next(status_report(current, "team")) == "hvd: finishing"
+
+
+def test_the_end_of_an_earlier_run_is_not_that_of_this_one() -> None:
+    record = {"job": "hvd-master-before", "state": "Finished"}
+    assert status([MASTER, *WORKERS], record=record).state == "running"
+
+
+def test_how_long_a_run_has_lasted_is_said() -> None:
+    began = datetime.fromisoformat("2026-01-01T10:00:00Z").timestamp()
+    head = next(status_report(status([MASTER, *WORKERS]), "team", began + 90))
+    assert head == "hvd: running for 90 s, 2 of 2 workers up"
+    record = {"job": JOB, "state": "Finished", "time": "2026-01-01T10:00:24Z"}
+    over = status([], jobs=[DONE], record=record)
+    assert next(status_report(over, "team", began + 9000)) == "hvd: finished after 24 s"
