@@ -64,6 +64,9 @@ test-faults: venv ## Run the tests of faults, also those that `make test` leaves
 generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.json
 	@$(PY) -m devtools.docs_gen
 
+pictures: venv ## Take the pictures of the page of a run for the docs, in Chromium
+	@$(PY) -m tests.unit.hvdchart.watch.pictures
+
 check-generated: venv
 	@$(PY) -m devtools.docs_gen --check
 

@@ -1,0 +1,42 @@
+"""The command `report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect, write_output
+from hvdchart.cli.terminal import say
+
+
+def report(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--write", "-w", metavar="FILE", help="Write to this file (default: NAME-report.html)."
+        ),
+    ] = None,
+    helm: Helm = "helm",
+) -> None:
+    """Write one file about a run: its page, logs, events, values, record and versions.
+
+    What is named like a secret in the values, or looks like one, is masked everywhere. Read the
+    file before you share it: nobody can know each secret that a script prints.
+
+    Example:
+      hvdchart report resnet50 -w resnet50.html
+
+    Exit codes: 0 written; 5 the file cannot be written; 7 there is no such run, or the cluster
+    cannot be used.
+    """
+    from hvdchart.run.helm import Helm as Program
+    from hvdchart.watch.report import make_report
+
+    cluster = connect(context, namespace)
+    text = make_report(cluster, name, Program(helm, context))
+    path = output or Path(f"{name}-report.html")
+    write_output(path, text)
+    say(f"wrote {path}")

@@ -1,0 +1,134 @@
+"""The command `watch`."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, connect, console
+from hvdchart.cli.terminal import note, show
+from hvdchart.errors import RunFailedError
+
+if TYPE_CHECKING:
+    from hvdchart.watch.model import View
+
+
+def watch(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    is_web: Annotated[
+        bool, typer.Option("--web", help="Serve the view as a page for a browser on this machine.")
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Port of the page (default: any that is free)."
+        ),
+    ] = 0,
+) -> None:
+    """Show a run live: progress, loss, each rank, faults, and the last lines of its log.
+
+    In a terminal, q or Ctrl-C ends the view, and the run goes on. Elsewhere, the command prints a
+    line for each change.
+
+    Examples:
+      hvdchart watch resnet50
+      hvdchart watch resnet50 --web
+
+    Exit codes: 0 the run has not failed, or the view was ended; 7 there is no such run, or the
+    cluster cannot be used; 8 the run failed.
+    """
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.watch.follow import follow_views
+
+    if port and not is_web:
+        raise typer.BadParameter("--port is that of the page: add --web")
+    cluster = connect(context, namespace)
+    views = follow_views(cluster, name, Kubectl(cluster.namespace, context))
+    try:
+        last = _serve(views, port) if is_web else _show(views)
+    except KeyboardInterrupt:
+        # The run goes on.
+        return
+    if last.state == "failed":
+        raise RunFailedError(f"run {name} failed")
+
+
+def _show(views: Iterator["View"]) -> "View":
+    """Show views until the last one, which is returned and stays on the screen."""
+    from hvdchart.watch.terminal import Screen, line_of
+
+    screen = console()
+    shown = next(views)
+    if not screen.is_terminal:
+        show(line_of(shown))
+        for view in views:
+            if line_of(view) != line_of(shown):
+                show(line_of(view))
+            shown = view
+        return shown
+    from rich.live import Live
+
+    def draw() -> Screen:
+        # The time passes without an event.
+        return Screen(shown if shown.over else replace(shown, now=time.time()))
+
+    with _q_interrupts(), Live(get_renderable=draw, console=screen, screen=True) as live:
+        for view in views:
+            shown = view
+            live.refresh()
+    screen.print(Screen(shown))
+    return shown
+
+
+def _serve(views: Iterator["View"], port: int) -> "View":
+    """Serve the page, also when the run is over, until it is interrupted."""
+    from hvdchart.watch.server import serve_page
+
+    first = next(views)
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(serve_page(first, port))
+        except OSError as error:
+            raise typer.BadParameter(f"--port {port}: {error.strerror}") from error
+        show(f"{first.name}: {server.address}")
+        note("Ctrl-C ends the page; the run goes on")
+        for view in views:
+            server.update(view)
+        threading.Event().wait()
+    return first
+
+
+@contextmanager
+def _q_interrupts() -> Iterator[None]:
+    """Let the key q do what Ctrl-C does, where standard input is a terminal."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    main = threading.main_thread().ident
+    before = termios.tcgetattr(descriptor)
+
+    def read() -> None:
+        while key := os.read(descriptor, 1):
+            if key in b"qQ" and main is not None:
+                signal.pthread_kill(main, signal.SIGINT)
+                return
+
+    tty.setcbreak(descriptor)
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

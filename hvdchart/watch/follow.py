@@ -1,0 +1,138 @@
+"""Follows a run as views: one now, and another each time that something of it has changed.
+
+The objects and the log come from `hvdchart.run.logs.follow`, the figures of the ranks from `top`'s
+probe. Threads put what they read on one queue, and who reads it makes the view.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from hvdchart.errors import ClusterError, NoRunError
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.kubectl import Kubectl
+from hvdchart.run.logs import LAST, LogLine, created_at, follow, last_lines
+from hvdchart.run.release import Release
+from hvdchart.run.status import newest_job, run_status
+from hvdchart.run.top import Usage, read_usage
+from hvdchart.run.watch import Follower
+from hvdchart.watch.build import build_view
+from hvdchart.watch.model import View
+
+# Seconds between two looks at the pods' usage, of which one takes a second itself, and after a
+# refusal; and for how long the usage of a pod is shown that does not answer again.
+LOOK_EVERY = 4.0
+LOOK_AGAIN_AFTER = 30.0
+# Seconds between two views: what has changed until then is shown together.
+SETTLE = 0.25
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What the pods use, or why that is not known."""
+
+    usages: list[Usage]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """The run is over, and its log has been read."""
+
+
+@dataclass
+class _Known:
+    """What was read so far."""
+
+    release: Release
+    used: _Used = field(default_factory=lambda: _Used([]))
+    # The last lines of each pod's log.
+    lines: dict[str, deque[str]] = field(default_factory=dict)
+    is_over: bool = False
+
+    def take(self, item: Release | LogLine | _Used | _Ended) -> None:
+        if isinstance(item, Release):
+            self.release = item
+        elif isinstance(item, LogLine):
+            self.lines.setdefault(item.pod, deque(maxlen=LAST)).append(item.text)
+        elif isinstance(item, _Used):
+            self.used = item
+        else:
+            self.is_over = True
+
+    def view(self, namespace: str) -> View:
+        # Masters follow one another; warnings are about other pods.
+        created = {pod["metadata"]["name"]: created_at(pod) for pod in self.release.pods}
+        order = sorted(self.lines, key=lambda pod: created.get(pod, ""))
+        return build_view(
+            self.release,
+            namespace,
+            time.time(),
+            usages=self.used.usages,
+            lines=[line for pod in order for line in self.lines[pod]],
+            usage_problem=self.used.problem,
+        )
+
+
+def read_view(cluster: Cluster, name: str) -> View:
+    """The view of a run at this moment, without its pods' usage. Raises NoRunError."""
+    release = cluster.present_release(name)
+    lines = last_lines(cluster, release)
+    return build_view(release, cluster.namespace, time.time(), lines=lines)
+
+
+def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterator[View]:
+    """Views of a run from now to its end; the last one has all of the end.
+
+    Without kubectl, they have no CPU and memory, and no step of each rank. Raises NoRunError
+    without such a run, and ClusterError when the API server refuses a request.
+    """
+    release = cluster.present_release(name)
+    if newest_job(release) is None:
+        # The Job has a time to live: only the record is left.
+        yield read_view(cluster, name)
+        return
+    known = _Known(release)
+
+    def read() -> None:
+        lines = follow(
+            cluster, name, tail=LAST, component="master", warnings=True, seen=follower.put
+        )
+        for line in lines:
+            follower.put(line)
+            if follower.closed.is_set():
+                return
+        follower.put(_Ended())
+
+    def look() -> None:
+        assert kubectl  # noqa: S101
+        while not follower.closed.is_set():
+            try:
+                found = _Used(read_usage(known.release, kubectl))
+                pause = LOOK_EVERY
+            except ClusterError as problem:
+                found = _Used([], str(problem))
+                pause = LOOK_AGAIN_AFTER
+            follower.put(found)
+            follower.closed.wait(pause)
+
+    with Follower[Release | LogLine | _Used | _Ended]() as follower:
+        follower.start(read)
+        if kubectl and not run_status(release).over:
+            follower.start(look)
+        while True:
+            yield known.view(cluster.namespace)
+            if known.is_over:
+                return
+            known.take(follower.get())
+            until = time.monotonic() + SETTLE
+            with suppress(queue.Empty):
+                while not known.is_over:
+                    known.take(follower.get(max(0.0, until - time.monotonic())))
+            if not known.release.exists:
+                raise NoRunError(name, cluster.namespace, "it was removed")

@@ -1,0 +1,129 @@
+"""Takes secrets out of what leaves for somebody else's eyes. Pure.
+
+Nobody can know each secret: what is named like one is masked, and what looks like one. What was
+masked in one text is masked wherever it stands in another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+MASK = "(masked)"
+# Words of names whose values are secrets: WANDB_API_KEY, dbPassword, hf-token.
+_WORDS = re.compile(
+    r"secret|token|passw|passphrase|pwd|credential|apikey|accesskey|privatekey|cookie|bearer|"
+    r"signature|(?:^|[-_.])(?:key|pass|auth|pat|sas|dsn|pin|salt)(?:$|[-_.])",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# Keys that name a secret and do not have it, and those whose values are no secrets.
+_NAMING = re.compile(
+    r"(?:secretName|secretRef|secretKeyRef|imagePullSecrets|name|optional|secretNamespace|"
+    r"automountServiceAccountToken|masterSecret|workerSecret)$",
+    re.IGNORECASE,
+)
+# What a reference to a key of a Secret has.
+_REFERENCE = {"name", "key", "optional"}
+# Secrets by their own form, wherever they stand.
+_FORMS = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
+    # Tokens of GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS and Google, and JSON Web Tokens.
+    r"|\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza)[A-Za-z0-9_-]{12,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?",
+    re.DOTALL,
+)
+# What follows such words in a line of a log or a command line, and the login in an address.
+_TOLD = re.compile(
+    r"((?:authorization\W{1,3}(?:basic|bearer)?|bearer|[-\w]*(?:secret|token|passw(?:or)?d|passwd|"
+    r"api[-_]?key|access[-_]?key|credentials?)[-\w]*[\"']?\s*[:=]|"
+    r"--[-\w]*(?:secret|token|password|key)[-\w]*)\s*[\"']?)([^\s\"',;}]{3,})",
+    re.IGNORECASE,
+)
+_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+.,_0-9%]{1,15}(?:e[-+]?\d+)?[a-z/]{0,8}")
+# Characters of a value that is masked wherever it stands: shorter ones are ordinary words.
+_SHORTEST = 6
+# A value of an archive's size is described.
+_LONGEST_VALUE = 4000
+
+
+class Masker:
+    """Masks the secrets of a run in texts and documents."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def document(self, document: Any, name: str = "") -> Any:
+        """A copy of plain data, such as the values of a release, without secrets.
+
+        The values that are masked are then known for `text`.
+        """
+        if isinstance(document, dict):
+            return self._map(document, name)
+        if isinstance(document, list):
+            # The value of an option is the word after it.
+            before = ["", *map(str, document)]
+            options = [word if word.startswith("--") and "=" not in word else "" for word in before]
+            return [self.document(item, options[at] or name) for at, item in enumerate(document)]
+        if is_secret_name(name) and document not in (None, "", True, False):
+            self._note(document)
+            return MASK
+        if isinstance(document, str):
+            if len(document) > _LONGEST_VALUE:
+                digest = hashlib.sha256(document.encode(errors="replace")).hexdigest()[:12]
+                return f"({len(document)} characters, sha256 {digest})"
+            return self.text(document)
+        return document
+
+    def text(self, text: str) -> str:
+        """A text without what is known as a secret, or looks like one."""
+        for secret in sorted(self._known, key=len, reverse=True):
+            text = text.replace(secret, MASK)
+        text = _LOGIN.sub(rf"\g<1>{MASK}@", text)
+        return _TOLD.sub(_mask_told, _FORMS.sub(MASK, text))
+
+    def lines(self, lines: Iterable[str]) -> list[str]:
+        """Lines without secrets; a key of several lines is one in `text` only."""
+        return self.text("\n".join(lines)).split("\n")
+
+    def _map(self, document: dict[str, Any], name: str) -> dict[str, Any]:
+        if set(document) <= _REFERENCE:
+            return document
+        masked = {}
+        # An entry of a list of variables, and a Secret among the objects of a release.
+        is_entry = isinstance(document.get("name"), str) and "value" in document
+        is_secret = document.get("kind") == "Secret"
+        for key, value in document.items():
+            hidden = is_entry and key == "value" and is_secret_name(str(document["name"]))
+            if hidden or (is_secret and key in ("data", "stringData")):
+                self._note(value)
+                masked[key] = MASK
+            elif _NAMING.search(str(key)) and not isinstance(value, dict | list):
+                masked[key] = value
+            else:
+                # What a map of a secret's name has is a secret, unless it names one.
+                is_reference = _NAMING.search(str(key)) is not None
+                masked[key] = self.document(value, "" if is_reference else str(key))
+        return masked
+
+    def _note(self, value: Any) -> None:
+        """Remember a secret, and each one in it."""
+        if isinstance(value, dict | list):
+            for item in value.values() if isinstance(value, dict) else value:
+                self._note(item)
+        elif len(str(value)) >= _SHORTEST:
+            self._known.update({str(value), *str(value).split("\n")} - {""})
+            self._known = {each for each in self._known if len(each) >= _SHORTEST}
+
+
+def _mask_told(found: re.Match[str]) -> str:
+    """What is told of a secret; how many tokens a step has is none."""
+    return found[0] if _NUMBER.fullmatch(found[2]) else f"{found[1]}{MASK}"
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is a secret."""
+    return bool(_WORDS.search(_CAMEL.sub("_", name)))

@@ -1,0 +1,100 @@
+"""What is shown of a run at one moment: plain data, the same for each skin.
+
+All texts in it are a stranger's, but without what controls a terminal. Times are in seconds since
+1970. What no source knows is None or empty, and a skin leaves it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from hvdchart.run.progress import Progress
+from hvdchart.run.stalls import Stall
+from hvdchart.run.status import State
+
+Kind: TypeAlias = Literal["stage", "attempt", "fault", "stall", "warning", "end"]
+Part: TypeAlias = Literal["waiting", "training", "lost", "ending"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A rank, or a pod without ranks such as the master, whose `rank` is None.
+
+    CPU and memory are the pod's, in the row of its first rank. `state` is one word.
+    """
+
+    rank: int | None
+    pod: str
+    node: str
+    state: str
+    step: int | None = None
+    rate: float | None = None
+    cpus: float | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened: when, of which kind, and what."""
+
+    at: float
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of the time line, and which attempt it is of (0 before the first one)."""
+
+    begin: float
+    end: float
+    part: Part
+    attempt: int
+
+
+@dataclass(frozen=True)
+class View:
+    """A run at the moment `now`.
+
+    `losses` are pairs of step and loss. `rows` are the first ranks of all, and `more_rows` is how
+    many follow. `usage_problem` says why CPU and memory are not known.
+    """
+
+    name: str
+    namespace: str
+    state: State
+    reason: str
+    advice: str
+    now: float
+    started: float | None
+    ended: float | None
+    attempt: int
+    attempts: int
+    workers_ready: int
+    workers_wanted: int
+    progress: Progress | None
+    losses: tuple[tuple[int, float], ...]
+    rows: tuple[Row, ...]
+    more_rows: int
+    marks: tuple[Mark, ...]
+    spans: tuple[Span, ...]
+    stall: Stall | None
+    log: tuple[str, ...]
+    usage_problem: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing changes any more."""
+        return self.state in ("finished", "failed", "not found")
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the run has lasted, until its end or now; None where that is not known."""
+        if self.started is None:
+            return None
+        return max(0.0, (self.ended or self.now) - self.started)
+
+    def document(self) -> dict[str, Any]:
+        """The view as plain data, for JSON."""
+        return {**asdict(self), "over": self.over, "seconds": self.seconds}

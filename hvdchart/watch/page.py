@@ -1,0 +1,88 @@
+"""The page of a view: one file of HTML that loads nothing.
+
+The view is in it as JSON, and the script draws it. The policy allows this very style and script,
+and no other; texts of the view become text only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+
+from hvdchart import __version__
+from hvdchart.watch.model import View
+
+_FOLDER = Path(__file__).parent / "page"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A text that is shown below the view, when somebody opens it."""
+
+    title: str
+    text: str
+
+
+def page(
+    view: View, *, live: bool = False, widget: bool = False, sections: Sequence[Section] = ()
+) -> str:
+    """The page as it shows a view; `live`: it follows the events of its server.
+
+    As a `widget`, it is a part of another page.
+    """
+    data = {
+        "view": view.document(),
+        "live": live,
+        "widget": widget,
+        "version": __version__,
+        "sections": [{"title": each.title, "text": each.text} for each in sections],
+    }
+    filled = {
+        "policy": escape(policy()),
+        "title": escape(f"{view.name}: {view.state}"),
+        "style": _read("page.css"),
+        "script": _read("page.js"),
+        "data": document(data),
+    }
+    text = _read("page.html")
+    # In one pass: what is filled in may have such a name itself.
+    head, *parts = text.split("{")
+    for part in parts:
+        name, _, rest = part.partition("}")
+        head += filled[name] + rest
+    return head
+
+
+def policy() -> str:
+    """The Content-Security-Policy of the page."""
+    rules = {
+        "default-src": "'none'",
+        "script-src": _digest(_read("page.js")),
+        "style-src": _digest(_read("page.css")),
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def document(data: object) -> str:
+    """Data as JSON that no HTML around it can misread, in one line."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"

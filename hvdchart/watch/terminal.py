@@ -1,0 +1,284 @@
+"""The view of a run for a terminal, drawn with rich. Pure: nothing here writes to a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from hvdchart.run.progress import duration
+from hvdchart.watch.model import Mark, Row, View
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_CURVE_HEIGHT = 4
+_MOST_MARKS = 4
+# Of the state of a run or of a rank, and of what a time line has.
+_STYLES = {
+    "running": "green",
+    "finished": "green",
+    "finishing": "cyan",
+    "waiting": "yellow",
+    "retrying": "yellow",
+    "failed": "red",
+    "not found": "red",
+}
+_SIGNS = {
+    "stage": ("·", "dim"),
+    "attempt": ("▶", "green"),
+    "fault": ("✕", "red"),
+    "stall": ("‖", "magenta"),
+    "warning": ("!", "yellow"),
+    "end": ("■", "green"),
+}
+_PARTS = {
+    "waiting": ("░", "yellow"),
+    "training": ("█", "green"),
+    "lost": ("▒", "red"),
+    "ending": ("▓", "cyan"),
+}
+# Columns that a terminal of so many columns shows.
+_NARROW = 60
+_WIDE = 100
+
+
+def sparkline(values: Sequence[float], width: int, height: int = 1) -> list[str]:
+    """The curve of some numbers in block characters: `height` lines, the top one first.
+
+    The lowest value still has a block, so that it differs from no value. Without values, the lines
+    are empty.
+    """
+    if not values or width < 1:
+        return [""] * height
+    width = min(width, len(values))
+    # Each column has the mean of its part.
+    edges = [len(values) * column // width for column in range(width + 1)]
+    means = [math.fsum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
+    lowest = min(means)
+    extent = max(means) - lowest
+    steps = len(_BLOCKS) - 1
+    levels = [
+        1 + round((mean - lowest) / extent * (height * steps - 1)) if extent else 1
+        for mean in means
+    ]
+    return [
+        "".join(_BLOCKS[min(steps, max(0, level - steps * row))] for level in levels)
+        for row in reversed(range(height))
+    ]
+
+
+class Screen:
+    """A view as rich draws it, in as many lines as the terminal has."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        height = options.height or console.size.height
+        parts = [
+            _head(self._view, width),
+            *_problems(self._view),
+            *_progress(self._view),
+            *_curve(self._view, width),
+            *_time_line(self._view, width),
+        ]
+        used = sum(len(console.render_lines(part, options, pad=False)) for part in parts)
+        # The table has its share of what is left, and the log the rest.
+        left = max(0, height - used - 2)
+        rows = self._view.rows
+        most = max(3, min(len(rows), left * 2 // 3))
+        if rows:
+            parts.append(_table(self._view, width, most))
+            left -= min(len(rows), most) + 2
+        parts += _log(self._view, left)
+        yield Group(*parts)
+
+
+def line_of(view: View) -> str:
+    """The view in one line, for what is no terminal: state, progress, and what is wrong."""
+    parts: list[str] = [view.state]
+    if view.state == "waiting":
+        parts.append(f"{view.workers_ready} of {view.workers_wanted} workers up")
+    if view.attempt > 1:
+        parts.append(f"attempt {view.attempt} of {view.attempts}")
+    if view.progress:
+        parts.append(_told(view))
+    if view.stall:
+        parts.append(f"stalled: {view.stall.text()}")
+    if view.reason:
+        parts.append(view.reason)
+    return f"{view.name}: {', '.join(parts)}"
+
+
+def _told(view: View) -> str:
+    """The progress in words; a stalled run has no time left that could be told."""
+    is_still = view.over or view.stall is not None
+    return view.progress.text(is_over=is_still) if view.progress else ""
+
+
+def _head(view: View, width: int) -> RenderableType:
+    """The name, and at the right the state, the attempt and the time."""
+    left = Text(view.name, style="bold")
+    if width >= _NARROW:
+        left.append(f"  {view.namespace}", style="dim")
+    style = _STYLES.get(view.state, "")
+    right = Text.assemble(("● ", style), (view.state, f"bold {style}"))
+    if view.attempt > 1:
+        right.append(f"  attempt {view.attempt} of {view.attempts}", style="dim")
+    if view.seconds is not None:
+        right.append(f"  {duration(view.seconds)}", style="dim")
+    grid = Table.grid(expand=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_row(left, right)
+    return grid
+
+
+def _problems(view: View) -> list[RenderableType]:
+    """The stall, the reason and the advice."""
+    lines: list[RenderableType] = []
+    if view.stall:
+        lines.append(Text.assemble(("stalled  ", "bold magenta"), view.stall.text()))
+    if view.reason:
+        style = "bold red" if view.state == "failed" else "bold yellow"
+        lines.append(Text.assemble(("why  ", style), view.reason))
+    if view.advice:
+        lines.append(Text.assemble(("what to do  ", "bold"), view.advice))
+    return lines
+
+
+def _progress(view: View) -> list[RenderableType]:
+    """The bar, and the step, the speed and the time that is left."""
+    told = view.progress
+    if told is None:
+        up = f"{view.workers_ready} of {view.workers_wanted} workers up"
+        return [Text(up, style="dim")] if view.state in ("waiting", "running") else []
+    lines: list[RenderableType] = [Text(_told(view))]
+    if told.steps:
+        grid = Table.grid(padding=(0, 1), expand=True)
+        grid.add_column(ratio=1)
+        grid.add_column(justify="right", no_wrap=True)
+        share = min(1.0, told.step / told.steps)
+        grid.add_row(ProgressBar(total=1.0, completed=share), f"{share:4.0%}")
+        lines.insert(0, grid)
+    return lines
+
+
+def _curve(view: View, width: int) -> list[RenderableType]:
+    """The losses as blocks, with the first and the last one."""
+    losses = view.losses
+    if len(losses) < 3:
+        return []
+    values = [loss for _, loss in losses]
+    label = f"loss {values[0]:.4g} → {values[-1]:.4g}"
+    rows = sparkline(values, width, _CURVE_HEIGHT)
+    return [Text(""), Text(label, style="dim"), Text("\n".join(rows), style="cyan")]
+
+
+def _time_line(view: View, width: int) -> list[RenderableType]:
+    """The parts of the run as a bar, the marks below it, and the last ones in words."""
+    if not view.spans:
+        return []
+    begin = view.spans[0].begin
+    extent = max(1.0, view.spans[-1].end - begin)
+
+    def column(at: float) -> int:
+        return min(width - 1, max(0, int((at - begin) / extent * width)))
+
+    bar = Text()
+    for span in view.spans:
+        sign, style = _PARTS[span.part]
+        cells = column(span.end) - column(span.begin)
+        bar.append(sign * cells, style=style)
+    bar.append(_PARTS[view.spans[-1].part][0], style=_PARTS[view.spans[-1].part][1])
+    below: list[tuple[str, str]] = [(" ", "")] * width
+    for mark in view.marks:
+        if mark.kind != "stage":
+            below[column(mark.at)] = _SIGNS[mark.kind]
+    lines: list[RenderableType] = [Text(""), bar, Text.assemble(*below)]
+    return [*lines, *(_mark(mark) for mark in view.marks[-_MOST_MARKS:])]
+
+
+def _mark(mark: Mark) -> Text:
+    sign, style = _SIGNS[mark.kind]
+    at = datetime.fromtimestamp(mark.at).strftime("%H:%M:%S")
+    text = Text.assemble((at, "dim"), (f" {sign} ", style), mark.text)
+    text.no_wrap = True
+    text.overflow = "ellipsis"
+    return text
+
+
+def _table(view: View, width: int, most: int) -> RenderableType:
+    """A row for each rank; columns that no row has, and those for which no room is, are left out.
+
+    Ranks that need a look come first where not all fit.
+    """
+    rows = list(view.rows)
+    if len(rows) > most:
+        rows = sorted(rows, key=lambda row: row.state == "Running")[:most]
+    hidden = len(view.rows) + view.more_rows - len(rows)
+    table = Table(box=None, expand=width < _WIDE, pad_edge=False, header_style="dim")
+    table.add_column("RANK", justify="right", no_wrap=True)
+    table.add_column("STATE", no_wrap=True)
+    cells = [[_rank(row), _row_state(row)] for row in rows]
+    if any(row.step is not None for row in rows):
+        table.add_column("STEP", justify="right", no_wrap=True)
+        _extend(cells, ["" if row.step is None else f"{row.step:,}" for row in rows])
+    if any(row.rate is not None for row in rows):
+        table.add_column("SAMPLES/S", justify="right", no_wrap=True)
+        _extend(cells, ["" if row.rate is None else f"{row.rate:,.1f}" for row in rows])
+    is_wide = width >= _NARROW
+    if is_wide and any(row.cpus is not None for row in rows):
+        table.add_column("CPU", justify="right", no_wrap=True)
+        _extend(cells, ["" if row.cpus is None else f"{row.cpus:.2f}" for row in rows])
+    if is_wide and any(row.memory is not None for row in rows):
+        table.add_column("MEMORY", justify="right", no_wrap=True)
+        memory = ["" if row.memory is None else f"{row.memory / 2**20:,.0f} Mi" for row in rows]
+        _extend(cells, memory)
+    if is_wide:
+        table.add_column("POD", no_wrap=True, overflow="ellipsis")
+        _extend(cells, [row.pod for row in rows])
+    if width >= _WIDE and any(row.node for row in rows):
+        table.add_column("NODE", no_wrap=True, overflow="ellipsis")
+        _extend(cells, [row.node for row in rows])
+    for row_cells in cells:
+        table.add_row(*row_cells)
+    notes: list[RenderableType] = [Text(""), table]
+    if hidden:
+        notes.append(Text(f"and {hidden} more", style="dim"))
+    if view.usage_problem:
+        note = Text(f"no CPU and memory: {view.usage_problem}", style="dim")
+        note.no_wrap = True
+        note.overflow = "ellipsis"
+        notes.append(note)
+    return Group(*notes)
+
+
+def _extend(cells: list[list[Text]], column: Sequence[str]) -> None:
+    for row, text in zip(cells, column, strict=True):
+        row.append(Text(text))
+
+
+def _rank(row: Row) -> Text:
+    return Text("" if row.rank is None else str(row.rank), style="bold")
+
+
+def _row_state(row: Row) -> Text:
+    style = {"Running": "green", "Stalled": "bold magenta", "Ended": "dim"}.get(row.state, "yellow")
+    return Text(row.state, style=style)
+
+
+def _log(view: View, most: int) -> list[RenderableType]:
+    """The last lines of the log that fit."""
+    if most < 2 or not view.log:
+        return []
+    lines = view.log[-(most - 1) :]
+    text = Text("\n".join(lines), style="dim", no_wrap=True, overflow="ellipsis")
+    return [Padding(text, (1, 0, 0, 0))]

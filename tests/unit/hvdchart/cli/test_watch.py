@@ -1,0 +1,141 @@
+"""The command `watch`, with a small API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from hvdchart.run import watch
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.runs import (
+    DONE,
+    ENDED_MASTER,
+    FAILED,
+    FAILED_MASTER,
+    JOB,
+    MASTER,
+    STATEFUL_SET,
+    job,
+    meanwhile,
+    play,
+    tell,
+)
+
+pytestmark = pytest.mark.timeout(120)
+PROBE = "cpu 1000000 10\ncpu 2500000 11\nmemory 209715200\n0:horovod_step 7\n"
+COMMAND = [sys.executable, "-m", "hvdchart", "watch", "hvd"]
+
+
+@pytest.fixture
+def live(
+    fake_cluster: FakeCluster, kubectl: StubProgram, monkeypatch: pytest.MonkeyPatch
+) -> FakeCluster:
+    """A run that goes on; its log does, too."""
+    monkeypatch.setattr(watch, "SETTLE", 0.0)
+    kubectl.answer("team", PROBE)
+    fake_cluster.put("jobs", job())
+    fake_cluster.put("statefulsets", STATEFUL_SET)
+    play(fake_cluster, job(), MASTER)
+    tell(fake_cluster, {"step": 120, "steps": 500, "loss": 0.41})
+    return fake_cluster
+
+
+def test_what_is_no_terminal_gets_a_line_for_each_change(
+    hvdchart: Command, live: FakeCluster
+) -> None:
+    def end() -> None:
+        live.wait_for("log", "get")
+        play(live, DONE, ENDED_MASTER)
+
+    with meanwhile(end):
+        done = hvdchart("watch", "hvd")
+    lines = done.output.splitlines()
+    assert done.code == 0
+    assert lines[0] == "hvd: running, step 120 of 500, loss 0.41"
+    assert lines[-1].startswith("hvd: finished, step 120 of 500")
+    assert len(lines) == len(set(lines))
+
+
+def test_a_run_that_has_failed_is_shown_and_fails(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    play(fake_cluster, FAILED, FAILED_MASTER)
+    done = hvdchart("watch", "hvd")
+    assert (done.code, done.output) == (8, "hvd: failed, attempt 4 of 4, boom\n")
+
+
+def test_a_run_of_which_only_the_record_is_left_is_shown(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.put("statefulsets", STATEFUL_SET)
+    record = {"state": "Finished", "progress": json.dumps({"step": 9})}
+    fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+    assert hvdchart("watch", "hvd").output == "hvd: finished, step 9\n"
+
+
+def test_no_run_is_said(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    assert hvdchart("watch", "hvd").code == 7
+
+
+def test_a_port_without_the_page_is_refused(hvdchart: Command) -> None:
+    done = hvdchart("watch", "hvd", "--port", "8000")
+    assert (done.code, "add --web" in done.errors) == (2, True)
+
+
+@contextmanager
+def started(*arguments: str, terminal: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """The command in a process of its own."""
+    target = subprocess.PIPE if terminal is None else terminal
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=terminal, stdout=target, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_the_page_is_served_until_ctrl_c(live: FakeCluster) -> None:
+    with started("--web") as process:
+        assert process.stdout
+        line = process.stdout.readline().decode()
+        address = re.search(r"http://127\.0\.0\.1:\d+/\S+/", line)
+        assert address, line
+        with urllib.request.urlopen(address[0], timeout=30) as answer:  # noqa: S310 - its form was checked
+            assert '"step":120' in answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
+def test_a_key_ends_the_view_and_leaves_the_run(live: FakeCluster, key: bytes) -> None:
+    outer, inner = pty.openpty()
+    with started(terminal=inner) as process:
+        os.close(inner)
+        # It draws on the other screen of the terminal, and leaves that at its end.
+        shown = b""
+        while b"SAMPLES" not in shown and b"CPU" not in shown:
+            shown += os.read(outer, 1 << 16)
+        if key == b"q":
+            os.write(outer, key)
+        else:
+            process.send_signal(signal.SIGINT)
+        while b"\x1b[?1049l" not in shown:
+            shown += os.read(outer, 1 << 16)
+        assert process.wait(30) == 0
+    os.close(outer)
+    assert live.find("jobs", JOB) is not None
