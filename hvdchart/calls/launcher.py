@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -41,6 +41,7 @@ from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 from hvdchart.values.check import checked_values
+from hvdchart.watch.notebook import beside_call
 
 # Where the programs are in the code of the pods, and the package that they are in.
 _FOLDER = ".hvdchart"
@@ -154,7 +155,8 @@ class Launcher:
             connection = self._connect()
             try:
                 self._check_open()
-                return connection.call(content, self._plan.ranks, timeout, self._write)
+                with self._shown() as write:
+                    return connection.call(content, self._plan.ranks, timeout, write)
             except (LostError, RanksError) as error:
                 reason = self._explain(error, connection)
                 if not reason:
@@ -305,6 +307,13 @@ class Launcher:
         kubectl = Kubectl(self._cluster.namespace, self._helm.context)
         program = ("python3", f"{_PROGRAMS}/server.py", "connect")
         return kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
+
+    def _shown(self) -> AbstractContextManager[Callable[[str], object]]:
+        """Show the run in a notebook during a call; gives what writes the ranks' output."""
+        assert self._cluster  # noqa: S101
+        kubectl = Kubectl(self._cluster.namespace, self._helm.context)
+        name = self._plan.spec.name
+        return beside_call(self._cluster, name, kubectl, self._write, self._output is None)
 
     def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
         """Which worker was lost, or why the master ended the server; empty for ranks' own end."""

@@ -1,0 +1,146 @@
+"""Shows a run in the output of a notebook's cell while a call is made.
+
+It is the page of the browser in a frame of its own, which can reach nothing of the notebook. Each
+new view takes the place of the one before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from html import escape
+from typing import Any
+
+from hvdchart.errors import HvdchartError
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.kubectl import Kubectl
+from hvdchart.run.ranks import begins_rank
+from hvdchart.watch.follow import follow_views
+from hvdchart.watch.model import View
+from hvdchart.watch.page import page
+
+# Seconds of a call before the view is shown, which a short call needs not; and between two views,
+# because a browser draws each one anew.
+SHOW_AFTER = 1.0
+SHOW_EVERY = 1.0
+# The beginning of the line with which a rank begins, also behind the tag of a launcher.
+_MOST_HELD = 200
+# Pixels of the parts of the page, and of a row.
+_HEAD = 70
+_NOTE = 76
+_PROGRESS = 150
+_CURVE = 342
+_TIME_LINE = 260
+_TABLE = 84
+_ROW = 38
+_MOST_ROWS = 10
+
+
+class Widget:
+    """A view for a notebook: `display(Widget(view))`, and `update` with a later one."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._handle: Any = None
+
+    def _repr_html_(self) -> str:
+        view = self._view
+        rows = min(_MOST_ROWS, len(view.rows))
+        height = _HEAD + _PROGRESS + _NOTE * bool(view.stall) + _NOTE * bool(view.reason)
+        height += _CURVE * (len(view.losses) > 1) + _TIME_LINE * bool(view.spans)
+        height += (_TABLE + _ROW * rows) * bool(rows)
+        frame = escape(page(view, widget=True))
+        style = f"width: 100%; height: {height}px; border: 0"
+        title = escape(f"run {view.name}")
+        return (
+            f'<iframe title="{title}" sandbox="allow-scripts" style="{style}" '
+            f'srcdoc="{frame}"></iframe>'
+        )
+
+    def _repr_pretty_(self, printer: Any, is_cycle: bool) -> None:
+        printer.text(f"run {self._view.name}: {self._view.state}")
+
+    def update(self, view: View) -> None:
+        """Show a view in the output of this cell, in the place of the one before."""
+        self._view = view
+        if self._handle is None:
+            display = importlib.import_module("IPython.display").display
+            self._handle = display(self, display_id=True)
+        else:
+            self._handle.update(self)
+
+
+def is_notebook() -> bool:
+    """Whether this runs in the kernel of a notebook, which shows HTML."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextmanager
+def beside_call(
+    cluster: Cluster,
+    name: str,
+    kubectl: Kubectl,
+    write: Callable[[str], object],
+    is_wanted: bool = True,
+) -> Iterator[Callable[[str], object]]:
+    """Show a run during the block, if this is a notebook; gives what writes the ranks' output.
+
+    The view has the ranks, so that the lines with which they begin are left out. Elsewhere, and
+    unless it `is_wanted`, `write` is given as it is.
+    """
+    if not is_wanted or not is_notebook():
+        yield write
+        return
+    ended = threading.Event()
+
+    def show() -> None:
+        if ended.wait(SHOW_AFTER):
+            return
+        widget = None
+        last = -SHOW_EVERY
+        # A view that cannot be had is no reason to end a call.
+        with suppress(HvdchartError):
+            for view in follow_views(cluster, name, kubectl):
+                if ended.is_set():
+                    return
+                if time.monotonic() - last >= SHOW_EVERY:
+                    last = time.monotonic()
+                    widget = widget or Widget(view)
+                    widget.update(view)
+
+    lines = _WithoutBeginnings(write)
+    threading.Thread(target=show, daemon=True).start()
+    try:
+        yield lines.write
+    finally:
+        ended.set()
+        lines.close()
+
+
+class _WithoutBeginnings:
+    """Leaves out the lines with which ranks begin, of an output that comes in pieces."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._held = ""
+
+    def write(self, text: str) -> None:
+        *lines, rest = (self._held + text).split("\n")
+        shown = "".join(f"{line}\n" for line in lines if not begins_rank(line))
+        # What may become such a line waits for its end; a prompt or a progress bar does not.
+        self._held = rest if rest.startswith("[") and len(rest) < _MOST_HELD else ""
+        shown += "" if self._held else rest
+        if shown:
+            self._write(shown)
+
+    def close(self) -> None:
+        """Write what has waited."""
+        if self._held and not begins_rank(self._held):
+            self._write(self._held)
+        self._held = ""
