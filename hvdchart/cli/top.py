@@ -5,7 +5,7 @@ from hvdchart.cli.terminal import note, show
 
 
 def top(name: Name, namespace: Namespace = None, context: Context = None) -> None:
-    """Print what the pods of a run use, and the step and the images per second of each rank.
+    """Print what the pods of a run use, and the step and the samples per second of each rank.
 
     Example:
       hvdchart top resnet50

@@ -98,7 +98,7 @@ _README = """\
     hvdchart doctor run.spec.yaml                 # is anything missing?
     hvdchart deploy run.spec.yaml --code .        # train, and follow
     hvdchart dev .                                # train again at each save
-    hvdchart status {name}                        # step, loss, images/s, time left
+    hvdchart status {name}                        # step, loss, samples/s, time left
     hvdchart undeploy {name}
 
 The master copies the files of this folder to the pods, except those that `.hvdignore` names. The

@@ -41,7 +41,7 @@ class Progress:
     idle_seconds: int = 0
 
     def text(self, *, is_over: bool = False) -> str:
-        """In one line: step 120 of 500, loss 0.41, 32 images/s, about 4 min left.
+        """In one line: step 120 of 500, loss 0.41, 32 samples/s, about 4 min left.
 
         Times are left out when the run is over.
         """
@@ -54,7 +54,7 @@ class Progress:
         speed = self.images_per_second
         if speed is not None:
             digits = ".0f" if speed >= 100 else ".3g"
-            parts.append(f"{speed:{digits}} images/s")
+            parts.append(f"{speed:{digits}} samples/s")
         if not is_over and self.idle_seconds > _LATE:
             parts.append(f"no step for {duration(self.idle_seconds)}")
         elif not is_over and self.seconds_left is not None:

@@ -72,7 +72,7 @@ def parse_probe(pod: str, text: str) -> Usage:
 
 def usage_table(usages: Sequence[Usage]) -> list[str]:
     """A line for each pod, and one for each of its ranks that reports its step."""
-    rows = [("POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S")]
+    rows = [("POD", "CPU", "MEMORY", "RANK", "STEP", "SAMPLES/S")]
     for usage in usages:
         cpu = "-" if usage.cpus is None else f"{usage.cpus:.2f}"
         memory = "-" if usage.memory is None else f"{usage.memory / 2**20:.0f}Mi"

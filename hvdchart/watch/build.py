@@ -60,8 +60,8 @@ def build_view(
     marks = _marks(release, status)
     ended = seconds_of(status.ended) or None
     return View(
-        name=status.name,
-        namespace=namespace,
+        name=one_line(status.name),
+        namespace=one_line(namespace),
         state=status.state,
         reason=one_line(status.reason, _LONGEST_REASON),
         advice=one_line(status.advice, _LONGEST_REASON),
@@ -98,7 +98,7 @@ def _rows(release: Release, status: Status, usages: Sequence[Usage]) -> Iterator
         own = steps.get(rank, {})
         yield Row(
             rank=rank,
-            pod=name,
+            pod=one_line(name),
             node=one_line(pod.node) if pod else "",
             state="Stalled" if is_stalled else _state(pod, status),
             step=_whole(own.get("step")),
@@ -111,7 +111,7 @@ def _rows(release: Release, status: Status, usages: Sequence[Usage]) -> Iterator
             usage = used.get(pod.name)
             yield Row(
                 rank=None,
-                pod=pod.name,
+                pod=one_line(pod.name),
                 node=one_line(pod.node),
                 state=_state(pod, status),
                 cpus=usage.cpus if usage else None,

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hvdchart.errors import ClusterError, NoRunError
+from hvdchart.run.api import RefusedError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.logs import LAST, LogLine, created_at, follow, last_lines
@@ -28,6 +29,9 @@ from hvdchart.watch.model import View
 # refusal; and for how long the usage of a pod is shown that does not answer again.
 LOOK_EVERY = 4.0
 LOOK_AGAIN_AFTER = 30.0
+# The status of what one has no right to, and a component that no pod has.
+_FORBIDDEN = 403
+_NO_COMPONENT = "none"
 # Seconds between two views: what has changed until then is shown together.
 SETTLE = 0.25
 
@@ -99,15 +103,24 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
         return
     known = _Known(release)
 
-    def read() -> None:
+    def read(component: str = "master") -> None:
         lines = follow(
-            cluster, name, tail=LAST, component="master", warnings=True, seen=follower.put
+            cluster, name, tail=LAST, component=component, warnings=True, seen=follower.put
         )
         for line in lines:
             follower.put(line)
             if follower.closed.is_set():
                 return
         follower.put(_Ended())
+
+    def read_what_is_allowed() -> None:
+        try:
+            read()
+        except RefusedError as refused:
+            if refused.status != _FORBIDDEN:
+                raise
+            # Perhaps only the logs are: then the rest can be shown.
+            read(_NO_COMPONENT)
 
     def look() -> None:
         assert kubectl  # noqa: S101
@@ -122,7 +135,7 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
             follower.closed.wait(pause)
 
     with Follower[Release | LogLine | _Used | _Ended]() as follower:
-        follower.start(read)
+        follower.start(read_what_is_allowed)
         if kubectl and not run_status(release).over:
             follower.start(look)
         while True:

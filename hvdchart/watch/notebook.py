@@ -31,11 +31,12 @@ SHOW_EVERY = 1.0
 _MOST_HELD = 200
 # Pixels of the parts of the page, and of a row.
 _HEAD = 70
+_FOOT = 56
 _NOTE = 76
 _PROGRESS = 150
 _CURVE = 342
 _TIME_LINE = 260
-_TABLE = 84
+_TABLE = 96
 _ROW = 38
 _MOST_ROWS = 10
 
@@ -50,7 +51,7 @@ class Widget:
     def _repr_html_(self) -> str:
         view = self._view
         rows = min(_MOST_ROWS, len(view.rows))
-        height = _HEAD + _PROGRESS + _NOTE * bool(view.stall) + _NOTE * bool(view.reason)
+        height = _HEAD + _FOOT + _PROGRESS + _NOTE * bool(view.stall) + _NOTE * bool(view.reason)
         height += _CURVE * (len(view.losses) > 1) + _TIME_LINE * bool(view.spans)
         height += (_TABLE + _ROW * rows) * bool(rows)
         frame = escape(page(view, widget=True))

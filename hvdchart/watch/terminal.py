@@ -166,7 +166,10 @@ def _progress(view: View) -> list[RenderableType]:
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True)
         share = min(1.0, told.step / told.steps)
-        grid.add_row(ProgressBar(total=1.0, completed=share), f"{share:4.0%}")
+        # Only the last step makes it 100 %.
+        percent = f"{math.floor(100 * share):3} %"
+        bar = ProgressBar(total=1.0, completed=share, complete_style="blue", finished_style="green")
+        grid.add_row(bar, percent)
         lines.insert(0, grid)
     return lines
 

@@ -144,7 +144,7 @@ class TestDailyCommands:
         assert told["images_per_second"] == 16.0
 
     def test_status_shows_the_progress(self, running: Run) -> None:
-        line = rf"progress: step \d+ of {STEPS}, loss .*16 images/s"
+        line = rf"progress: step \d+ of {STEPS}, loss .*16 samples/s"
         assert re.search(line, running.ask("status", "hvd"))
 
     def test_events_are_those_of_the_run(self, running: Run) -> None:

@@ -201,7 +201,8 @@
         s("text", { x: left - 10, y: y(loss) + 4, "text-anchor": "end" }, fine(loss)));
     }
     for (const step of ticks(first, last, Math.max(2, width / 130))) {
-      picture.append(s("text", { x: x(step), y: height - 6, "text-anchor": "middle" }, whole(step)));
+      const anchor = x(step) > width - 24 ? "end" : "middle";
+      picture.append(s("text", { x: x(step), y: height - 6, "text-anchor": anchor }, whole(step)));
     }
     const points = losses.map(([step, loss]) => `${x(step).toFixed(1)},${y(loss).toFixed(1)}`);
     const base = height - bottom;
@@ -329,8 +330,8 @@
     const ranks = rows.filter((row) => row.rank !== null).length + view.more_rows;
     const section = card("Ranks", ranks ? `${ranks}` : "",
       h("div", "scroll", h("table", "", h("thead", "", head), h("tbody", "", body))));
-    if (view.more_rows) section.append(h("p", "soft", `and ${view.more_rows} more`));
-    if (view.usage_problem) section.append(h("p", "soft", `No CPU and memory: ${view.usage_problem}`));
+    if (view.more_rows) section.append(h("p", "soft below", `and ${view.more_rows} more`));
+    if (view.usage_problem) section.append(h("p", "soft below", `No CPU and memory: ${view.usage_problem}`));
     return section;
   }
 

@@ -55,6 +55,11 @@ def test_wheel_has_the_examples(installed: Path) -> None:
     assert examples == {path.name for path in (ROOT / "examples").glob("*.py")}
 
 
+def test_wheel_has_the_page_of_a_run(installed: Path) -> None:
+    parts = {path.name for path in (installed / "hvdchart" / "watch" / "page").iterdir()}
+    assert parts == {path.name for path in (ROOT / "hvdchart" / "watch" / "page").iterdir()}
+
+
 def test_wheel_says_that_it_has_types(installed: Path) -> None:
     assert (installed / "hvdchart" / "py.typed").is_file()
 

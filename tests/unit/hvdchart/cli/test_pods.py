@@ -96,7 +96,7 @@ def test_top_shows_what_the_pods_say_of_themselves_and_of_their_ranks(
     done = hvdchart("top", "hvd")
     assert (done.code, done.errors) == (0, "")
     rows = [line.split() for line in done.output.splitlines()]
-    assert rows[0] == ["POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S"]
+    assert rows[0] == ["POD", "CPU", "MEMORY", "RANK", "STEP", "SAMPLES/S"]
     assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", "0", "7", "16.2"]
 
 

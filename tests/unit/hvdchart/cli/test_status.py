@@ -146,7 +146,7 @@ def test_status_is_watched_until_the_run_ends(hvdchart: Command, running: FakeCl
     assert (done.code, "\x1b" in done.output) == (0, False)
     first, *others = [part.splitlines() for part in done.output.split("hvd: ")[1:]]
     assert first[0].startswith("running")
-    assert first[1] == "progress: step 120 of 500, loss 0.41, 32 images/s, about 4 min left"
+    assert first[1] == "progress: step 120 of 500, loss 0.41, 32 samples/s, about 4 min left"
     assert others[-1][0] == "finished"
     assert others[-1][1].startswith("progress: step 500 of 500")
 

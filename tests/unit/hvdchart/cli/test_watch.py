@@ -85,6 +85,19 @@ def test_a_run_of_which_only_the_record_is_left_is_shown(
     assert hvdchart("watch", "hvd").output == "hvd: finished, step 9\n"
 
 
+def test_a_run_is_shown_to_who_may_not_read_logs(hvdchart: Command, live: FakeCluster) -> None:
+    live.refusals["log get"] = (403, "forbidden")
+
+    def end() -> None:
+        live.wait_for("jobs", "watch", 2)
+        play(live, DONE, ENDED_MASTER)
+
+    with meanwhile(end):
+        done = hvdchart("watch", "hvd")
+    assert done.code == 0
+    assert done.output.splitlines()[-1].startswith("hvd: finished")
+
+
 def test_no_run_is_said(hvdchart: Command, fake_cluster: FakeCluster) -> None:
     assert hvdchart("watch", "hvd").code == 7
 

@@ -15,7 +15,7 @@ def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
         ("09:59:00Z", "about 4 min left"),
         ("10:01:00Z", "about 4 min left"),
         ("10:01:01Z", "no step for 61 s"),
-        ("10:07:10.5Z", "images/s, no step for 7 min"),
+        ("10:07:10.5Z", "samples/s, no step for 7 min"),
     ):
         record = {"progress": json.dumps(told), "renewed": f"2026-01-01T{renewed}"}
         progress = read_progress(record)

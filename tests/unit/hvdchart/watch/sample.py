@@ -71,7 +71,7 @@ STACK = [
     "[hvd +1120.4s] hvd-worker-1: Current thread 0x00007f1c2ffff740 (most recent call first):",
     '[hvd +1120.4s] hvd-worker-1:   File "/usr/lib/python3.11/queue.py", line 171 in get',
     '[hvd +1120.4s] hvd-worker-1:   File "/horovod/code/3c5f0e8d2/train.py", line 41 in next_batch',
-    '[hvd +1120.4s] hvd-worker-1:   File "/horovod/code/3c5f0e8d21/train.py", line 88 in main',
+    '[hvd +1120.4s] hvd-worker-1:   File "/horovod/code/3c5f0e8d2/train.py", line 88 in main',
 ]
 
 
