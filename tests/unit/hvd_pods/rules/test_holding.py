@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -103,6 +104,20 @@ def test_training_begins_although_the_record_cannot_be_written(
     world.settle(until=m.Launch)
     assert world.state.hold.is_held is is_held
     assert ("renew" in world.state.timers) is is_held
+
+
+def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> None:
+    told = json.dumps({"step": 20, "losses": [[10, 0.5], [20, 0.25]]})
+    run = {"run": "run-1", "settings": "settings-1", "attempts": "1", "progress": told}
+    world = started(run)
+    world.settle(until=m.Launch)
+    assert json.loads(world.state.news()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}
+    reported = {"step": 15, "loss": 0.375}
+    world.tell(m.ProgressReported(world.state.attempt.number, reported), 1.0)
+    assert json.loads(world.state.news()["progress"])["losses"] == [[10, 0.5], [15, 0.375]]
+    other = started({**run, "run": "run-0"})
+    other.settle(until=m.Launch)
+    assert other.state.news()["progress"] == ""
 
 
 def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
@@ -283,18 +298,25 @@ KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "set
 RECORDS = st.dictionaries(
     st.sampled_from([*KEYS, "uid", "time", "reason", "results", "trained", "hosts"]), WORDS
 )
+CURVES = [
+    "[]",
+    '{"losses": 3}',
+    '{"losses": [[1, "x"], 2]}',
+    '{"losses": [[1e999, 1e999]]}',
+    "[" * 9999,
+]
 COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "epoch"), NUMBERS))
 
 
 @pytest.mark.fuzz
-@given(RECORDS, COUNTS)
-@example({"holder": ""}, {"epoch": LATEST})
-@example({"superseded": "uid-1", "holderJob": "9" * 5000}, {})
+@given(RECORDS, COUNTS, st.sampled_from(CURVES) | NUMBERS)
+@example({"holder": ""}, {"epoch": LATEST}, "")
+@example({"superseded": "uid-1", "holderJob": "9" * 5000}, {}, "")
 def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
-    record: dict[str, str], counts: dict[str, str]
+    record: dict[str, str], counts: dict[str, str], curve: str
 ) -> None:
     """Somebody may edit it by hand, and whoever may edit ConfigMaps may write what they like."""
-    world = started({**record, **counts})
+    world = started({**record, **counts, "progress": curve})
     world.settle(until=m.Launch)
     # The workers' clocks may be an hour behind.
     latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD

@@ -20,7 +20,7 @@ from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import END, FAILED, FINISHED, Phase, Step
+from hvd_pods.rules.state import END, FAILED, FINISHED, Phase, Progress, Step, read_losses
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
@@ -107,7 +107,8 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     if data.get("run") == run.id and data.get("settings") == run.settings:
         attempts = number(data.get("attempts"))
         failures = number(data.get("failures"))
-        step.set(attempts=attempts, failures=failures, launches=attempts)
+        progress = Progress(losses=read_losses(data.get("progress", "")))
+        step.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
     step.set(was_training=bool(run.api) and data.get("trained") == facts.uid)
     if step.state.was_training:
         step.set(left=number(data.get("launched")))

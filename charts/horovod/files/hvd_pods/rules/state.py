@@ -27,6 +27,8 @@ WINDOW = 60
 # Losses that the record keeps of a run, and the digits of each.
 MOST_LOSSES = 100
 DIGITS = 6
+# Steps and losses beyond, in a record that somebody has edited, are none.
+LARGEST = 10**15
 
 
 class Phase(enum.Enum):
@@ -238,9 +240,14 @@ class Progress:
 
     def entry(self) -> str:
         """The progress for the record, in JSON; empty while nothing was reported."""
-        if not self.reported:
-            return ""
-        shown = dict(self.reported)
+        shown = self._last_report() if self.reported else {}
+        if self.losses:
+            shown["losses"] = self.losses
+        return json.dumps(shown, separators=(",", ":")) if shown else ""
+
+    def _last_report(self) -> dict[str, Any]:
+        """The last step as the record has it, with the speed of all ranks and what is left."""
+        shown = {**self.reported, "time": self.time}
         (began, first) = self.history[0]
         (now, last) = self.history[-1]
         size = shown.pop("size", 1)
@@ -249,9 +256,7 @@ class Progress:
         left = shown.get("steps", 0) - last
         if left >= 0 and last > first:
             shown["secondsLeft"] = round(left * (now - began) / (last - first))
-        if self.losses:
-            shown["losses"] = self.losses
-        return json.dumps({**shown, "time": self.time}, separators=(",", ":"))
+        return shown
 
 
 def add_loss(
@@ -269,6 +274,18 @@ def add_loss(
         return kept
     kept = (*kept, (step, float(f"{loss:.{DIGITS}g}")))
     return kept if len(kept) <= MOST_LOSSES else kept[::2]
+
+
+def read_losses(text: str) -> tuple[tuple[int, float], ...]:
+    """The losses of an entry that an earlier master has written; none in any other text."""
+    try:
+        pairs = json.loads(text)["losses"][:MOST_LOSSES]
+        losses = [(int(step), float(loss)) for step, loss in pairs]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        # Somebody may have edited it.
+        return ()
+    finite = [pair for pair in losses if 0 <= pair[0] <= LARGEST and abs(pair[1]) <= LARGEST]
+    return tuple(sorted(dict(finite).items()))
 
 
 @dataclass(frozen=True)
