@@ -31,7 +31,7 @@ PLATFORMS = (
     "manylinux_2_17_x86_64",
     "manylinux2014_x86_64",
 )
-REQUIREMENTS = ROOT / "devtools" / "gpus" / "requirements.txt"
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 # What a cluster needs of the tools that are built here.
 TOOLS = ("kube", "coredns", "pause", "helm4")
 # These are part of any system.
@@ -41,9 +41,9 @@ OF_THE_SYSTEM = ("libc", "libm", "libdl", "libpthread", "librt", "libresolv")
 def write_bundle(wheel: Path | None) -> list[Path]:
     """Writes the parts, folders below `.gpu`, and returns them.
 
-    wheel: Horovod, compiled for that machine's Python and PyTorch; without one, the machine
-    compiles the source, which takes 16 cores two minutes. Raises DevtoolsError when a part is too
-    large.
+    wheel: Horovod, compiled for that machine's Python and PyTorch. Without one that fits, the
+    machine compiles the source, which takes 16 cores two minutes. Raises DevtoolsError when a part
+    is too large.
     """
     shutil.rmtree(FOLDER, ignore_errors=True)
     first = FOLDER / "1"
@@ -52,10 +52,9 @@ def write_bundle(wheel: Path | None) -> list[Path]:
         part.mkdir(parents=True)
     note("fetching packages for Python")
     fetch_packages(first / "packages")
+    write_sdist(first)
     if wheel is not None:
         shutil.copy2(wheel, first / "packages")
-    else:
-        write_sdist(first)
     note("packing the local Kubernetes")
     pack_tools({"kube": first, "coredns": second, "pause": second, "helm4": second})
     (second / "go-version").write_text(read_output(["go", "env", "GOVERSION"], remedy="install Go"))

@@ -21,12 +21,15 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[3]
 LIBRARY = PROJECT / "charts/horovod/files/hvd_pods/library"
 # Outside of the project, which may be on a small or a read-only disk.
-SITE = Path("/tmp/hvd-gpu/site")  # noqa: S108 - the machine is the proof's own
+PREFIX = Path("/tmp/hvd-gpu/prefix")  # noqa: S108 - the machine is the proof's own
+# Open MPI's wheel has programs and libraries besides, and Horovod finds them four folders up.
+SITE = PREFIX / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 FIGURES = "gpu-proof.json"
 ONE_RANK = ["mpirun", "-np", "1", "--bind-to", "none"]
 TWO_RANKS = ["mpirun", "-np", "2", "--bind-to", "none", "--oversubscribe"]
 # Open MPI refuses root without these, and a rank that waits for another one fails in time.
 VARIABLES = {
+    "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -119,7 +122,7 @@ def read(file: Path) -> dict:
 def environment() -> dict[str, str]:
     """Variables of all stages: the packages that were brought, this project, and `keep`."""
     paths = [str(SITE), str(PROJECT), str(LIBRARY), os.environ.get("PYTHONPATH", "")]
-    programs = [str(SITE / "bin"), os.environ["PATH"], "/usr/local/nvidia/bin"]
+    programs = [str(PREFIX / "bin"), os.environ["PATH"], "/usr/local/nvidia/bin"]
     return {
         **os.environ,
         **VARIABLES,
@@ -151,15 +154,17 @@ def install(bundle: Path, out: Path) -> None:
     """Install the wheels of the bundle; compile Horovod where none of them fits this PyTorch."""
     wheels = sorted(map(str, bundle.glob("**/*.whl")))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-    pip += ["--no-compile", "--upgrade", "--target", str(SITE)]
+    pip += ["--no-compile", "--ignore-installed", "--prefix", str(PREFIX)]
     if wheels and not (SITE / "horovod").exists():
         subprocess.run([*pip, *wheels], check=True)
     test = [sys.executable, "-c", "import horovod.torch"]
-    if subprocess.run(test, env=environment(), capture_output=True, check=False).returncode == 0:
+    with (out / "import.txt").open("w") as log:
+        tried = subprocess.run(test, env=environment(), stdout=log, stderr=log, check=False)
+    if tried.returncode == 0:
         return
     (source,) = bundle.glob("**/horovod-*.tar.gz")
     shutil.rmtree(SITE / "horovod", ignore_errors=True)
-    built = SITE.parent / "built"
+    built = PREFIX.parent / "built"
     command = [*program("compile"), str(source), str(built)]
     with (out / "compile.txt").open("w") as log:
         subprocess.run(command, env=environment(), stdout=log, stderr=subprocess.STDOUT, check=True)

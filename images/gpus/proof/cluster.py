@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from images.gpus.proof.__main__ import PROJECT, SITE
+from images.gpus.proof.__main__ import PREFIX, PROJECT, SITE
 
 GPU = os.environ.get("HVD_PROOF_GPU", "real")
 DEVICE = "cuda" if GPU == "real" else "cpu"
@@ -31,7 +31,7 @@ DEVICE = "cuda" if GPU == "real" else "cpu"
 WORK = Path("/opt/hvd-gpu")
 CACHE = WORK / "cache"
 # Where the packages of the bundle are in pods.
-PACKAGES = Path("/opt/hvd-gpu-site")
+PACKAGES = Path("/opt/hvd-gpu-prefix")
 IMAGE = "docker.io/local/machine:1"
 NAMESPACE = "gpu"
 # The names of the tools' folders hold the version of Go that built them.
@@ -237,7 +237,10 @@ def write_image() -> Path:
     layer = oci.descriptor(oci.LAYER, raw.getvalue())
     paths_of_programs = [str(PACKAGES / "bin"), str(Path(sys.executable).parent)]
     standard = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    variables = [f"PATH={':'.join(paths_of_programs)}:{standard}", f"PYTHONPATH={PACKAGES}"]
+    variables = [
+        f"PATH={':'.join(paths_of_programs)}:{standard}",
+        f"PYTHONPATH={PACKAGES / SITE.relative_to(PREFIX)}",
+    ]
     if os.environ.get("LD_LIBRARY_PATH"):
         variables.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")
     config = {
@@ -431,6 +434,17 @@ def look_at_two(cluster: Cluster, script: Path) -> list[str]:
         cluster.helm("uninstall", "two", "--wait", "--timeout", "40s", check=False)
 
 
+def ddp_values() -> dict[str, Any]:
+    """Values for the example of DistributedDataParallel, with the digits of scikit-learn."""
+    import sklearn
+
+    digits = Path(sklearn.__file__).parent / "datasets/data/digits.csv.gz"
+    return values(
+        launch={"mode": "direct", "framework": "torch"},
+        master={"args": ["python3", "digits_ddp.py", "--data", str(digits)]},
+    )
+
+
 def runs(cluster: Cluster) -> None:
     """Each run of the chart, one after another: there is one GPU."""
     scripts = WORK / "scripts"
@@ -454,15 +468,8 @@ def runs(cluster: Cluster) -> None:
 
     attempt("a rank is killed three times, keep, warm ranks", lose)
     attempt("mpirun", lambda: run(cluster, "mpi", probe, values(launch={"mode": "mpirun"})))
-    import sklearn
-
-    digits = [Path(sklearn.__file__).parent / "datasets/data/digits.csv.gz"]
-    ddp = values(
-        launch={"mode": "direct", "framework": "torch"},
-        master={"args": ["python3", "digits_ddp.py", "--data", str(digits[0])]},
-    )
     example = PROJECT / "examples/digits_ddp.py"
-    attempt("DistributedDataParallel", lambda: run(cluster, "ddp", example, ddp))
+    attempt("DistributedDataParallel", lambda: run(cluster, "ddp", example, ddp_values()))
     attempt("what the commands show", lambda: look(cluster, scripts / "stays.py"))
     attempt("two workers, one GPU", lambda: look_at_two(cluster, probe))
 
@@ -471,13 +478,13 @@ def main() -> int:
     bundle = Path(sys.argv[1])
     unpack(bundle)
     mount_cgroups()
-    if SITE.exists() and not PACKAGES.exists():
-        shutil.copytree(SITE, PACKAGES)
+    if PREFIX.exists() and not PACKAGES.exists():
+        shutil.copytree(PREFIX, PACKAGES, symlinks=True)
     say("unpacked")
     cluster = Cluster(bundle)
-    cluster.start()
-    say("the cluster is up")
     try:
+        cluster.start()
+        say("the cluster is up")
         cluster.python("devtools.localkube", "load", str(write_image()))
         cluster.kubectl("create", "namespace", NAMESPACE)
         with device_plugin(cluster):
