@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -116,11 +117,52 @@ def test_workers_that_end_at_once_leave_the_newest_state(
     assert not [*volume.glob("*.worker"), *volume.glob(".*.worker")]
 
 
-def test_damaged_checkpoint_is_replaced(volume: Path, train: Callable[..., Path]) -> None:
-    volume.mkdir()
-    (volume / "keep-main.state").write_bytes(b"half of a")
-    saving.save_all(train(12))
-    assert saved(volume)[0] == 12
+def half(_: bytes) -> bytes:
+    return b"half of a"
+
+
+def changed(content: bytes) -> bytes:
+    return content.replace(b"after", b"AFTER")
+
+
+@pytest.mark.parametrize("damage", [half, changed])
+def test_damaged_checkpoint_is_replaced(
+    volume: Path, train: Callable[..., Path], damage: Callable[[bytes], bytes]
+) -> None:
+    memory = train(12)
+    saving.save_all(memory)
+    checkpoint = volume / "keep-main.state"
+    checkpoint.write_bytes(damage(checkpoint.read_bytes()))
+    assert saving.save_all(memory)
+    assert saved(volume) == (12, b"after step 12")
+
+
+@pytest.mark.parametrize(("most", "is_done", "expected"), [(1, True, 14), (99, False, 10)])
+def test_a_state_that_a_rank_replaces_while_it_is_copied_is_read_anew(
+    volume: Path,
+    train: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    is_done: bool,
+    expected: int,
+) -> None:
+    """A rank that does not end makes two steps in each copy, or in the first one only."""
+    saving.save_all(train(10))
+    memory = train(12)
+    steps = [*range(14, 14 + 2 * most, 2)]
+
+    def crc32(data: Any, *more: int) -> int:
+        found = zlib_crc32(data, *more)
+        if len(data) > records.BEGIN and steps:
+            # The first bytes of a state have been read, and the rest are about to be.
+            train(steps.pop(0))
+        return found
+
+    zlib_crc32 = zlib.crc32
+    monkeypatch.setattr(zlib, "crc32", crc32)
+    assert saving.save_all(memory) is is_done
+    monkeypatch.undo()
+    assert saved(volume) == (expected, b"after step %02d" % expected)
 
 
 def test_what_no_volume_gets_is_named(

@@ -15,6 +15,7 @@ import fcntl
 import os
 import re
 import sys
+import zlib
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Iterator
@@ -105,13 +106,19 @@ def _write(record: keep.Record, path: Path, name: str) -> bool:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
-                file.write(keep.summed_header(record))
+                file.seek(keep.BEGIN)
+                checksum = 0
                 for at in range(keep.BEGIN, len(record.raw), PIECE):
-                    file.write(record.raw[at : at + PIECE])
+                    piece = bytes(record.raw[at : at + PIECE])
+                    checksum = zlib.crc32(piece, checksum)
+                    file.write(piece)
+                # The record's map would show what is there now as well.
+                if _header_of(Path(record.place)) != record.header:
+                    raise ReplacedError
+                file.seek(0)
+                file.write(keep.summed_header(record, checksum))
                 file.flush()
                 os.fsync(file.fileno())
-            if _header_of(Path(record.place)) != bytes(record.raw[: keep.BEGIN]):
-                raise ReplacedError
             beside.replace(path)
         finally:
             with suppress(OSError):
@@ -120,17 +127,20 @@ def _write(record: keep.Record, path: Path, name: str) -> bool:
 
 
 def _is_newer(record: keep.Record, path: Path) -> bool:
-    """Whether a state is newer than a checkpoint, or that is none.
+    """Whether a state is newer than a checkpoint, or that is none or damaged.
 
     Launches of a release are numbered across its runs; within a run, the steps tell.
     """
     try:
         checkpoint = keep.read_file(path, is_checked=False)
+        is_of_run = keep.notes_of(checkpoint).get("run") == keep.notes_of(record).get("run")
+        if record.key > checkpoint.key if is_of_run else record.launch > checkpoint.launch:
+            return True
+        # Its arrays are read only where it would stay.
+        keep.read_file(path)
     except (FileNotFoundError, ValueError):
         return True
-    if keep.notes_of(checkpoint).get("run") == keep.notes_of(record).get("run"):
-        return record.key > checkpoint.key
-    return record.launch > checkpoint.launch
+    return False
 
 
 @contextmanager

@@ -38,11 +38,14 @@ class Key(NamedTuple):
 class Record(NamedTuple):
     """A complete record: where it was read from, how new it is, and its bytes.
 
+    header: what it began with when it was read. A record of the memory may be replaced later, and
+    `raw` follows that.
     launch: the epoch of the launch that wrote it. In one launch, the states of ranks belong
     together, also where each has something of its own, such as statistics of its batches.
     """
 
     place: str
+    header: bytes
     key: Key
     launch: int
     tree: Any
@@ -54,7 +57,7 @@ class Record(NamedTuple):
 
         Raises LookupError, TypeError or ValueError for a record of another module.
         """
-        data = aligned(BEGIN + HEADER.unpack_from(self.raw)[4])
+        data = aligned(BEGIN + HEADER.unpack_from(self.header)[4])
 
         def build(node: Any) -> Any:
             if not isinstance(node, dict):
@@ -103,8 +106,9 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
     """
     if len(raw) < BEGIN:
         raise ValueError(f"{place} is too short for a state")
-    mark, series, step, launch, described, size, checksum = HEADER.unpack_from(raw)
-    if mark != MARK or SUM.unpack_from(raw, HEADER.size)[0] != zlib.crc32(raw[: HEADER.size]):
+    header = bytes(raw[:BEGIN])
+    mark, series, step, launch, described, size, checksum = HEADER.unpack_from(header)
+    if mark != MARK or SUM.unpack_from(header, HEADER.size)[0] != zlib.crc32(header[: HEADER.size]):
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
@@ -114,7 +118,7 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
         tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{place} is damaged: {problem}") from problem
-    return Record(place, Key(series, step), launch, tree, raw[:size])
+    return Record(place, header, Key(series, step), launch, tree, raw[:size])
 
 
 def read_file(path: Path, *, is_checked: bool = True) -> Record:
@@ -146,11 +150,9 @@ def notes_of(record: Record) -> dict[str, str]:
     return found
 
 
-def summed_header(record: Record) -> bytes:
+def summed_header(record: Record, checksum: int) -> bytes:
     """What a record of the memory begins with in a file on a volume: with the checksum of it."""
-    mark, series, step, launch, described, size, _ = HEADER.unpack_from(record.raw)
-    checksum = zlib.crc32(record.raw[BEGIN:])
-    header = HEADER.pack(mark, series, step, launch, described, size, checksum)
+    header = HEADER.pack(*HEADER.unpack_from(record.header)[:-1], checksum)
     return (header + SUM.pack(zlib.crc32(header))).ljust(BEGIN, b"\0")
 
 
