@@ -566,6 +566,20 @@ def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
     assert "uses no CPU for 101 s" in end_with(world, 143)
 
 
+@pytest.mark.parametrize("kind", [FINISHED, ENDED])
+def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
+    """Such as hvdchart.launch, whose calls may also have nothing to do for hours."""
+    world = training(mode="custom", stallTimeoutSeconds=100)
+    for rank in range(4):
+        notice(world, kind, f"w-{rank // 2}", rank=rank)
+    wait_in_launch(world, 1000)
+    notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
+    wait_in_launch(world, 10)
+    assert not [effect for effect in world.of(m.Emit) if effect.reason == "Stalled"]
+    assert not world.of(m.EndLauncher)
+    assert "ended with exit code 0" not in end_with(world, 1, CAUSE)
+
+
 def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
     world = training()
     notice(world, RAISED, text="ValueError: a")

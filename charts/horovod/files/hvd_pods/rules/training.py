@@ -288,7 +288,8 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         # An elastic run has gone on without the ranks that failed before.
         before = () if step.state.run.elastic else launched.failed
         step.set_launched(failed=(*before, notice)[-MOST_NOTICES:])
-    elif kind == FINISHED:
+    elif kind == FINISHED and step.state.run.mode != "custom":
+        # A command may start its ranks again and again, as for each call of hvdchart.launch.
         finished = dict.fromkeys((*launched.finished, (host, rank)))
         if not launched.finished:
             step.set_launched(finished_at=step.now)
@@ -346,7 +347,8 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         if step.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
     }
     step.set_launched(idle=idle)
-    over = launched.ended.union(launched.finished)
+    # Those of a command's earlier ranks have the numbers of its present ones.
+    over = frozenset() if run.mode == "custom" else launched.ended.union(launched.finished)
     if run.elastic or len(idle) < run.ranks - len(over):
         # Ranks of an elastic run change their numbers.
         return
