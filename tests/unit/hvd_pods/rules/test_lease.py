@@ -92,6 +92,27 @@ def test_waiting_for_hosts_ends_with_the_lease_too() -> None:
     assert world.of(m.ScaleDown)
 
 
+def test_no_attempt_follows_a_lease_that_ends_before_it() -> None:
+    """Although it takes long to scale the workers down."""
+    world = session()
+    world.job["spec"] = {"backoffLimit": 5}
+    world.train()
+    while world.state.phase != Phase.PAUSING:
+        if world.is_running:
+            world.end_launcher(1)
+        world.answer()
+    attempts = world.state.attempts
+    world.tell(m.LeaseRead(world.job), SECONDS + 1)
+    while not world.of(m.ScaleDown):
+        world.answer()
+    world.answers.clear()
+    for _ in range(10):
+        world.fire()
+    assert world.state.attempts == attempts
+    world.tell(m.WorkersScaled())
+    assert world.end()[0] == 78
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_workers_stay_for_the_next_run_until_the_lease_ends(code: int) -> None:
     world = session()

@@ -223,6 +223,12 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
         step.then(m.AttemptBegins())
 
 
+def _end_pause(step: Step) -> None:
+    """Begin the next attempt, unless the run has ended meanwhile."""
+    if step.state.phase == Phase.PAUSING:
+        step.then(m.AttemptBegins())
+
+
 def on_end_reached(step: Step, event: m.EndReached) -> None:
     """End this master, and leave record and workers as they are."""
     if step.state.phase == Phase.OVER:
@@ -290,7 +296,7 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "leave": training.interrupt,
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),
     "end": lambda step: step.do(m.EndLauncher()),
-    "pause": lambda step: step.then(m.AttemptBegins()),
+    "pause": _end_pause,
     "lease": lease.look,
     "stay": ending.end_stay,
 }

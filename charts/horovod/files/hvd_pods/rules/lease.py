@@ -86,6 +86,7 @@ def _end(step: Step) -> None:
     if phase == Phase.TRAINING:
         training.abort(step, problem)
     elif phase in (Phase.GATHERING, Phase.DELIVERING, Phase.PAUSING):
+        step.clear_timers("pause")
         step.then(m.AttemptEnds(problem))
     elif phase == Phase.STAYING:
         ending.end_stay(step)
