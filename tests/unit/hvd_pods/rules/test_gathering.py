@@ -345,18 +345,23 @@ def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -
     assert world.of(m.Deliver)
 
 
+GATHERED = {"run": "run-1", "settings": "settings-1", "attempts": "1"}
+
+
 @pytest.mark.parametrize(
-    ("before", "expected"),
+    ("before", "api", "expected"),
     [
-        pytest.param({}, [False, False], id="the first run"),
-        pytest.param({"run": "run-1"}, [False, False], id="the same run"),
-        pytest.param({"run": "run-0"}, [True, False], id="another run"),
+        pytest.param({}, True, [False, False], id="the first run"),
+        pytest.param({"run": "run-0"}, True, [True, False], id="another run"),
+        pytest.param(GATHERED, True, [True, False], id="the same run, not launched"),
+        pytest.param({**GATHERED, "trained": "uid-1"}, True, [False, False], id="the same run"),
+        pytest.param({}, False, [True, False], id="no record"),
     ],
 )
 def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
-    before: dict[str, str], expected: list[bool]
+    before: dict[str, str], api: bool, expected: list[bool]
 ) -> None:
-    world = World(one_group(id="run-1"), record=before)
+    world = World(one_group(id="run-1", api=api, retries=2), record=before)
     world.tell(m.Started())
     for _ in expected:
         world.settle(until=m.Launch)

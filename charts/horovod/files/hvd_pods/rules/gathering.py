@@ -66,9 +66,12 @@ def _left(state: State) -> int:
 
 
 def _has_other_state(state: State) -> bool:
-    """Whether workers may have another run's state in memory, which this run's ranks remove."""
-    before = state.hold.data.get("run")
-    return bool(before) and before != state.run.id and not state.launches
+    """Whether workers may have another run's state in memory, which this run's ranks remove.
+
+    Ranks that this Job has started before have. Without a record, nothing tells of other runs.
+    """
+    is_first = state.hold.is_held and not state.hold.data.get("run")
+    return not (state.was_training or is_first)
 
 
 def extend_deadline(step: Step) -> None:
