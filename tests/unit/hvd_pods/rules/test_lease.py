@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hvd_pods.common.lease import LEASE_KEPT
 from hvd_pods.rules import messages as m
+from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.state import END, Phase
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, World, leased, one_group
 
@@ -127,22 +130,25 @@ def test_workers_stay_for_the_next_run_until_the_lease_ends(code: int) -> None:
     assert world.end()[0] == code
 
 
-def test_master_that_stays_leaves_the_workers_to_the_one_that_takes_its_place() -> None:
+@pytest.mark.parametrize(
+    ("job", "takes"),
+    [
+        pytest.param(None, False, id="another one takes its place"),
+        pytest.param(UNREADABLE, False, id="another one may do so"),
+        pytest.param(DELETED, True, id="deleted"),
+        pytest.param(leased(SECONDS), True, id="its pod is drained"),
+    ],
+)
+def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
+    job: Any, takes: bool
+) -> None:
+    """The Job of a run that has finished makes no other master."""
     world = ended(session())
-    world.job = None
+    world.job = job
     world.tell(m.Terminated())
     world.answer_all()
     assert world.exit
-    assert not world.of(m.ScaleDown)
-
-
-def test_master_that_stays_and_is_deleted_takes_the_workers_along() -> None:
-    world = ended(session())
-    world.job = DELETED
-    world.tell(m.Terminated())
-    world.answer_all()
-    assert world.exit
-    assert world.of(m.ScaleDown)
+    assert bool(world.of(m.ScaleDown)) is takes
 
 
 def test_master_that_stays_leaves_the_workers_of_another_one() -> None:

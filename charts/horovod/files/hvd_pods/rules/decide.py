@@ -177,11 +177,12 @@ def on_job(step: Step, event: m.JobRead) -> None:
         step.set(retries=state.retries.note_job(event.job))
         step.then(m.AttemptBegins())
     elif state.phase == Phase.STAYING:
-        # This pod is asked to end; an upgrade has taken the Job's place, or the run was withdrawn.
-        if event.job is not None and ending.is_withdrawn(event.job):
-            ending.end_stay(step)
-        else:
+        # This pod is asked to end. Unless an upgrade has taken the Job's place, nobody else would
+        # look after the lease.
+        if event.job is None or event.job == ending.UNREADABLE:
             ending.give_back(step)
+        else:
+            ending.end_stay(step)
 
 
 def conclude(step: Step, job: Object | None) -> None:
