@@ -128,6 +128,20 @@ def test_workers_stay_for_the_next_run_until_the_lease_ends(code: int) -> None:
     pass_time(world, 2 * SECONDS)
     assert world.of(m.ScaleDown)
     assert world.end()[0] == code
+    assert "nobody has renewed the lease" in world.of(m.ReleaseRecord)[0].data["lease"]
+
+
+def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
+    world = session()
+    world.train()
+    world.answer_all()
+    world.job = UNREADABLE
+    world.end_launcher(0)
+    world.answer_all()
+    assert world.state.phase == Phase.STAYING
+    world.job = leased(SECONDS)
+    pass_time(world, 2 * SECONDS)
+    assert world.of(m.ScaleDown)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +163,8 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
     world.answer_all()
     assert world.exit
     assert bool(world.of(m.ScaleDown)) is takes
+    (release,) = world.of(m.ReleaseRecord)
+    assert (release.data["lease"] == LEASE_KEPT) is not takes
 
 
 def test_master_that_stays_leaves_the_workers_of_another_one() -> None:
@@ -165,6 +181,7 @@ def test_master_that_stays_ends_when_an_upgrade_takes_the_lease_away() -> None:
     pass_time(world, 100)
     assert world.end() == (0, "")
     assert not world.of(m.ScaleDown)
+    assert world.of(m.ReleaseRecord)[0].data["lease"] == ""
 
 
 def test_master_that_stays_ends_its_workers_before_the_jobs_deadline() -> None:

@@ -243,7 +243,8 @@ def _may_stay(step: Step) -> bool:
     """Whether workers are left for the session's next run, which nobody else would end."""
     state = step.state
     job = state.job
-    is_own = bool(job) and job != UNREADABLE and not is_withdrawn(job or UNREADABLE)
+    # A lease that is known is still looked after where the Job could not be read at the end.
+    is_own = job is not None and not is_withdrawn(job)
     is_replaced = bool(state.hold.lost_to) or isinstance(state.problem, SupersededError)
     return bool(
         state.lease.seconds
@@ -274,6 +275,8 @@ def stay(step: Step) -> None:
 
 def end_stay(step: Step) -> None:
     """Let the workers go that have stayed for the session's next run."""
+    if not step.state.lease.has_ended:
+        step.set_lease(note="")
     step.set(are_workers_gone=True)
     step.do(m.ScaleDown())
 

@@ -16,7 +16,7 @@ from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.lease import LEASE, RENEWED
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Lease, Phase, Step
+from hvd_pods.rules.state import Phase, Step
 
 # Looks in the time of a lease, and the seconds between two of them at most.
 LOOKS = 20
@@ -57,7 +57,7 @@ def on_read(step: Step, event: m.LeaseRead) -> None:
     seconds = float(seconds_of(event.job))
     if not seconds:
         # An upgrade has made an ordinary run of it.
-        step.set(lease=Lease())
+        step.set_lease(seconds=0.0, note="")
         if step.state.phase == Phase.STAYING:
             ending.give_back(step)
         return
