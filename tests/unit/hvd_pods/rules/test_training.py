@@ -122,6 +122,16 @@ def test_later_attempt_may_find_nothing_left_to_do() -> None:
     assert world.end() == (0, "")
 
 
+@pytest.mark.parametrize(("trained", "code"), [("uid-1", 0), ("uid-0", 78)])
+def test_later_master_of_a_job_may_find_nothing_left_to_do(trained: str, code: int) -> None:
+    """The one before, whose command has reached workers, was evicted."""
+    world = World(one_group(mode="custom"), record={"trained": trained})
+    world.train()
+    world.answer_all()
+    world.end_launcher(0)
+    assert world.end()[0] == code
+
+
 def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
     world = training()
     end_with(world, 255, CAUSE._replace(is_final=True))

@@ -109,7 +109,9 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         failures = number(data.get("failures"))
         progress = Progress(losses=read_losses(data.get("progress", "")))
         step.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
-    step.set(was_training=bool(run.api) and data.get("trained") == facts.uid)
+    was_training = bool(run.api) and data.get("trained") == facts.uid
+    # The record does not say whether the command had reached a worker: it may have.
+    step.set(was_training=was_training, has_reached=was_training)
     if step.state.was_training:
         step.set(left=number(data.get("launched")))
     if not run.api:

@@ -306,7 +306,7 @@ class State:
     # This Job has started ranks before: an elastic run goes on with fewer hosts, and a Service
     # without slices was deleted.
     was_training: bool = False
-    # A launch of this master has started a program in a worker.
+    # A launch of this Job has started a program in a worker, or may have: another master's.
     has_reached: bool = False
     # The epoch of the last launch whose ranks may go on without a master.
     left: int = 0
