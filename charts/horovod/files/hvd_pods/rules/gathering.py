@@ -43,9 +43,11 @@ MASTER_OFFLINE_FACTOR = 5
 # Seconds to wait for a Service that was deleted, whose pods have no addresses then, and for a
 # StatefulSet that was deleted or makes pods of another revision: somebody may be at it.
 SERVICE_WITHIN = 60.0
-# Stale pods of a host that are deleted in an attempt. The second one may come from a controller
-# that has not seen the upgrade yet; if the fourth one is stale, too, the StatefulSet is.
+# Stale pods of a host that are deleted at once in an attempt. The second one may come from a
+# controller that has not seen the upgrade yet; if the fourth one is stale, too, the StatefulSet is,
+# until somebody mends it. So later ones are deleted as well, but only after so many seconds each.
 MOST_REPLACED = 3
+REPLACE_EVERY = 20.0
 AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
 NO_ANSWER = "it has not responded yet"
 
@@ -251,7 +253,6 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
 def _replace(step: Step, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
     answering = step.state.gathered.answering
-    replaced = step.state.gathered.replaced
     hosts = step.state.facts.hosts
     stale = {}
     ending = {}
@@ -260,10 +261,13 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
         if "uid" not in item:
             continue
         since = item.get("deletionTimestamp")
-        uids = replaced.get(name, frozenset()) | {item["uid"]}
-        if since is None and _is_stale(host, pods[name]) and len(uids) <= MOST_REPLACED:
+        is_stale = _is_stale(host, pods[name])
+        replaced = step.state.gathered.replaced
+        if not is_stale and name in replaced:
+            # Whatever its StatefulSet made before, it has been mended.
+            step.set_gathered(replaced={n: each for n, each in replaced.items() if n != name})
+        if since is None and is_stale and _may_replace(step, name, item["uid"]):
             stale[name] = item["uid"]
-            step.set_gathered(replaced={**step.state.gathered.replaced, name: uids})
         elif since and name not in answering and step.wall - parse_time(since) > GIVE_UP_AFTER:
             node = pods[name].get("spec", {}).get("nodeName")
             _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
@@ -273,6 +277,25 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
         step.do(m.DeletePods(stale))
     if ending:
         step.do(m.DeletePods(ending, grace=0))
+
+
+def _may_replace(step: Step, name: str, uid: str) -> bool:
+    """Whether a stale pod of this host may be deleted now, which is noted then."""
+    gathered = step.state.gathered
+    uids, at = gathered.replaced.get(name, (frozenset(), 0.0))
+    if len(uids | {uid}) > MOST_REPLACED and step.now - at < REPLACE_EVERY:
+        return False
+    if len(uids) <= MOST_REPLACED:
+        uids |= {uid}
+    step.set_gathered(replaced={**gathered.replaced, name: (uids, step.now)})
+    return True
+
+
+def _makes_stale_pods(step: Step, host: Host, pod: Object | None) -> bool:
+    """Whether a StatefulSet has replaced stale pods of a host with stale ones, again and again."""
+    uids, _ = step.state.gathered.replaced.get(host.name, (frozenset(), 0.0))
+    # It may have no pod for a moment, after the last one was deleted.
+    return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
 
 def _log_once(step: Step, text: str) -> None:
@@ -319,14 +342,13 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
             found[host] = Diagnosis(reason)
         elif host.stateful_set in event.gone:
             found[host] = _broken(host, "was deleted", f"create it again {AGAIN}")
+        elif (pod is None or _is_stale(host, pod)) and _makes_stale_pods(step, host, pod):
+            what = f"makes pods {STALE}, as after kubectl rollout undo"
+            found[host] = _broken(host, what, f"change it back {AGAIN}")
         elif pod is None:
             found[host] = pod_problems.diagnose_refusal(event.refusals.get(host.stateful_set, ""))
         elif _is_stale(host, pod):
-            uids = step.state.gathered.replaced.get(host.name, frozenset())
             found[host] = Diagnosis(STALE)
-            if len(uids | {pod["metadata"].get("uid")}) > MOST_REPLACED:
-                what = f"makes pods {STALE}, as after kubectl rollout undo"
-                found[host] = _broken(host, what, f"change it back {AGAIN}")
         else:
             diagnosis = pod_problems.diagnose(pod)
             # A container that does not run does not listen either: no need to say so.

@@ -119,8 +119,8 @@ class Gathered:
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
     # Since when a host has had a problem that does not pass by itself.
     since: Mapping[str, float] = field(default_factory=dict)
-    # The UIDs of stale pods that were deleted, by host.
-    replaced: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # By host, the UIDs of stale pods that were deleted, the first ones, and when the last one was.
+    replaced: Mapping[str, tuple[frozenset[str], float]] = field(default_factory=dict)
     # Reasons that were announced, and what the log says only once.
     told: frozenset[str] = frozenset()
     report: str = ""
