@@ -24,7 +24,8 @@ from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedErr
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.templates import script_spec
+from hvdchart.project.default_images import MPI_REQUIREMENTS, default_image
+from hvdchart.project.script import ScriptRun, script_tree
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.interrupts import exit_on_signals
@@ -37,7 +38,7 @@ from hvdchart.run.session import Session, lease_end
 from hvdchart.run.status import Status, run_status
 from hvdchart.run.watch import watch_release
 from hvdchart.spec.launchers import LAUNCH
-from hvdchart.spec.load import load_spec
+from hvdchart.spec.load import load_spec, read_spec
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 from hvdchart.values.check import checked_values
@@ -94,14 +95,27 @@ class Launcher:
         if not _LEAST_IDLE <= idle <= _MOST_IDLE:
             expected = f"{_LEAST_IDLE:g} to {_MOST_IDLE:g}"
             raise SpecError("the settings", "idle", f"{idle:g} s", expected)
+        brings_mpi = False
+        chosen = ""
         if spec is None:
             name = name or f"launch-{secrets.token_hex(3)}"
             number = 2 if workers is None else workers
-            spec = script_spec(["python3"], name, image, workers=number, gpus=gpus or 0)
+            run = ScriptRun(["python3"], name, number, gpus or 0, image)
+            default = None
+            if not image:
+                modules = [("this program", module) for module in list(sys.modules)]
+                default = default_image(modules, has_gpus=bool(gpus))
+                brings_mpi = not default.has_mpi
+                # Calls are started by mpirun.
+                default = dataclasses.replace(default, has_mpi=True)
+                chosen = f"image {default.reference}, because {default.why}; image= names another"
+            spec = read_spec(script_tree(run, default))
         self._output = output
+        if chosen:
+            self._say(chosen)
         folder = None if code is None else Path(code)
         # A line is reported once.
-        self._read = partial(_read, spec, name, folder, cache(self._say))
+        self._read = partial(_read, spec, name, folder, cache(self._say), brings_mpi)
         self._plan = _plan(self._read(), idle)
         # As it was installed last.
         self._spec: Spec | None = None
@@ -363,17 +377,24 @@ def _workers(release: Release) -> dict[str, tuple[str, int]]:
 
 
 def _read(
-    spec: str | Path | Spec, name: str, code: Path | None, report: Callable[[str], object]
+    spec: str | Path | Spec,
+    name: str,
+    code: Path | None,
+    report: Callable[[str], object],
+    brings_mpi: bool,
 ) -> Spec:
     """The spec with the code and the programs as they are now. Raises SpecError and FileError.
 
-    `report` gets a line about secrets that are left out.
+    `report` gets a line about secrets that are left out. With `brings_mpi`, the workers install an
+    MPI, unless the code has requirements of its own.
     """
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
     if spec.launch.mode not in (None, "mpirun"):
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
     # `--code` of the command line is `code` here.
     files = list_files(code, report) if code else {}
+    if brings_mpi:
+        files.setdefault("requirements.txt", MPI_REQUIREMENTS)
     # The package of the programs, and cloudpickle.
     packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
     ours = {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}

@@ -83,6 +83,9 @@ def deploy(
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
+    named = [*(specs or ()), *(files or ())]
+    if options.is_script(named):
+        raise typer.BadParameter(f"{named[0]} is a script: hvdchart run {named[0]}")
     paths, plan = options.plan_project(specs, files, settings, code, values)
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from hvdchart.cli import options
 from hvdchart.cli.build import with_own_image
-from hvdchart.cli.terminal import print_log, say
+from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError, HvdchartError
 from hvdchart.project import SPEC_NAME
 
@@ -33,8 +34,8 @@ def dev(
     specs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="PROJECT|SPEC...",
-            help=f"Folder with code and {SPEC_NAME}, or spec files, merged in order.",
+            metavar="PROJECT|SPEC...|SCRIPT",
+            help=f"Folder with code and {SPEC_NAME}, or spec files, merged in order, or a script.",
         ),
     ] = None,
     code: Annotated[
@@ -61,6 +62,7 @@ def dev(
 
     Examples:
       hvdchart dev my-project
+      hvdchart dev train.py
       hvdchart dev run.spec.yaml --code . --namespace team
       hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
 
@@ -79,15 +81,18 @@ def dev(
             raise typer.BadParameter(
                 "name a project or a spec; for a spec on standard input, also --code"
             )
-        code = first.parent
+        code = first if options.is_script(paths) else first.parent
     for path in (*paths, code):
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
     cluster = options.connect(context, namespace)
     provided: set[str] = set()
+    # A line that comes at each save is said once.
+    report = cache(note)
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
-        _, plan = options.plan_specs(paths, None, settings, {**_VALUES, "code": version})
+        values = {**_VALUES, "code": version}
+        _, plan = options.plan_specs(paths, None, settings, values, code, report)
         made = with_own_image(
             plan,
             paths,

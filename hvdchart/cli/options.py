@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,11 +13,12 @@ from hvdchart.cli.terminal import note, say, write_document
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
     from hvdchart.plan.model import Plan
+    from hvdchart.project.default_images import DefaultImage
     from hvdchart.run.cluster import Cluster
     from hvdchart.spec.yaml_tree import Plain
 
@@ -55,6 +57,14 @@ Code = Annotated[
         metavar="PATH",
         help="Script or folder that the master copies to the workers, without the files that "
         ".gitignore and .hvdignore name, and without those that hold secrets, such as .env.",
+    ),
+]
+Image = Annotated[
+    str,
+    typer.Option(
+        envvar="HVDCHART_IMAGE",
+        metavar="IMAGE",
+        help="Image of the pods (default: a public one of the framework that the script imports).",
     ),
 ]
 Output = Annotated[
@@ -216,10 +226,13 @@ def plan_specs(
     settings: list[str] | None,
     values: Mapping[str, Plain] | None = None,
     code: Path | None = None,
+    report: Callable[[str], object] = note,
 ) -> tuple[list[Path], Plan]:
     """The spec files in order, and the plan of what they, the settings and `values` merge to.
 
-    Raises FileError and SpecError, and typer.BadParameter when no spec is named.
+    A script in the place of a spec gets the spec that `hvdchart run` makes for it. Its code is in
+    `values`, or else read, and `report` gets its image. Raises FileError and SpecError, and
+    typer.BadParameter when no spec is named.
     """
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_specs, read_spec
@@ -227,8 +240,43 @@ def plan_specs(
     paths = spec_files(specs, files, code)
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
+    if is_script(paths):
+        return paths, _plan_script(paths[0], settings, values or {}, code, report)
     tree = load_specs(paths, settings or (), values)
     return paths, make_plan(read_spec(tree), tree)
+
+
+def is_script(paths: Sequence[Path]) -> bool:
+    """Whether a script was named in the place of a spec."""
+    return [path.suffix for path in paths] == [".py"]
+
+
+def _plan_script(
+    script: Path,
+    settings: list[str] | None,
+    values: Mapping[str, Plain],
+    code: Path | None,
+    report: Callable[[str], object],
+) -> Plan:
+    """The plan of a script, with the image of HVDCHART_IMAGE or a public one."""
+    from hvdchart.code.archive import pack_code
+    from hvdchart.project.script import ScriptRun, plan_script, script_command, script_name
+
+    command = script_command(script, code)
+    if "code" not in values:
+        values = {**values, "code": pack_code(code or script, say)}
+    image = os.environ.get("HVDCHART_IMAGE", "")
+    run = ScriptRun(command, script_name(script), image=image, settings=settings or ())
+    made = plan_script(run, values)
+    print_default_image(made.image, report)
+    return made.plan
+
+
+def print_default_image(image: DefaultImage | None, report: Callable[[str], object] = note) -> None:
+    """Say which public image a script gets, and why; nothing where the user has named one."""
+    if image:
+        remark = f"; {image.remark}" if image.remark else ""
+        report(f"image {image.reference}, because {image.why} (--image names another one){remark}")
 
 
 def plan_project(

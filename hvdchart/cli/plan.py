@@ -37,6 +37,7 @@ def plan(
     Examples:
       hvdchart plan run.spec.yaml --explain
       hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
+      hvdchart plan train.py
 
     Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read.
     """

@@ -1,6 +1,5 @@
 """The command `run`: trains a script without a spec and without an image of its own."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +7,8 @@ import typer
 
 from hvdchart.cli import options
 from hvdchart.cli.deploy import launch
-from hvdchart.cli.terminal import say
-from hvdchart.errors import ClusterError, FileError
+from hvdchart.cli.terminal import note, say
+from hvdchart.errors import ClusterError
 
 
 def run(
@@ -25,14 +24,40 @@ def run(
         int,
         typer.Option(min=0, max=64, metavar="N", help="GPUs of each worker, with a rank on each."),
     ] = 0,
-    image: Annotated[
-        str,
-        typer.Option(
-            envvar="HVDCHART_IMAGE",
-            metavar="IMAGE",
-            help="Image of the pods (default: horovod-cpu, or horovod-cuda-next with --gpus).",
-        ),
+    cpu: Annotated[
+        str, typer.Option(metavar="CPUS", help="CPUs of each worker, such as 4 (default: 250m).")
     ] = "",
+    memory: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="Memory of each worker, such as 8Gi (default: 3Gi)."),
+    ] = "",
+    image: options.Image = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Variable of the ranks; can be repeated."),
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:/PATH]",
+            help="A Secret, whose keys become variables, or files in /PATH; can be repeated.",
+        ),
+    ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SOURCE",
+            help="A volume, such as data=pvc:CLAIM:/data, output=pvc:CLAIM or "
+            "data=hostPath:/mnt/data:/data:ro; can be repeated.",
+        ),
+    ] = None,
+    settings: options.Settings = None,
+    save_spec: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-spec", metavar="FILE", help="Also write the run as a spec, for `deploy`."
+        ),
+    ] = None,
     name: Annotated[
         str,
         typer.Option(
@@ -49,44 +74,50 @@ def run(
 ) -> None:
     """Run a script on a few workers, without a spec.
 
-    The master copies the script to the workers, or with --code the folder that it is in. Where the
-    nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
+    The master copies the script to the workers, or with --code the folder that it is in. Without
+    --image, the run uses a public image of the framework that the script imports.
 
     Examples:
-      hvdchart run train.py --image registry.example/team/horovod-cpu:0.28.1-tf2.21.0
-      hvdchart run train.py --workers 4 --namespace team -- --epochs 3
+      hvdchart run train.py
+      hvdchart run train.py --workers 4 --cpu 8 --memory 16Gi -- --epochs 3
+      hvdchart run train.py --gpus 1 --image registry.example/team/train:1
+      hvdchart run train.py --volume data=pvc:scans:/data --env LEVEL=2 --secret wandb
       hvdchart run my-project/train.py --code my-project --detach
 
-    Exit codes: 0 the run finished; 3, 4 no run can have that name or image; 5 the script cannot be
-    read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the
-    run continues.
+    Exit codes: 0 the run finished; 3, 4 an option has a wrong value; 5 the script cannot be read; 6
+    Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the run
+    continues.
     """
-    from dataclasses import replace
-
     from hvdchart.code.archive import pack_code
-    from hvdchart.plan.planner import make_plan
-    from hvdchart.project.templates import script_spec
+    from hvdchart.project.script import ScriptRun, plan_script, script_command, script_name
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.status import run_status
 
-    if not script.is_file():
-        raise FileError(f"{script} is not a script: to run a folder, use hvdchart deploy")
-    if code is None or code.resolve() == script.resolve():
-        shown = script.name
-        if script.with_name("requirements.txt").is_file():
-            say(f"requirements.txt beside {script} is not used: add --code {script.parent}")
-    elif script.resolve().is_relative_to(code.resolve()):
-        shown = script.resolve().relative_to(code.resolve()).as_posix()
-    else:
-        raise typer.BadParameter(f"--code {code}: does not contain {script}")
-    run_name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
-    command = ["python", shown, *(arguments or ())]
-    spec = script_spec(command, run_name, image, workers=workers, gpus=gpus)
-    plan = make_plan(replace(spec, values={"code": pack_code(code or script, say)}))
-    if not image and plan.framework.name in ("torch", "jax"):
-        why = plan.framework.reasons["framework"].because
-        raise typer.BadParameter(f"{why}, which the default image lacks: name one with --image")
-    options.print_warnings(plan)
+    command = script_command(script, code, arguments or ())
+    is_alone = code is None or code.resolve() == script.resolve()
+    if is_alone and script.with_name("requirements.txt").is_file():
+        say(f"requirements.txt beside {script} is not used: add --code {script.parent}")
+    chosen = ScriptRun(
+        command,
+        name or script_name(script),
+        workers,
+        gpus,
+        image,
+        cpu,
+        memory,
+        env or (),
+        secret or (),
+        volume or (),
+        settings or (),
+    )
+    made = plan_script(chosen, {"code": pack_code(code or script, say)}, is_marked=True)
+    plan = made.plan
+    options.print_default_image(made.image)
+    for warning in made.warnings:
+        note(f"warning: {warning}")
+    if save_spec:
+        made.save(save_spec, code or script)
+        say(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
     cluster = options.connect(context, namespace)
     if not name:
         # Many scripts have the same name, and the present run may be of somebody else's.

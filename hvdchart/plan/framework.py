@@ -77,6 +77,17 @@ def plan_framework(spec: Spec) -> Framework:
     return Framework(name, mode, preload, reasons)
 
 
+def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What the program of a command imports, each with its place: ("train.py:1", "torch").
+
+    `code` is the chart's value of that name. Nothing is run.
+    """
+    sources = _sources(code) if isinstance(code, Mapping) else {}
+    for file, tree in _program(sources, command):
+        for line, module in _modules(tree):
+            yield f"{file}:{line}", module
+
+
 def _find(sources: Mapping[str, bytes], command: Sequence[str]) -> dict[str, str]:
     """Where the program first uses each framework, _MPI_ON_CPUS, and _BACKEND.
 

@@ -169,7 +169,10 @@ def _volumes(spec: Spec, workers: int) -> Iterator[str]:
         )
     output = volumes.get("output")
     if output and output.empty_dir is not None:
-        yield "output is an emptyDir: results and checkpoints are deleted with their pod"
+        yield (
+            "output is an emptyDir: results and checkpoints are deleted with their pod; "
+            "volumes.output with a pvc keeps them"
+        )
     if output and output.host_path and workers > 1:
         yield (
             "output is a hostPath: checkpoints are on the node of rank 0 only; use a shared volume "

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hvdchart.chart_files import chart_dir, example
 from hvdchart.errors import FileError
@@ -16,9 +14,6 @@ from hvdchart.project import SPEC_NAME
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.text import split_image
-
-if TYPE_CHECKING:
-    from hvdchart.spec.model import Spec
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,6 @@ class Template:
 _DIGITS = ("--data", "/examples/digits.csv.gz")
 # Of a script that brings its own data.
 _CPU_IMAGE = "horovod-cpu"
-_GPU_IMAGE = "horovod-cuda-next"
 TEMPLATES = {
     template.name: template
     for template in (
@@ -161,29 +155,6 @@ def make_project(
     for file, content in files.items():
         write_atomically(folder / file, content)
     return [folder / file for file in files]
-
-
-def script_spec(
-    command: Sequence[str],
-    name: str,
-    image: str = "",
-    *,
-    workers: int = 2,
-    gpus: int = 0,
-) -> Spec:
-    """The spec of a command on some workers, each with a rank on each of its `gpus`.
-
-    Without an image, it is that of this version for CPUs, or for GPUs where workers have some.
-    Raises SpecError for a name or image that no run can have.
-    """
-    if not image:
-        image = f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
-    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in command)
-    text = _SPEC.format(name=_quoted(name), image=_image(image), command=words)
-    settings = [f"nodes.0.count={workers}"]
-    if gpus:
-        settings = [f"nodes.0={{name: worker, count: {workers}, gpus: {gpus}}}"]
-    return parse_spec(text, f"the spec of {name}", settings=settings)
 
 
 def _app_version() -> str:

@@ -12,6 +12,7 @@ from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.progress import Progress, read_progress, step_time
 from hvdchart.run.release import Object, Release, component_of, event_time, is_event_of
 from hvdchart.run.stalls import Stall, parse_stall, place_of, seconds_of
+from hvdchart.spec.run_options import COMMAND, RUN, in_options
 from hvdchart.text import join_names
 
 State: TypeAlias = Literal[
@@ -114,6 +115,9 @@ def run_status(release: Release) -> Status:
     pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
+    if made_by_run(job):
+        reason = in_options(reason)
+        advice = in_options(advice)
     name = ""
     attempt = 0
     attempts = 0
@@ -192,6 +196,14 @@ def run_record(release: Release) -> Mapping[str, str]:
     is_own = record.get("job") == metadata["name"]
     uids = {record.get("uid", ""), metadata.get("uid", "")} - {""}
     return record if is_own and len(uids) < 2 else {}
+
+
+def made_by_run(job: Object | None) -> bool:
+    """Whether the command `run` has made the Job: its user has no spec, and knows no values."""
+    if job is None:
+        return False
+    annotations = job["spec"]["template"].get("metadata", {}).get("annotations") or {}
+    return bool(annotations.get(COMMAND) == RUN)
 
 
 # State, reason, advice.

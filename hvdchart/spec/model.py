@@ -48,7 +48,7 @@ from hvdchart.spec.yaml_tree import Plain
 
 DEFAULT_MOUNTS = {"data": "/data", "output": "/output"}
 VOLUME_SOURCES = {
-    camel(name): name for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map"]
+    camel(name): name for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map", "secret"]
 }
 # What ranks may reduce with. The last three need no Horovod, and torch and jax no MPI either.
 FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
@@ -219,6 +219,7 @@ class Volume:
         "empty directory that is deleted with its pod; {}, or the keys of a Kubernetes emptyDir",
     )
     config_map: str | None = optional(OBJECT_NAME, "name of a ConfigMap")
+    secret: str | None = optional(OBJECT_NAME, "name of a Secret, whose keys become files")
     mount_path: str | None = optional(
         ABSOLUTE, "mount path (default for data and output: /data and /output)"
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.yaml_tree import Node, Place, Plain, parse
+from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain, parse
 
 _STEP = re.compile(r"((?:[^.\\]|\\.)+)(?:\.|$)")
 
@@ -76,6 +76,14 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
         value = parse(text.encode("utf-8", "surrogateescape") or b'""', str(place))
         tree = _set(tree, (), steps, _move(value, place))
     return tree
+
+
+def set_key(tree: Node, steps: Sequence[str], value: Plain, place: Place) -> Node:
+    """`tree` with a value at some steps, as `apply_settings` sets it; `place` is the value's.
+
+    Raises SpecError for a path that has no place.
+    """
+    return _set(tree, (), steps, from_plain(value, place))
 
 
 def split_path(path: str) -> list[str]:

@@ -252,6 +252,8 @@ def _volume(name: str, volume: Volume) -> dict[str, Plain]:
         return {"name": name, "nfs": {"server": server, "path": volume.nfs.path, **read_only}}
     if volume.config_map is not None:
         return {"name": name, "configMap": {"name": volume.config_map}}
+    if volume.secret is not None:
+        return {"name": name, "secret": {"secretName": volume.secret}}
     return {"name": name, "emptyDir": copy.deepcopy(dict(volume.empty_dir or {}))}
 
 

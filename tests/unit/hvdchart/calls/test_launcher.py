@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import io
 import json
 import os
 import signal
+import sys
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -264,3 +267,18 @@ def test_a_run_that_failed_is_told_once_and_started_again(
             launcher(own_rank)
         assert call_again(launcher, helm, master) == [0, 1]
         assert helm.commands().count("uninstall") == 1
+
+
+def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
+    settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    output = settings["output"]
+    with hvdchart.Launcher(name="hvd", output=output) as launcher:
+        assert len(launcher(own_rank)) == 2
+    sent = installed_values(helm)
+    assert "image pytorch/pytorch:" in output.getvalue()
+    assert sent["image"]["repository"] == "pytorch/pytorch"
+    archive = io.BytesIO(base64.b64decode(sent["code"]["archive"]))
+    with tarfile.open(fileobj=archive) as files:
+        assert "requirements.txt" in files.getnames()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.unit.hvdchart.runs import (
     installed_values,
     job,
     play,
+    pod,
     upgrades,
 )
 
@@ -45,9 +47,9 @@ def test_a_script_runs_on_two_workers_to_its_end(
     done = hvdchart("run", script, "--name", "hvd")
     assert (done.code, "hvd: finished\n" in done.errors) == (0, True), done.errors
     sent = installed_values(helm)
-    assert sent["master"]["args"] == ["python", "My_Train.py"]
+    assert sent["master"]["args"] == ["python3", "My_Train.py"]
     assert sent["code"] == {"files": {"My_Train.py": "import model\n"}}
-    assert (sent["worker"]["number"], sent["image"]["repository"]) == (2, "horovod-cpu")
+    assert (sent["worker"]["number"], sent["image"]["repository"]) == (2, "python")
 
 
 def test_the_release_is_named_after_the_script(
@@ -63,7 +65,7 @@ def test_a_script_gets_its_arguments_as_they_are(
 ) -> None:
     arguments = ["--epochs", 'a "b" {c}: 😀']
     assert hvdchart("run", script, "--detach", "--", *arguments).code == 0
-    assert installed_values(helm)["master"]["args"] == ["python", "My_Train.py", *arguments]
+    assert installed_values(helm)["master"]["args"] == ["python3", "My_Train.py", *arguments]
 
 
 def test_options_choose_workers_gpus_and_the_image(
@@ -78,13 +80,151 @@ def test_options_choose_workers_gpus_and_the_image(
     assert (sent["image"]["repository"], sent["image"]["tag"]) == ("team/a", "1")
 
 
+def test_options_become_values_of_the_chart(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    more = ["--cpu", "4", "--memory", "6Gi", "--env", "A=b=c", "--secret", "keys"]
+    more += ["--set", "values.launch.failOnNaN=true", "--detach"]
+    done = hvdchart("run", script, *more)
+    assert done.code == 0, done.errors
+    sent = installed_values(helm)
+    asked = sent["worker"]["resources"]["requests"]
+    assert (asked["cpu"], asked["memory"]) == ("4", "6Gi")
+    assert {"name": "A", "value": "b=c"} in sent["worker"]["env"]
+    assert sent["worker"]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert sent["launch"]["failOnNaN"] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "volume", "mount"),
+    [
+        (
+            ["--volume", "data=pvc:scans:/in:ro"],
+            {"persistentVolumeClaim": {"claimName": "scans", "readOnly": True}},
+            {"name": "data", "mountPath": "/in", "readOnly": True},
+        ),
+        (
+            ["--volume", "data=hostPath:/mnt"],
+            {"hostPath": {"path": "/mnt", "type": "DirectoryOrCreate"}},
+            {"name": "data", "mountPath": "/data"},
+        ),
+        (
+            ["--volume", "data=nfs:host:/a"],
+            {"nfs": {"server": "host", "path": "/a"}},
+            {"name": "data", "mountPath": "/data"},
+        ),
+        (
+            ["--secret", "keys:/keys"],
+            {"secret": {"secretName": "keys"}},
+            {"name": "secret-0", "mountPath": "/keys", "readOnly": True},
+        ),
+        (
+            ["--volume", "cache=emptyDir:/cache"],
+            {"emptyDir": {}},
+            {"name": "cache", "mountPath": "/cache"},
+        ),
+    ],
+)
+def test_volumes_and_secrets_are_mounted(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    script: Path,
+    options: list[str],
+    volume: dict[str, object],
+    mount: dict[str, object],
+) -> None:
+    done = hvdchart("run", script, "--detach", *options)
+    assert done.code == 0, done.errors
+    sent = installed_values(helm)
+    assert {"name": mount["name"], **volume} in sent["volumes"]
+    assert mount in sent["volumeMounts"]
+
+
+def test_saved_spec_deploys_the_same_run(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path, tmp_path: Path
+) -> None:
+    spec = tmp_path / "saved.yaml"
+    options = ["--cpu", "2", "--volume", "output=pvc:results", "--save-spec", spec, "--detach"]
+    assert hvdchart("run", script, *options).code == 0
+    ran = installed_values(helm)
+    done = hvdchart("deploy", spec, "--code", script, "--detach")
+    assert done.code == 0, done.errors
+    deployed = installed_values(helm)
+    # Only of a run of `run` do later messages name its options.
+    assert ran["master"].pop("podAnnotations") == {"hvdchart/command": "run"}
+    assert deployed == ran
+
+
+def test_saved_spec_replaces_no_file(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    done = hvdchart("run", script, "--save-spec", script, "--detach")
+    assert (done.code, helm.calls) == (5, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "image", "mode"),
+    [
+        ("import torch.distributed as dist\n", 0, "pytorch/pytorch", "direct"),
+        ("import keras, torch\n", 0, "pytorch/pytorch", "direct"),
+        ("def f():\n    from tensorflow import keras\n", 1, "tensorflow/tensorflow", "direct"),
+        ("import flax\n", 0, "nvcr.io/nvidia/jax", "direct"),
+        ("import torch, horovod.torch as hvd\n", 0, "horovod/horovod", None),
+        ("import torch_fish\n", 0, "python", "direct"),
+    ],
+)
+def test_image_is_that_of_the_framework_that_the_script_imports(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    script: Path,
+    text: str,
+    gpus: int,
+    image: str,
+    mode: str | None,
+) -> None:
+    script.write_text(text)
+    done = hvdchart("run", script, "--detach", "--gpus", str(gpus))
+    assert (done.code, f"image {image}:" in done.errors) == (0, True), done.errors
+    sent = installed_values(helm)
+    assert (sent["image"]["repository"], sent["launch"].get("mode")) == (image, mode)
+    assert sent["image"]["tag"].endswith("-gpu") == (gpus > 0)
+
+
+def test_script_in_the_place_of_a_spec_is_planned(
+    hvdchart: Command, script: Path, programs: Path
+) -> None:
+    done = hvdchart("plan", script, "--set", "nodes.0.count=3", "-o", "json")
+    assert done.code == 0, done.errors
+    assert json.loads(done.output)["workers"] == 3
+
+
+def test_deploy_of_a_script_names_the_command_that_runs_it(
+    hvdchart: Command, script: Path, programs: Path
+) -> None:
+    done = hvdchart("deploy", script)
+    assert (done.code, "hvdchart run" in done.errors) == (2, True)
+
+
+def test_status_of_a_script_names_options_in_place_of_values(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    made = job()
+    made["spec"]["template"]["metadata"] = {"annotations": {"hvdchart/command": "run"}}
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}}
+    play(fake_cluster, made, pod("hvd-master-1a2b3c4d-x", "master", waiting))
+    done = hvdchart("status", "hvd")
+    assert "what to do: check --image, --set image.pullSecrets and that" in done.output
+
+
 def test_requirements_beside_a_script_that_goes_alone_are_told(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     (script.parent / "requirements.txt").write_text("einops\n")
     done = hvdchart("run", script, "--code", script, "--detach")
     assert f"requirements.txt beside {script} is not used: add --code" in done.errors
-    assert installed_values(helm)["master"]["args"] == ["python", "My_Train.py"]
+    assert installed_values(helm)["master"]["args"] == ["python3", "My_Train.py"]
 
 
 @pytest.mark.slow
@@ -98,7 +238,7 @@ def test_a_folder_comes_with_a_script_in_it(
     done = hvdchart("run", inner, "--code", script.parent, "--detach")
     assert (done.code, "not used" in done.errors) == (0, False), done.errors
     sent = installed_values(helm)
-    assert sent["master"]["args"] == ["python", "inner/train.py"]
+    assert sent["master"]["args"] == ["python3", "inner/train.py"]
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(sent["code"]["archive"]))) as archive:
         names = {*archive.getnames()}
     assert names == {"My_Train.py", "model.py", "inner/train.py", "requirements.txt"}
@@ -148,13 +288,26 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["none.py"], 5, "none.py is not a script: to run a folder"),
-        (["{folder}"], 5, "is not a script: to run a folder, use hvdchart deploy"),
-        (["{script}", "--code", "{folder}/inner"], 2, "does not contain"),
+        (["none.py"], 5, "none.py: no such file"),
+        (["{folder}/My_Tarin.py"], 5, "My_Tarin.py: no such file (did you mean 'My_Train.py'?)"),
+        (
+            ["{folder}"],
+            5,
+            "is a folder: name the script in it, or to run a project: hvdchart deploy",
+        ),
+        (["{script}", "--code", "{folder}/inner"], 5, "does not contain"),
         (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
         (["{script}", "--image", "A:1"], 3, "expected an image name"),
         (["{script}", "--epochs", "3"], 2, "No such option"),
-        (["{ddp}"], 2, "ddp.py:1 uses torch.distributed, which the default image lacks"),
+        (["{script}", "--memory", "3Q"], 3, "--memory 3Q: got '3Q'; expected an amount of memory"),
+        (["{script}", "--cpu", "much"], 3, "--cpu much: got 'much'; expected a number of CPUs"),
+        (["{script}", "--env", "A"], 3, "--env A: there is no =; expected NAME=VALUE"),
+        (["{script}", "--env", "1=2"], 3, "--env 1=2: got '1'; expected the name of"),
+        (["{script}", "--secret", "A"], 3, "--secret A: got 'A'; expected the name of"),
+        (["{script}", "--secret", "a:b"], 3, "--secret a:b: got 'b'; expected an absolute path"),
+        (["{script}", "--volume", "data=x:y"], 3, "--volume data=x:y: this is no volume; expected"),
+        (["{script}", "--volume", "other=pvc:y"], 3, "--volume other=pvc:y: "),
+        (["{script}", "--set", "nodes.0.coun=1"], 3, "--set nodes.0.coun=1: nodes[0]: unknown key"),
     ],
 )
 def test_what_cannot_run_is_refused_before_helm_is_called(
@@ -166,9 +319,7 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     code: int,
     says: str,
 ) -> None:
-    ddp = script.with_name("ddp.py")
-    ddp.write_text("import torch.distributed\n")
-    words = [word.format(script=script, folder=script.parent, ddp=ddp) for word in arguments]
+    words = [word.format(script=script, folder=script.parent) for word in arguments]
     done = hvdchart("run", *words)
     assert done.code == code, done.errors
     assert says in " ".join(done.errors.replace("│", " ").split())

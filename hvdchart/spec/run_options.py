@@ -1,0 +1,123 @@
+"""Which option of `hvdchart run` sets which keys: the one place that knows both.
+
+A run of a script has no spec that its user could open, so that messages about it name the options.
+Other texts name keys of a spec or values of the chart; `in_options` words them for such a run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hvdchart.errors import SpecError
+
+# The annotation of the master's pod that says which command has made the run.
+COMMAND = "hvdchart/command"
+RUN = "run"
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """An option: the keys of the spec that it sets, and what texts call these otherwise.
+
+    The names are values of the chart, and keys as the warnings of a plan name them.
+    """
+
+    option: str
+    keys: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+OPTIONS = (
+    RunOption("--name", ("name",)),
+    RunOption("--workers", ("nodes.0.count",), ("worker.number",)),
+    RunOption("--gpus", ("nodes.0.gpus",), ("worker.slots", "tuning.slots")),
+    RunOption(
+        "--cpu",
+        ("nodes.0.coresPerSocket", "nodes.0.tuning.cpu"),
+        ("worker.resources.requests.cpu", "worker.resources.limits.cpu", "tuning.cpu"),
+    ),
+    RunOption(
+        "--memory",
+        ("nodes.0.memory", "nodes.0.tuning.memory"),
+        (
+            "worker.resources.requests.memory",
+            "worker.resources.limits.memory",
+            "worker.resources",
+            "tuning.memory",
+        ),
+    ),
+    RunOption("--image", ("image",), ("image.repository", "image.tag", "image.digest")),
+    RunOption("--env", ("train.env",), ("worker.env",)),
+    RunOption("--secret", ("values.worker.envFrom",), ("worker.envFrom",)),
+    RunOption("--volume", ("volumes",), ("volumeMounts",)),
+    RunOption("--volume output=pvc:CLAIM", (), ("volumes.output with a pvc",)),
+)
+# Values of the chart that another key of the spec sets; all others are below `values`.
+_KEYS = {
+    "imagePullSecrets": "image.pullSecrets",
+    "image.pullPolicy": "image.pullPolicy",
+    "nodeSelector": "nodes.0.nodeSelector",
+    "tolerations": "nodes.0.tolerations",
+    "master.activeDeadlineSeconds": "train.deadlineSeconds",
+    "master.backoffLimit": "train.retries",
+    "launch.hostsTimeoutSeconds": "launch.hostsTimeoutSeconds",
+    "launch.options": "launch.options",
+    "horovod.timeline": "horovod.timeline",
+}
+# The first steps of the chart's values, which texts name in full.
+_BELOW_VALUES = (
+    "master|worker|launch|staging|results|tensorboard|podDisruptionBudget|securityContext"
+    "|podSecurityContext|horovod|network|agent|shm"
+)
+
+
+def option_of(key: str) -> str:
+    """The option that sets a key of the spec, as `nodes[0].count` or `nodes.0.count`.
+
+    The most special one counts; empty for a key that --set alone can set.
+    """
+    steps = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
+    best = ""
+    longest = 0
+    for each in OPTIONS:
+        for own in each.keys:
+            path = own.split(".")
+            if longest < len(path) and steps[: len(path)] == path:
+                best = each.option
+                longest = len(path)
+    return best
+
+
+def in_options(text: str) -> str:
+    """A text about a run of a script, with options where it names keys or values."""
+    text = _NAME.sub(lambda match: _WORDS.get(match[0]) or f"--set values.{match[0]}", text)
+    # Two keys that one option sets are named once.
+    return re.sub(r"(--[a-z]+)(?:(?:,| and|, and) \1)+(?![\w.=-])", r"\1", text)
+
+
+def in_words_of_run(error: SpecError) -> SpecError:
+    """An error of the spec that `run` has made, with the options that the user typed."""
+    errors = []
+    for each in error.errors:
+        is_typed = each.place.startswith("--")
+        option = option_of(each.path)
+        place = each.place
+        path = each.path
+        if is_typed and not place.startswith("--set "):
+            path = ""
+        elif not is_typed and option:
+            place = option
+            path = ""
+        expected = in_options(each.expected)
+        errors.append(SpecError(place, path, in_options(each.problem), expected))
+    return SpecError.join(errors)
+
+
+_WORDS = {name: each.option for each in OPTIONS for name in each.names}
+_WORDS |= {name: f"--set {key}" for name, key in _KEYS.items()}
+_LISTED = "|".join(re.escape(name) for name in sorted(_WORDS, key=len, reverse=True))
+# No part of a longer word or path, and nothing that is worded already.
+_NAME = re.compile(
+    rf"(?<![\w.=/-])(?<!--set )(?:{_LISTED}|(?:{_BELOW_VALUES})(?:\.[a-zA-Z]\w*)+)(?![\w-])(?!\.\w)"
+)

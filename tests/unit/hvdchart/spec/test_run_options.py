@@ -1,0 +1,53 @@
+"""Options of `run` in the place of keys and values."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdchart.chart_files import read_data
+from hvdchart.errors import SpecError
+from hvdchart.spec.run_options import in_options, in_words_of_run
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("raise worker.resources.limits.memory", "raise --memory"),
+        ("correct image.repository and image.tag, or push it", "correct --image, or push it"),
+        ("set imagePullSecrets", "set --set image.pullSecrets"),
+        ("lower worker.number: few", "lower --workers: few"),
+        (
+            "raise master.resources.limits.memory",
+            "raise --set values.master.resources.limits.memory",
+        ),
+        # Names in paths, in longer words and in what is worded already stay.
+        ("/worker.number.py", "/worker.number.py"),
+        ("add the taint to --set tolerations", "add the taint to --set tolerations"),
+        ("my-worker.number", "my-worker.number"),
+    ],
+)
+def test_keys_and_values_are_named_by_their_options(text: str, expected: str) -> None:
+    assert in_options(text) == expected
+
+
+def test_no_remedy_for_a_pod_names_a_value_of_the_chart() -> None:
+    problems = read_data("pod_problems.json")
+    remedies = [each["remedy"] for kind in problems.values() for each in kind.values()]
+    named = [text for text in map(in_options, remedies) if "image.repository" in text]
+    assert named == []
+
+
+@pytest.mark.parametrize(
+    ("place", "path", "expected"),
+    [
+        ("--memory 3", "nodes[0].memory", "--memory 3: wrong; expected --cpu"),
+        ("hvdchart run", "nodes[0].count", "--workers: wrong; expected --cpu"),
+        ("hvdchart run", "launch.mode", "hvdchart run: launch.mode: wrong; expected --cpu"),
+        ("--set a=1", "a", "--set a=1: a: wrong; expected --cpu"),
+    ],
+)
+def test_errors_of_a_spec_name_the_option_that_was_typed(
+    place: str, path: str, expected: str
+) -> None:
+    error = in_words_of_run(SpecError(place, path, "wrong", "tuning.cpu"))
+    assert str(error) == expected
