@@ -126,7 +126,8 @@ def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
     for name, child in node["properties"].items():
         key = f"{prefix}{name}"
         default = child.get("default")
-        if child.get("additionalProperties") or child.get("$ref", "").endswith("kubernetesObject"):
+        is_map = child.get("$ref", "").endswith(("kubernetesObject", "/resources"))
+        if child.get("additionalProperties") or is_map:
             yield key, {}
         elif "properties" in child:
             own = {

@@ -58,6 +58,7 @@ def deploy(
     no_push: NoPush = False,
     builder: options.Builder = None,
     load_with: options.LoadWith = "",
+    force: options.Force = False,
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
@@ -91,6 +92,8 @@ def deploy(
     cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)
     present = _check_name(cluster, plan.spec.name, program)
+    if not (force or dry_run or diff):
+        options.check_room(plan, cluster)
     if not no_build:
         try:
             plan = with_own_image(

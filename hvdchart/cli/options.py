@@ -120,6 +120,10 @@ LoadWith = Annotated[
         help="Load the image into the cluster with this command, whose last argument it becomes.",
     ),
 ]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Install what the present nodes cannot run: they will grow."),
+]
 Followed = Annotated[
     bool,
     typer.Option(
@@ -295,6 +299,19 @@ def plan_project(
         named = [*(specs or ()), *(files or ())]
         code = next((path for path in named if path.is_dir()), None)
     return plan_specs(specs, files, settings, read_values(values, code), code)
+
+
+def check_room(plan: Plan, cluster: Cluster) -> None:
+    """Raise ClusterError for a run that the cluster's nodes could never run, however long it waits.
+
+    Raises SpecError and ValuesError for values that the chart refuses.
+    """
+    from hvdchart.doctor.examine import check_room as check
+    from hvdchart.values.check import checked_values
+    from hvdchart.values.merge import merge_values
+    from hvdchart.values.schema import default_values
+
+    check(cluster, merge_values(default_values(), checked_values(plan)))
 
 
 def print_warnings(plan: Plan) -> None:

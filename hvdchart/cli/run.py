@@ -71,6 +71,7 @@ def run(
     create_namespace: options.CreateNamespace = False,
     is_followed: options.Followed = True,
     wait: options.Wait = False,
+    force: options.Force = False,
 ) -> None:
     """Run a script on a few workers, without a spec.
 
@@ -127,6 +128,8 @@ def run(
                 f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
                 f"{current.name} replaces it, any other --name starts another run beside it"
             )
+    if not force:
+        options.check_room(plan, cluster)
     launch(
         plan,
         cluster,

@@ -6,7 +6,6 @@ CPUs are in thousandths and memory in bytes. The labels are those of node-featur
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvdchart.chart_files import is_gpu
-from hvdchart.quantity import parse_quantity
+from hvdchart.run.requests import amounts, pod_requests
 
 Object: TypeAlias = dict[str, Any]
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -105,7 +104,7 @@ def read_nodes(
 def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFacts:
     labels = node["metadata"].get("labels") or {}
     status = node.get("status", {})
-    allocatable = _amounts(status.get("allocatable", {}))
+    allocatable = amounts(status.get("allocatable", {}))
     gpus = [name for name, count in allocatable.items() if is_gpu(name) and count > 0]
     # A rank uses one device; with several kinds, all ranks use the most numerous kind.
     gpus.sort(key=lambda name: (-allocatable[name], name))
@@ -123,7 +122,7 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
     return NodeFacts(
         name=node["metadata"]["name"],
         labels=labels,
-        capacity=_amounts(status.get("capacity", {})),
+        capacity=amounts(status.get("capacity", {})),
         allocatable=allocatable,
         used=used,
         daemons=daemons,
@@ -168,11 +167,11 @@ def _unusable_reason(node: Object) -> str:
     if tainted:
         return f"tainted {tainted[0]}"
     status = node.get("status", {})
-    offered = [name for name, count in _amounts(status.get("allocatable", {})).items() if count]
+    offered = [name for name, count in amounts(status.get("allocatable", {})).items() if count]
     devices = sorted(name for name in offered if _ACCELERATOR.fullmatch(name))
     if devices and not any(map(is_gpu, offered)):
         return f"has {devices[0]}, which Horovod does not use; to use its CPUs, write its group"
-    cpus = _amounts(status.get("capacity", {})).get("cpu", 0) // 1000
+    cpus = amounts(status.get("capacity", {})).get("cpu", 0) // 1000
     cores = cpus // (_threads(labels) or 1) // (_count(labels, "cpu-topology.socket_count") or 1)
     if cores > _MOST_CORES:
         return f"has {cores} cores in a socket, and a spec takes at most {_MOST_CORES}"
@@ -206,43 +205,3 @@ def _count(labels: Mapping[str, str], name: str) -> int | None:
     if not count.isdecimal():
         return None
     return int(count) or None
-
-
-def pod_requests(pod: Object) -> dict[str, int]:
-    """A pod's effective requests, as the scheduler computes them.
-
-    The sum over containers and sidecars, or an init container with the sidecars before it where
-    that is more, plus the overhead. Source: Kubernetes documentation, "Sidecar Containers".
-    """
-    spec = pod.get("spec", {})
-    running: Counter[str] = Counter()
-    largest: dict[str, int] = {}
-    for container in spec.get("initContainers") or []:
-        requests = _requests(container)
-        if container.get("restartPolicy") == "Always":
-            running.update(requests)
-            continue
-        for name, amount in requests.items():
-            largest[name] = max(largest.get(name, 0), running[name] + amount)
-    for container in spec.get("containers") or []:
-        running.update(_requests(container))
-    total = {name: max(running[name], largest.get(name, 0)) for name in {*running, *largest}}
-    for name, amount in _amounts(spec.get("overhead") or {}).items():
-        total[name] = total.get(name, 0) + amount
-    return total
-
-
-def _requests(container: Object) -> dict[str, int]:
-    """A container's requests; Kubernetes takes the limit for one that is missing."""
-    resources = container.get("resources") or {}
-    limits = resources.get("limits") or {}
-    return _amounts({**limits, **(resources.get("requests") or {})})
-
-
-def _amounts(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Quantities as whole numbers, rounded up as the scheduler does; CPUs in thousandths."""
-    amounts = {}
-    for name, text in quantities.items():
-        unit = 1000 if name == "cpu" else 1
-        amounts[name] = math.ceil(parse_quantity(str(text)) * unit)
-    return amounts

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 from hvdchart.doctor.findings import Finding
+from hvdchart.doctor.fitting import examine_fit
 from hvdchart.doctor.needs import Values, claims, pod_needs, security_level
 from hvdchart.doctor.rights import examine_rights
 from hvdchart.doctor.room import (
@@ -20,6 +21,8 @@ from hvdchart.errors import ClusterError, HelmError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 
+# Of so many nodes all pods are read before a run: with more, daemons hardly decide.
+_FEW_NODES = 100
 _UNSEEN = "you are not allowed to read it"
 
 
@@ -97,5 +100,22 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield Finding("GPUs", "unknown", "you are not allowed to list nodes")
     else:
         yield from examine_gpus(nodes, needs)
+        if values:
+            yield examine_fit(nodes, cluster.seen_pods(), values)
         if values and values.get("image"):
             yield examine_image(nodes, values)
+
+
+def check_room(cluster: Cluster, values: Values) -> None:
+    """Raise ClusterError for a run of complete values that the nodes could never run.
+
+    Who may not list nodes learns it from the scheduler.
+    """
+    nodes = cluster.all_of("nodes")
+    if not nodes:
+        return
+    found = examine_fit(nodes, [], values)
+    if found.state == "ok" and len(nodes) <= _FEW_NODES:
+        found = examine_fit(nodes, cluster.seen_pods(), values)
+    if found.state == "problem":
+        raise ClusterError(f"{found.text}; {found.fix}, or --force where the cluster will grow")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
+from hvdchart.doctor.fitting import admits
 from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
 from hvdchart.quantity import amount_text, parse_quantity, pluralize
 from hvdchart.run.release import Object, lacks_image
@@ -115,7 +115,7 @@ def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
     ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
     name = str(image.get("repository") or "")
     pods = [*merged_groups(values), values.get("master") or {}]
-    usable = [node for node in nodes if any(_admits(node, pod) for pod in pods)]
+    usable = [node for node in nodes if any(admits(node, pod) for pod in pods)]
     if not usable:
         text = f"no node that can be seen admits the run; it needs {name}{ending}"
         return Finding("image", "unknown", text)
@@ -128,36 +128,6 @@ def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
         fix = "Docker Hub must have it; if not, push it to a registry and name that in "
         fix += "image.repository, or load it into all nodes"
     return Finding("image", "unknown", text, fix)
-
-
-def _admits(node: Object, pod: Mapping[str, Any]) -> bool:
-    """Whether a node's labels, taints and cordon leave room for a pod, whatever its affinity."""
-    labels = (node.get("metadata") or {}).get("labels") or {}
-    if not (pod.get("nodeSelector") or {}).items() <= labels.items():
-        return False
-    spec = node.get("spec") or {}
-    if spec.get("unschedulable"):
-        return False
-    tolerations = pod.get("tolerations") or []
-    for taint in spec.get("taints") or []:
-        is_hard = taint.get("effect") != "PreferNoSchedule"
-        if is_hard and not any(_tolerates(toleration, taint) for toleration in tolerations):
-            return False
-    return True
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a toleration is for a taint, as Kubernetes compares them.
-
-    Without an effect, it is for all of them; without a key, `Exists` is for all keys.
-    """
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    key = toleration.get("key")
-    if toleration.get("operator") == "Exists":
-        return key in (None, "", taint.get("key"))
-    has_value = (toleration.get("value") or "") == (taint.get("value") or "")
-    return key == taint.get("key") and has_value
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:

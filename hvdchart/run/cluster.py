@@ -69,6 +69,10 @@ class Cluster:
         """The pods of all namespaces."""
         return self._api.list("list pods in all namespaces", "api/v1/pods")
 
+    def seen_pods(self) -> list[Object]:
+        """The pods of all namespaces; none without the right to list them."""
+        return unless_refused(self.all_pods, [])
+
     def node_topologies(self) -> list[Object]:
         """The NodeResourceTopology objects; none where nothing publishes them, or access."""
         path = "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"

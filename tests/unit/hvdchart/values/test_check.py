@@ -19,6 +19,7 @@ from tests.unit.hvdchart.values.test_values import HEAD, NODE, WITHOUT_IMAGE, pl
         ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
         ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
         ("{worker: {number: x}}", "6:27", "integer"),
+        ("{master: {resources: {limits: {cpu: abc}}}}", "6:45", "abc"),
         ("{worker: null}", "6:18", "null is not of type"),
         ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
     ],

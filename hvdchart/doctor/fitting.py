@@ -1,0 +1,180 @@
+"""Whether the nodes could ever run the pods of complete values, were they empty. Pure.
+
+What is impossible is refused before anything is installed. Whatever may change by itself counts as
+room: other pods, cordons, nodes that are not ready. Nodes that nobody has added yet do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hvdchart.doctor.findings import Finding
+from hvdchart.doctor.needs import PodNeeds, Values, pod_needs
+from hvdchart.quantity import amount_text, pluralize
+from hvdchart.run.release import Object
+from hvdchart.run.requests import amounts, pod_requests
+from hvdchart.text import join_names
+from hvdchart.values.merge import merged_groups
+
+# Taints that Kubernetes itself sets while a node has a problem.
+_PASSING_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
+# The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
+_DAEMON_OWNERS = {"DaemonSet", "Node"}
+# Pods without a request fit as many as a kubelet takes.
+_MOST_PODS = 110
+FIX = "use fewer or smaller workers"
+
+
+def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values) -> Finding:
+    """Whether the nodes have room for the pods of a run when nothing but daemons is on them.
+
+    `pods` are those of all namespaces, as far as they can be seen.
+    """
+    problem = _impossible(nodes, list(pods), values)
+    if problem:
+        return Finding("nodes", "problem", problem, FIX)
+    return Finding("nodes", "ok", f"{pluralize(len(nodes), 'node')} could run all pods at once")
+
+
+def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values) -> str:
+    """Why the pods can never all run; empty where they may."""
+    if not all((node.get("status") or {}).get("allocatable") for node in nodes):
+        # Its kubelet has not said yet what the node has.
+        return ""
+    groups = merged_groups(values)
+    needs = pod_needs(values)
+    master = needs[-1]
+    lasting = [_without_passing(node) for node in nodes]
+    by_node: dict[str, list[Object]] = {}
+    for pod in pods:
+        by_node.setdefault(str(pod.get("spec", {}).get("nodeName")), []).append(pod)
+    frees = [_free(node, by_node.get(node["metadata"]["name"], [])) for node in nodes]
+    is_elastic = (values.get("launch") or {}).get("mode") == "elastic"
+    for need, group in zip(needs, groups, strict=False):
+        # An elastic run trains with those that come, and spares are not waited for.
+        number = 1 if is_elastic else need.number - int(group.get("spares") or 0)
+        most = 1 if group.get("spread") == "Required" else _MOST_PODS
+        usable = [free for node, free in zip(lasting, frees, strict=True) if admits(node, group)]
+        room = sum(_count(free, need, most) for free in usable)
+        if room < number:
+            return _too_many(need, number, room, usable)
+        if len(groups) == 1 and not _fits_beside(
+            [(node, free, admits(node, group)) for node, free in zip(lasting, frees, strict=True)],
+            (need, number, most),
+            (master, values.get("master") or {}),
+        ):
+            amount = _amounts_text(master)
+            return (
+                f"{pluralize(number, 'worker')} with {_amounts_text(need)} each leave no node room "
+                f"for the master, which needs {amount}"
+            )
+    return ""
+
+
+def _fits_beside(
+    nodes: Sequence[tuple[Object, Mapping[str, int], bool]],
+    workers: tuple[PodNeeds, int, int],
+    master: tuple[PodNeeds, Values],
+) -> bool:
+    """Whether the master and so many workers fit together, wherever the master is.
+
+    Each node comes with what is free, and whether it admits workers.
+    """
+    pod, number, most = workers
+    own, values = master
+    room = sum(_count(free, pod, most) for _, free, is_usable in nodes if is_usable)
+    for node, free, is_usable in nodes:
+        if not admits(node, values) or not _count(free, own, 1):
+            continue
+        lost = 0
+        if is_usable:
+            left = {name: amount - _needed(own).get(name, 0) for name, amount in free.items()}
+            lost = _count(free, pod, most) - _count(left, pod, most)
+        if room - lost >= number:
+            return True
+    return False
+
+
+def _too_many(pod: PodNeeds, number: int, room: int, usable: Sequence[Mapping[str, int]]) -> str:
+    """That a group of pods finds no room, and what is short."""
+    asked = f"{pluralize(number, 'worker')} with {_amounts_text(pod)} each"
+    if not usable:
+        return f"{asked} find no node whose labels and taints admit them"
+    for name, wanted in _needed(pod).items():
+        best = max(free.get(name, 0) for free in usable)
+        if best < wanted:
+            most = amount_text(name, max(best, 0))
+            return f"{asked} find no node that is large enough: the most {name} of a node is {most}"
+    return f"{asked} are too many: the nodes have room for {room}"
+
+
+def _count(free: Mapping[str, int], pod: PodNeeds, most: int) -> int:
+    """How many such pods fit into what is free on a node, and at most so many."""
+    fitting = [free.get(name, 0) // wanted for name, wanted in _needed(pod).items()]
+    return max(min([*fitting, most]), 0)
+
+
+def _needed(pod: PodNeeds) -> dict[str, int]:
+    """What a pod requests, in the units of `amounts`."""
+    wanted = {name: str(float(amount)) for name, amount in pod.requests.items()}
+    return {name: amount for name, amount in amounts(wanted).items() if amount}
+
+
+def _amounts_text(pod: PodNeeds) -> str:
+    """What a pod requests, in words: 250m cpu, 3Gi memory."""
+    parts = [f"{amount_text(name, amount)} {name}" for name, amount in _needed(pod).items()]
+    return join_names(parts) or "no requests"
+
+
+def _free(node: Object, pods: Iterable[Object]) -> dict[str, int]:
+    """What a node has for pods beside those of its own that are always there."""
+    used: Counter[str] = Counter()
+    for pod in pods:
+        metadata = pod.get("metadata") or {}
+        owners = {owner.get("kind") for owner in metadata.get("ownerReferences") or []}
+        if owners & _DAEMON_OWNERS:
+            used.update(pod_requests(pod))
+    allocatable = amounts((node.get("status") or {}).get("allocatable") or {})
+    return {name: amount - used[name] for name, amount in allocatable.items()}
+
+
+def _without_passing(node: Object) -> Object:
+    """A node without what keeps pods off it only for a while."""
+    spec = dict(node.get("spec") or {})
+    taints = spec.get("taints") or []
+    spec["taints"] = [each for each in taints if not _PASSING_TAINT.match(str(each.get("key")))]
+    spec.pop("unschedulable", None)
+    return {**node, "spec": spec}
+
+
+def admits(node: Object, pod: Mapping[str, Any]) -> bool:
+    """Whether a node's labels, taints and cordon leave room for a pod, whatever its affinity."""
+    labels = (node.get("metadata") or {}).get("labels") or {}
+    if not (pod.get("nodeSelector") or {}).items() <= labels.items():
+        return False
+    spec = node.get("spec") or {}
+    if spec.get("unschedulable"):
+        return False
+    tolerations = pod.get("tolerations") or []
+    for taint in spec.get("taints") or []:
+        is_hard = taint.get("effect") != "PreferNoSchedule"
+        if is_hard and not any(_tolerates(toleration, taint) for toleration in tolerations):
+            return False
+    return True
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Whether a toleration is for a taint, as Kubernetes compares them.
+
+    Without an effect, it is for all of them; without a key, `Exists` is for all keys.
+    """
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    key = toleration.get("key")
+    if toleration.get("operator") == "Exists":
+        return key in (None, "", taint.get("key"))
+    has_value = (toleration.get("value") or "") == (taint.get("value") or "")
+    return key == taint.get("key") and has_value
