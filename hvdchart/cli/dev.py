@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
+# Each version of the code begins anew: a checkpoint of the last one would leave nothing to train.
+_ANEW = 'train.env.OUTPUT_PER_RUN="1"'
 # How many revisions Helm keeps: it reads all of them several times at each save.
 _REVISIONS = 2
 
@@ -53,12 +55,19 @@ def dev(
     create_namespace: options.CreateNamespace = False,
     builder: options.Builder = None,
     load_with: options.LoadWith = "",
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Continue from what earlier runs have written to OUTPUT_PATH."
+        ),
+    ] = False,
 ) -> None:
     """Run the code, and run it again each time that it is saved.
 
-    The project's image is built first, as `deploy` does. The workers stay between the runs. Ctrl-C
-    uninstalls the release, and so do SIGTERM and a terminal that is closed. The cluster ends the
-    run by itself when this command was killed, or its machine sleeps for ten minutes.
+    The project's image is built first, as `deploy` does. The workers stay between the runs. Each
+    run has an empty OUTPUT_PATH of its own, and so begins anew. Ctrl-C uninstalls the release, and
+    so do SIGTERM and a terminal that is closed. The cluster ends the run by itself when this
+    command was killed, or its machine sleeps for ten minutes.
 
     Examples:
       hvdchart dev my-project
@@ -89,10 +98,11 @@ def dev(
     provided: set[str] = set()
     # A line that comes at each save is said once.
     report = cache(note)
+    chosen = [*([] if resume else [_ANEW]), *(settings or ())]
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         values = {**_VALUES, "code": version}
-        _, plan = options.plan_specs(paths, None, settings, values, code, report)
+        _, plan = options.plan_specs(paths, None, chosen, values, code, report)
         made = with_own_image(
             plan,
             paths,

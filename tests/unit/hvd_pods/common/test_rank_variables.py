@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +114,22 @@ def test_launch_without_a_host_fails() -> None:
     """The only host may go while it gets the code; a launcher of no ranks would succeed."""
     with pytest.raises(RunError, match="no host is left"):
         describe_meeting(make_run(), {}, 1)
+
+
+def test_output_of_each_run_is_apart_where_that_is_asked_for(tmp_path: Path) -> None:
+    given = {"OUTPUT_PATH": f"{tmp_path}/", "OUTPUT_PER_RUN": "1", "HVD_RUN_ID": "a1"}
+    given["CHECKPOINT_PATH"] = f"{tmp_path}/kept"
+    chosen = rank_variables.output_of_run(given)
+    assert chosen["OUTPUT_PATH"] == str(tmp_path / "run-a1")
+    assert chosen["CHECKPOINT_PATH"] == str(tmp_path / "run-a1" / "kept")
+    assert (tmp_path / "run-a1").is_dir()
+    # The next process of the rank has it already.
+    assert rank_variables.output_of_run({**given, **chosen}) == {}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"OUTPUT_PER_RUN": ""}, {"OUTPUT_PATH": ""}, {"OUTPUT_PATH": "/proc/none"}]
+)
+def test_output_is_shared_where_runs_need_none_of_their_own(changes: dict[str, str]) -> None:
+    given = {"OUTPUT_PATH": "/proc/x", "OUTPUT_PER_RUN": "1", "HVD_RUN_ID": "a1", **changes}
+    assert rank_variables.output_of_run(given) == {}

@@ -131,6 +131,7 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(
     """
     dev = start()
     values = dev.wait_for_deployed(1)
+    assert {"name": "OUTPUT_PER_RUN", "value": "1"} in values["worker"]["env"]
     assert values["code"] == {"files": {"train.py": "first"}}
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
     dev.wait_for_log()

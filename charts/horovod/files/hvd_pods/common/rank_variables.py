@@ -17,6 +17,8 @@ from hvd_pods.common.fast_start import BAD_CONFIGURATION
 
 # The name of this worker's pod.
 POD = contract.POD
+# Set by a user, or by `hvdchart dev`: no run continues what another one has written.
+PER_RUN = "OUTPUT_PER_RUN"
 # Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A
 # launch has two of them, one for PyTorch and one for JAX; the next launch has the two after them.
 FIRST_PORT = 61000
@@ -80,6 +82,28 @@ def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> 
         )
     for name, value in meeting.items():
         chosen[name] = given.get(name, value)
+    return chosen
+
+
+def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a folder below OUTPUT_PATH that no other run has, which is made.
+
+    Empty where OUTPUT_PER_RUN does not ask for it (`hvdchart dev` does), where it is chosen
+    already, and where the folder cannot be made: the script will say why it cannot write there.
+    """
+    output = given.get("OUTPUT_PATH", "").rstrip("/")
+    name = f"run-{given.get(contract.RUN_ID, '')}"
+    if not output or not given.get(PER_RUN) or output.rpartition("/")[2] == name:
+        return {}
+    own = f"{output}/{name}"
+    try:
+        os.makedirs(own, exist_ok=True)  # noqa: PTH103 - importing pathlib takes time
+    except OSError:
+        return {}
+    chosen = {"OUTPUT_PATH": own}
+    checkpoints = given.get("CHECKPOINT_PATH", "")
+    if checkpoints.startswith(f"{output}/"):
+        chosen["CHECKPOINT_PATH"] = own + checkpoints[len(output) :]
     return chosen
 
 

@@ -159,6 +159,7 @@ def main() -> int:
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
     os.environ.update(fusion.choose(place.size, os.environ))
+    os.environ.update(rank_variables.output_of_run(os.environ))
     os.environ.update(rank_variables.choose(place, os.environ, is_elastic=arguments.ranks == 0))
     if place.rank == 0 and arguments.ranks:
         try:
