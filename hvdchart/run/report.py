@@ -44,6 +44,8 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
         elif now is not None:
             waited = f" {duration(now - stall.named)} ago (the script reports no steps since)"
         yield f"stalled{waited}: {one_line(stall.text(), LONGEST)}"
+    if status.warning:
+        yield f"warning: {status.warning}"
     if status.reason:
         yield f"why: {one_line(status.reason, LONGEST)}"
     if status.advice:

@@ -28,6 +28,7 @@ State: TypeAlias = Literal[
 _MASTER = "master"
 # Upper limit of the attempts and spares that a record or an annotation may give.
 _MOST = 1_000_000
+_NOT_A_NUMBER = "the loss is NaN; launch.failOnNaN=true ends such a run"
 # The reason of the event that a Job or StatefulSet controller writes when a pod is refused.
 _REFUSED = "FailedCreate"
 # The master's events after which no rank of before keeps others waiting.
@@ -73,6 +74,8 @@ class Status:
     spares_wanted: int
     pods: tuple[PodStatus, ...]
     progress: Progress | None = None
+    # What is wrong with a run that goes on, or has finished.
+    warning: str = ""
     stall: Stall | None = None
     started: str = ""
     ended: str = ""
@@ -115,9 +118,7 @@ def run_status(release: Release) -> Status:
     pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
-    if made_by_run(job):
-        reason = in_options(reason)
-        advice = in_options(advice)
+    word = in_options if made_by_run(job) else str
     name = ""
     attempt = 0
     attempts = 0
@@ -129,11 +130,12 @@ def run_status(release: Release) -> Status:
         # The record counts the master's attempts; the Job counts only masters that were lost.
         failed = int(job.get("status", {}).get("failed", 0))
         attempt = parse_count(record.get("attempts", ""), _MOST) or min(failed + 1, attempts)
+    progress = read_progress(record)
     return Status(
         name=release.name,
         state=state,
-        reason=reason,
-        advice=advice,
+        reason=word(reason),
+        advice=word(advice),
         job=name,
         attempt=attempt,
         attempts=attempts,
@@ -142,10 +144,11 @@ def run_status(release: Release) -> Status:
         spares_ready=workers.spares_ready,
         spares_wanted=workers.spares_wanted,
         pods=tuple(_pod_status(pod, release) for pod in sorted(pods, key=_by_name)),
-        progress=read_progress(record),
+        progress=progress,
         stall=_stall(release, job, record) if job and state == "running" else None,
         started=str(job["metadata"].get("creationTimestamp") or "") if job else "",
         ended=_ended(job, record) if state in ("finished", "failed") else "",
+        warning=word(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
     )
 
 

@@ -42,8 +42,8 @@ def test_memory_of_one_rank(training: Training) -> None:
     limits = {"resources": {"limits": {"memory": "2Gi"}}}
     training.install(STEPS, master=failing(training, "memory"), worker=limits)
     told = end(training, began)
-    assert told.startswith("rank 1 on hvd-worker-1: ended by SIGKILL")
-    assert "out of memory (worker.resources.limits.memory)" in told
+    assert told.startswith("rank 1 on hvd-worker-1: out of memory: it used 2.0 of 2.0 GiB")
+    assert "raise worker.resources.limits.memory to 4Gi" in told
 
 
 @pytest.mark.rare

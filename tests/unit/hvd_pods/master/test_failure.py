@@ -139,7 +139,7 @@ LIST_ERROR = f"{ERROR}, train.py:94"
         (
             GLOO + ZERO + OPEN_MPI_4.format(code=1),
             "a rank: ZeroDivisionError: division by zero, train.py:7",
-            False,
+            True,
         ),
         (PEER + OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3", False),
         (
@@ -439,3 +439,39 @@ def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, 
             launcher.write(output.encode(errors="surrogatepass"))
         found = errors.find_cause(HOSTS, code)
     assert found is None or (printable(found.text, "") == found.text and len(found.text) < 1000)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (3072.0, "used 3.0 of 3.0 GiB; raise worker.resources.limits.memory to 6Gi"),
+        (512.0, "1024Mi"),
+    ],
+)
+def test_rank_that_was_killed_for_memory_tells_how_much_it_had(limit: float, expected: str) -> None:
+    now = time.monotonic()
+    failed: Notice = {"rank": 1, "host": "hvd-cpu-0", "status": -9, "at": now, "limit": limit}
+    result = cause("", 137, failed=[failed])
+    assert result
+    assert (result.is_sure_to_repeat, result.is_permanent) == (True, True)
+    assert expected in result.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "is_permanent"),
+    [
+        ("ModuleNotFoundError: No module named 'sklearn.svm'", "add scikit-learn to", True),
+        ("ModuleNotFoundError: No module named 'pandas'", "add pandas to requirements.txt", True),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a'", "'a'", True),
+        ("SyntaxError: invalid syntax", "invalid syntax", True),
+        ("KeyError: 'x'", "'x'", False),
+    ],
+)
+def test_cause_that_no_attempt_can_avoid_is_permanent(
+    text: str, expected: str, is_permanent: bool
+) -> None:
+    raised: Notice = {"rank": 1, "host": "hvd-cpu-0", "text": text, "at": time.monotonic()}
+    result = cause("", 1, raised=[raised])
+    assert result
+    assert (expected in result.text, result.is_permanent) == (True, is_permanent)
+    assert result.is_sure_to_repeat

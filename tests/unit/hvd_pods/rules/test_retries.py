@@ -15,6 +15,7 @@ from hvd_pods.rules.retries import MOST_FREE, Retries
 
 FAILED = LaunchError("exit code 1", 1)
 MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
+LACKED = LaunchError("No module", 1, repeats="No module", is_permanent=True)
 
 
 def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
@@ -46,6 +47,9 @@ def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
         ([(MISTAKE, 1.0, 0)] * 2, [0.0, None]),
         ([(MISTAKE, 1.0, 10), (MISTAKE, 1.0, 20)], [0.0, 0.0]),
         ([(MISTAKE, 1.0, 0), (FAILED, 1.0, 0), (MISTAKE, 1.0, 0)], [0.0, 5.0, 10.0]),
+        # What no attempt can avoid ends it at once, unless this one had trained.
+        ([(LACKED, 1.0, 0)], [None]),
+        ([(LACKED, 90.0, 0), (LACKED, 1.0, 0)], [0.0, None]),
         ([(NotANumberError(), 100.0, 10), (NotANumberError(), 100.0, 20)], [0.0, None]),
     ],
 )

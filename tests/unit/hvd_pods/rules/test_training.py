@@ -337,6 +337,15 @@ def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) ->
     assert bool(world.of(m.EndLauncher)) is is_wanted
 
 
+def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
+    world = training(failOnNaN=False)
+    for step in (3, 4):
+        report(world, step, loss="nan")
+    told = [effect for effect in world.of(m.Emit) if effect.reason == "NotANumber"]
+    assert len(told) == 1
+    assert "step 3" in told[0].message
+
+
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_loss_that_only_the_last_report_tells_counts_as_well(is_wanted: bool) -> None:
     world = training(failOnNaN=is_wanted)

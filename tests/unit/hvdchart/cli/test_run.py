@@ -21,6 +21,7 @@ from tests.unit.hvdchart.runs import (
     job,
     play,
     pod,
+    tell,
     upgrades,
 )
 
@@ -324,3 +325,12 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     assert done.code == code, done.errors
     assert says in " ".join(done.errors.replace("│", " ").split())
     assert helm.calls == []
+
+
+def test_loss_that_is_nan_is_a_warning_of_the_status(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    play(fake_cluster, DONE, ENDED_MASTER)
+    tell(fake_cluster, {"step": 3, "loss": "nan"})
+    done = hvdchart("status", "hvd")
+    assert "warning: the loss is NaN; launch.failOnNaN=true ends such a run" in done.output

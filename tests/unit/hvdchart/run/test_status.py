@@ -91,7 +91,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             {},
             "waiting",
             "hvd-worker-1: killed for memory (OOMKilled)",
-            "raise memory",
+            "raise worker.resources.limits.memory",
         ),
         (
             unschedulable("Unschedulable", "3 Insufficient nvidia.com/gpu."),
@@ -132,7 +132,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             {"jobs": [LIMIT]},
             "failed",
             "hvd-worker-0: killed for memory (OOMKilled)",
-            "raise memory",
+            "raise worker.resources.limits.memory",
         ),
         # Between two attempts, and in a later one.
         (

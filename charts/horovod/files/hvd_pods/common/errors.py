@@ -39,10 +39,14 @@ class LaunchError(RunError):
     """The launcher failed. Its exit code becomes the master's: a rank may have chosen it.
 
     `repeats` names the cause when it is sure to happen again on any rank, and is empty otherwise.
+    `is_permanent`: unless the attempt had trained, the next one would meet the cause at once.
     """
 
-    def __init__(self, message: str, exit_code: int, repeats: str = "") -> None:
+    def __init__(
+        self, message: str, exit_code: int, repeats: str = "", is_permanent: bool = False
+    ) -> None:
         super().__init__(message)
+        self.is_permanent = is_permanent
         self.exit_code = exit_code
         self.repeats = repeats
 

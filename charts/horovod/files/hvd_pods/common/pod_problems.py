@@ -76,8 +76,9 @@ def diagnose(pod: Pod, events: Sequence[Pod] = ()) -> Diagnosis:
         *(status.get("initContainerStatuses") or []),
         *(status.get("containerStatuses") or []),
     ]
+    limits = _memory_limits(pod)
     found = [
-        *map(_diagnose_container, states),
+        *(_diagnose_container(state, limits.get(str(state["name"]), "")) for state in states),
         _diagnose_scheduling(pod),
         _diagnose_start(states, events),
         _diagnose_phase(pod),
@@ -164,15 +165,31 @@ def diagnose_refusal(message: str) -> Diagnosis:
     return _look_up("refusal", message, reason)
 
 
-def _diagnose_container(container: Pod) -> Diagnosis | None:
-    """Explain the status of a container that failed or cannot start; None for any other one."""
+def _memory_limits(pod: Pod) -> dict[str, str]:
+    """The memory limit of each container that has one."""
+    limits = {}
+    for container in pod.get("spec", {}).get("containers") or []:
+        limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+        if limit:
+            limits[str(container.get("name"))] = str(limit)
+    return limits
+
+
+def _diagnose_container(container: Pod, memory: str) -> Diagnosis | None:
+    """Explain the status of a container that failed or cannot start; None for any other one.
+
+    `memory` is the container's limit, empty for none.
+    """
     state = container.get("state") or {}
     last = container.get("lastState") or {}
     ended = state.get("terminated") or last.get("terminated") or {}
     waiting = state.get("waiting") or {}
     reason = str(waiting.get("reason", ""))
     if ended.get("reason") == "OOMKilled":
-        return Diagnosis("killed for memory (OOMKilled)", remedy="raise memory in its resources")
+        component = "master" if container.get("name") == "master" else "worker"
+        used = f": it used all of its {memory}" if memory else ""
+        remedy = f"raise {component}.resources.limits.memory"
+        return Diagnosis(f"killed for memory (OOMKilled){used}", remedy=remedy)
     if ended.get("exitCode"):
         diagnosis = _diagnose_exit(container["name"], ended)
         if "running" in state:

@@ -74,15 +74,48 @@ EXPLANATIONS = {
 }
 # Exceptions that the same command raises again wherever it runs.
 SURE_TO_REPEAT = {
+    "AssertionError",
     "AttributeError",
+    "FileNotFoundError",
     "FloatingPointError",
     "ImportError",
     "IndentationError",
+    "IndexError",
+    "InvalidArgumentError",
+    "IsADirectoryError",
+    "JSONDecodeError",
+    "KeyError",
     "NameError",
     "ModuleNotFoundError",
+    "NotADirectoryError",
+    "NotImplementedError",
+    "OutOfMemoryError",
+    "PermissionError",
     "SyntaxError",
     "TabError",
     "TypeError",
+    "UnicodeDecodeError",
+    "ValueError",
+    "ZeroDivisionError",
+}
+# Those after which nothing can be trained before somebody has changed something.
+PERMANENT = {
+    "FileNotFoundError",
+    "ImportError",
+    "IndentationError",
+    "ModuleNotFoundError",
+    "SyntaxError",
+    "TabError",
+}
+# The module that a script lacks, and packages that have another name than their module.
+LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
+PACKAGES = {
+    "PIL": "Pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
 }
 # Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
@@ -179,7 +212,10 @@ class ErrorOutput:
         words = find_last_words(lines, rank)
         what = f"exit code {code}{words}" if number == "0" else _describe_signal(int(number))
         # An elastic run may have replaced the hosts with which it began.
+        limits = [n["limit"] for n in failed if n["rank"] == rank and "limit" in n]
         who = f"rank {rank} on {ended['host']}: " if ended else _describe_rank(rank, hosts)
+        if limits:
+            return _out_of_memory(who, limits[0])
         return Cause(who, what, number == "0" and code == USAGE)
 
     def _pass_on(self) -> None:
@@ -229,7 +265,23 @@ def is_consequence(text: str) -> bool:
 
 def _judge(who: str, text: str) -> Cause:
     is_full = any(words in text for words in FULL)
-    return Cause(who, text, is_full or text.split(":")[0] in SURE_TO_REPEAT)
+    # Some are named with their module.
+    name = text.split(":")[0].rpartition(".")[2]
+    lacked = LACKED.match(text)
+    # Some have a hint of their own (common/tracebacks.py).
+    if lacked and not text.endswith(")"):
+        package = PACKAGES.get(lacked[1], lacked[1])
+        text += f"; add {package} to requirements.txt, or send the folder that has it (--code)"
+    return Cause(who, text, is_full or name in SURE_TO_REPEAT, is_permanent=name in PERMANENT)
+
+
+def _out_of_memory(who: str, limit: float) -> Cause:
+    """The cause of a rank that the kernel has killed because of its container's limit, in MiB."""
+    gib = limit / 1024
+    more = f"{2 * gib:.0f}Gi" if gib >= 1 else f"{2 * limit:.0f}Mi"
+    what = f"out of memory: it used {gib:.1f} of {gib:.1f} GiB; raise "
+    what += f"worker.resources.limits.memory to {more}"
+    return Cause(who, what, True, is_permanent=True)
 
 
 def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import resource
-from pathlib import Path
 
+from hvd_pods.common import container_memory
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.launcher_options import connection_memory
 from hvd_pods.common.reporting import log
@@ -12,18 +12,7 @@ from hvd_pods.common.reporting import log
 # Files that the launcher has open for each client or host, and for everything else.
 FILES_PER_HOST = 8
 BASE_FILES = 1024
-# The container's limit with cgroup version 2, and with version 1.
-LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 MIB = 1 << 20
-
-
-def memory_limit() -> int | None:
-    """The container's memory limit in MiB; None where there is none."""
-    for file in LIMITS:
-        if file.exists():
-            text = file.read_text().strip()
-            return None if text == "max" else int(text) // MIB
-    return None
 
 
 def check_memory(clients: int, limit: int | None) -> None:
@@ -55,5 +44,6 @@ def raise_file_limit(hosts: int) -> None:
 
 def prepare(clients: int, hosts: int) -> None:
     """Make room for this launch. Raises ConfigurationError when the memory limit forbids it."""
-    check_memory(clients, memory_limit())
+    limit = container_memory.limit()
+    check_memory(clients, None if limit is None else limit // MIB)
     raise_file_limit(max(clients, hosts))

@@ -47,6 +47,8 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     **{kind: {"seconds": float, "period": float} for kind in (STOPPED, IDLE)},
     LEAVING: {"seconds": float},
 }
+# What it may have: the memory limit, in MiB, for which the kernel has killed the rank.
+MORE_FIELDS: Mapping[str, Mapping[str, type]] = {FAILED: {"limit": float}}
 
 
 class NoticeServer:
@@ -123,7 +125,8 @@ class NoticeServer:
         if host not in self._hosts or type(rank) is not int or not -1 <= rank < self._most_ranks:
             return None
         content: dict[str, Any] = {"kind": kind, "host": host, "rank": rank}
-        for name, expected in fields.items():
+        more = {name: kind for name, kind in MORE_FIELDS.get(kind, {}).items() if name in notice}
+        for name, expected in {**fields, **more}.items():
             value: Any = notice.get(name)
             if expected is str and isinstance(value, str):
                 content[name] = printable(value[:LONGEST_TEXT], keeps="")

@@ -38,7 +38,7 @@ def report(rank: int, status: int, *, is_elastic: bool) -> int:
     if script is None or not ranks.was_asked_to_end(script):
         if script and status:
             # Before the launcher ends the other ranks: not all of them name a rank and its signal.
-            ranks.notify(script, kind=FAILED, status=status)
+            ranks.notify(script, kind=FAILED, status=status, **_memory(status))
         elif script:
             # What fails in the others may follow from that. No master is there where ranks go on.
             with suppress(OSError, ValueError):
@@ -48,6 +48,19 @@ def report(rank: int, status: int, *, is_elastic: bool) -> int:
     if script.notices:
         _report_end(script, status)
     return status
+
+
+def _memory(status: int) -> dict[str, float]:
+    """The container's memory limit in MiB, where the kernel has killed the rank for it."""
+    if status != -signal.SIGKILL:
+        return {}
+    # Few ranks come here.
+    from hvd_pods.common import container_memory
+
+    limit = container_memory.limit()
+    if limit is None or not container_memory.was_exceeded():
+        return {}
+    return {"limit": limit / (1 << 20)}
 
 
 def _report_end(script: ranks.Script, status: int) -> None:

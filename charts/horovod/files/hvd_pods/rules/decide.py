@@ -132,6 +132,7 @@ def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
         return
     if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
         step.set_attempt(problem=NotANumberError())
+    training.warn_of_nan(step)
     problem = step.state.attempt.problem
     lost_to = state.hold.lost_to
     if lost_to and problem:

@@ -31,8 +31,10 @@ class Cause(NamedTuple):
     who: str
     what: str
     is_sure_to_repeat: bool
-    # No attempt can succeed before somebody has changed something.
+    # No attempt can succeed before somebody has changed something: at all, and unless this one had
+    # trained.
     is_final: bool = False
+    is_permanent: bool = False
 
     @property
     def text(self) -> str:

@@ -94,6 +94,9 @@ class Retries:
         # An attempt that came further than all before had trained, too.
         has_trained = seconds >= TRAINED_AFTER or step > self.furthest
         changed = replace(self, last=repeats, free=free, furthest=max(self.furthest, step))
+        if getattr(problem, "is_permanent", False) and not has_trained:
+            why = "another attempt would fail in the same way"
+            return Verdict(changed, failures, None, f"the run is not retried: {why}")
         if is_same and (not has_trained or isinstance(problem, NotANumberError)):
             why = "the script failed twice in the same way"
             return Verdict(changed, failures, None, f"the run is not retried: {why}")

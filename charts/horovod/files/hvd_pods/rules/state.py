@@ -182,6 +182,8 @@ class Attempt:
     idle: frozenset[str] = frozenset()
     # How long the launcher ran, in seconds.
     seconds: float = 0.0
+    # The log says that the loss is NaN.
+    is_nan_told: bool = False
     problem: RunError | None = None
 
 

@@ -263,6 +263,18 @@ def on_progress(step: Step, event: m.ProgressReported) -> None:
     step.set(progress=progress)
     if progress.is_nan and step.state.run.fail_on_nan:
         abort(step, NotANumberError())
+    warn_of_nan(step)
+
+
+def warn_of_nan(step: Step) -> None:
+    """Say once in an attempt that the loss is NaN, where that does not end it."""
+    state = step.state
+    if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_told:
+        return
+    step.set_attempt(is_nan_told=True)
+    text = f"the loss is NaN at step {state.progress.step}: launch.failOnNaN=true ends such a run"
+    step.log(f"warning: {text}")
+    step.do(m.Emit("NotANumber", text, "warning"))
 
 
 def on_notice(step: Step, event: m.NoticeTaken) -> None:
@@ -546,7 +558,7 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
         text = cause.text + _describe_finished(step)
-        step.then(m.AttemptEnds(LaunchError(text, code, repeats)))
+        step.then(m.AttemptEnds(LaunchError(text, code, repeats, cause.is_permanent)))
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
         step.then(m.AttemptEnds(LaunchError(why, code)))
