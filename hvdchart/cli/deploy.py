@@ -215,16 +215,20 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
 
     Raises RunFailedError when it fails, or when another run takes its place.
     """
+    from hvdchart.run.lines import readable_lines
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status
     from hvdchart.run.watch import wait_for_end
+    from hvdchart.spec.run_options import in_options
 
     name = current.name
     if current.job and current.state != "suspended":
         seen = _phase_printer(has_progress=not has_logs)
         if has_logs:
-            print_log(follow(cluster, name, warnings=True, seen=seen))
+            word = in_options if current.is_of_script else str
+            lines = follow(cluster, name, warnings=True, seen=seen)
+            print_log(readable_lines(lines, name, word=word, report=say))
         else:
             wait_for_end(cluster, name, seen=seen)
         job = current.job

@@ -237,9 +237,10 @@ class _Log:
                 say(f"{error}; the run continues, without its log here")
 
     def _print_run(self) -> None:
+        from hvdchart.run.lines import readable_lines
         from hvdchart.run.status import run_status
 
-        print_log(self._lines(), has_pods=False)
+        print_log(readable_lines(self._lines(), self._name))
         current = run_status(self._cluster.release(self._name))
         # A run that replaced another one may have been printed together with it.
         if current.job in (self._reported, ""):

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
-from hvdchart.cli.terminal import print_log
+from hvdchart.cli.terminal import print_log, say
 from hvdchart.errors import ClusterError
 
 
@@ -36,10 +36,16 @@ def logs(
     rank: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Print the output of this rank only.")
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Print each line as it was logged, with the name of its pod."),
+    ] = False,
 ) -> None:
     """Print the logs of a run.
 
-    Each line starts with the name of its pod. The command follows all pods until the run ends.
+    A line starts with its rank, where the launcher names it, or with its worker; what the master
+    prints has no such start. The boxes of launchers and TensorFlow's notes are left out. The
+    command follows all pods until the run ends.
 
     Examples:
       hvdchart logs resnet50 --master
@@ -51,9 +57,11 @@ def logs(
     """
     # First, because it needs none of these modules.
     seconds = parse_duration(since)
+    from hvdchart.run.lines import readable_lines
     from hvdchart.run.logs import LogLine, follow, read_logged_lines
     from hvdchart.run.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
-    from hvdchart.run.status import newest_job
+    from hvdchart.run.status import made_by_run, newest_job
+    from hvdchart.spec.run_options import in_options
 
     cluster = connect(context, namespace)
     job = newest_job(cluster.present_release(name))
@@ -74,4 +82,7 @@ def logs(
             for line in lines
             for text in lines_of_rank([line.text], rank)
         )
+    elif not raw:
+        word = in_options if made_by_run(job) else str
+        lines = readable_lines(lines, name, word=word, report=say)
     print_log(lines)

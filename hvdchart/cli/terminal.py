@@ -55,15 +55,15 @@ def clear_screen() -> None:
         _write(sys.stdout, _CLEAR)
 
 
-def print_log(lines: Iterable[LogLine], *, has_pods: bool = True) -> None:
-    """Print each line of the pods' output as soon as it comes, with its pod or without.
+def print_log(lines: Iterable[LogLine]) -> None:
+    """Print each line of the pods' output as soon as it comes, with its pod where it has one.
 
     At a terminal, each pod has a colour of its own, unless NO_COLOR is set: https://no-color.org
     """
     colours: dict[str, str] = {}
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in lines:
-        if not has_pods:
+        if not line.pod:
             _write(sys.stdout, f"{line.text}\n")
             continue
         prefix = f"[{printable(line.pod, keeps='')}]"

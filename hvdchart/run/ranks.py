@@ -18,7 +18,7 @@ from hvdchart.run.release import Object
 _MOST_RANKS = 1_000_000
 # What launchers put before a rank's line: horovodrun `[1]<stdout>:`, Open MPI `[1,1]<stdout>:` with
 # --tag-output, Intel MPI and MPICH `[1] ` with -prepend-rank.
-_TAG = re.compile(r"^\[(?:[^][]*,)?(\d+)\](?:<std(?:out|err)>: ?| )")
+TAG = re.compile(r"^\[(?:[^][]*,)?(\d+)\](?:<std(?:out|err)>: ?| )")
 # The line with which hvd_pods/rank/start.py begins each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d+) of ")
 _TAGGING = {"tag-output", "prepend-rank", "l"}
@@ -121,7 +121,7 @@ def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
     A launcher that does not tag lines leaves the one with which each rank begins.
     """
     for line in lines:
-        tag = _TAG.match(line)
+        tag = TAG.match(line)
         text = line[tag.end() :] if tag else line
         own = _OWN.match(text)
         ranks = [match[1] for match in (tag, own) if match]

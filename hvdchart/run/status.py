@@ -76,6 +76,8 @@ class Status:
     progress: Progress | None = None
     # What is wrong with a run that goes on, or has finished.
     warning: str = ""
+    # Whether the command `run` has made it.
+    is_of_script: bool = False
     stall: Stall | None = None
     started: str = ""
     ended: str = ""
@@ -118,7 +120,8 @@ def run_status(release: Release) -> Status:
     pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
     workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
-    word = in_options if made_by_run(job) else str
+    is_of_script = made_by_run(job)
+    word = in_options if is_of_script else str
     name = ""
     attempt = 0
     attempts = 0
@@ -149,6 +152,7 @@ def run_status(release: Release) -> Status:
         started=str(job["metadata"].get("creationTimestamp") or "") if job else "",
         ended=_ended(job, record) if state in ("finished", "failed") else "",
         warning=word(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
+        is_of_script=is_of_script,
     )
 
 

@@ -70,7 +70,7 @@ def test_deploy_follows_phases_and_logs(
 ) -> None:
     with training_that_ends(running):
         done = hvdchart("deploy", spec)
-    assert (done.code, done.output) == (0, f"[{JOB}-x] first\n[{JOB}-x] last\n"), done.errors
+    assert (done.code, done.output) == (0, "first\nlast\n"), done.errors
     assert "release hvd in namespace team, revision 2: 2 ranks on 2 workers\n" in done.errors
     assert phases(done.errors) == ["training", "done: finished"]
     assert done.errors.endswith("next: hvdchart logs hvd -n team\n")

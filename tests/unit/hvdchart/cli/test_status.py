@@ -156,16 +156,31 @@ def test_logs_are_of_all_pods(hvdchart: Command, running: FakeCluster) -> None:
     running.log("hvd-worker-0", "\x1b[32mworker\x1b[0m")
     done = hvdchart("logs", "hvd", "--no-follow")
     assert sorted(done.output.splitlines()) == [
-        f"[{JOB}-x] first",
-        f"[{JOB}-x] last",
-        "[hvd-worker-0] \x1b[32mworker\x1b[0m",
+        "[worker-0] \x1b[32mworker\x1b[0m",
+        "first",
+        "last",
     ]
 
 
 def test_logs_may_be_of_the_master_alone(hvdchart: Command, running: FakeCluster) -> None:
     running.log("hvd-worker-0", "worker")
     done = hvdchart("logs", "hvd", "--no-follow", "--master")
-    assert done.output == f"[{JOB}-x] first\n[{JOB}-x] last\n"
+    assert done.output == "first\nlast\n"
+
+
+def test_raw_logs_name_their_pods_and_leave_out_nothing(
+    hvdchart: Command, running: FakeCluster
+) -> None:
+    running.log(f"{JOB}-x", "[1]<stdout>:one", "oneDNN custom operations are on", end=True)
+    done = hvdchart("logs", "hvd", "--no-follow", "--master")
+    assert done.output.endswith("\n[1] one\n")
+    assert "--raw shows them" in done.errors
+    raw = hvdchart("logs", "hvd", "--no-follow", "--master", "--raw")
+    lines = raw.output.splitlines()
+    assert lines[-2:] == [
+        f"[{JOB}-x] [1]<stdout>:one",
+        f"[{JOB}-x] oneDNN custom operations are on",
+    ]
 
 
 def test_logs_of_a_rank_are_read_from_the_masters(hvdchart: Command, running: FakeCluster) -> None:
@@ -199,7 +214,7 @@ def test_logs_are_those_since_a_time(
 def test_logs_are_read_where_no_job_is_left(hvdchart: Command, fake_cluster: FakeCluster) -> None:
     fake_cluster.put("pods", pod("hvd-worker-0", "worker", RUNNING))
     fake_cluster.log("hvd-worker-0", "one", "two")
-    assert hvdchart("logs", "hvd", "--tail", "1").output == "[hvd-worker-0] two\n"
+    assert hvdchart("logs", "hvd", "--tail", "1").output == "[worker-0] two\n"
 
 
 def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCluster) -> None:
