@@ -7,54 +7,30 @@ at every start.
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.core import TyperGroup
 
 from hvdchart.cli import image
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import FileError, HvdchartError
 
 # Each is the function of that name in the module of that name, in the order of `hvdchart --help`.
-_COMMANDS = (
-    "render",
-    "plan",
-    "schema",
-    "init",
-    "config",
-    "build",
-    "deploy",
-    "undeploy",
-    "run",
-    "dev",
-    "code",
-    "list",
-    "status",
-    "watch",
-    "logs",
-    "events",
-    "wait",
-    "stop",
-    "restart",
-    "scale",
-    "top",
-    "exec",
-    "stack",
-    "debug",
-    "tensorboard",
-    "timeline",
-    "report",
-    "doctor",
-    "discover",
-    "migrate",
-    "bench",
-)
+_COMMANDS = {
+    "Train": ("run", "dev", "deploy", "undeploy", "stop", "restart", "scale", "wait"),
+    "Watch": ("list", "status", "watch", "logs", "events", "top", "tensorboard", "timeline"),
+    "Look inside": ("stack", "debug", "exec", "code", "report"),
+    "Write a spec": ("init", "config", "plan", "render", "schema", "discover", "migrate"),
+    "Prepare and measure": ("doctor", "build", "image", "bench"),
+}
 # Commands that this version does not have, and what to do instead.
 _GONE = {
     "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
@@ -63,8 +39,31 @@ _GONE = {
 _TAKEN = ("list", "exec")
 # How a write to a full disk, or to /dev/full, fails.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _Grouped(TyperGroup):
+    """The command with its subcommands in groups; the first sentence of each is printed whole."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        names = [name for group in _COMMANDS.values() for name in group]
+        for heading, own in _COMMANDS.items():
+            rows = []
+            for name in own:
+                command = self.commands[name]
+                # Indented to one width, so that all groups are one table.
+                rows.append((f"{name:<{max(map(len, names))}}", _first_sentence(command)))
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def _first_sentence(command: Any) -> str:
+    text = " ".join((command.help or command.short_help or "").split())
+    return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(".:")
+
+
 app = typer.Typer(
     name="hvdchart",
+    cls=_Grouped,
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -108,7 +107,7 @@ def _refuse(name: str, instead: str) -> None:
     app.command(name, hidden=True, context_settings=ignored)(refuse)
 
 
-for _name in _COMMANDS:
+for _name in (name for group in _COMMANDS.values() for name in group if name != "image"):
     _module = import_module(f"hvdchart.cli.{_name}")
     _function = f"{_name}_" if _name in _TAKEN else _name
     _add(app, _name, getattr(_module, _function))

@@ -22,7 +22,8 @@ def events(
       hvdchart events resnet50
       hvdchart events resnet50 --follow
 
-    Exit codes: 0 printed, also when there are none; 7 the cluster cannot be used; 130 interrupted.
+    Exit codes: 0 printed, also when there are none; 7 there is no such run, or the cluster cannot
+    be used; 130 interrupted.
     """
     from hvdchart.run.report import event_lines
     from hvdchart.run.watch import follow_events
@@ -34,6 +35,8 @@ def events(
         is_empty = False
         show(line)
     if is_empty:
+        # Kubernetes may have deleted the events of a run, but none are left of a misspelt one.
+        cluster.present_release(name)
         note(
             f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
             "after an hour by default"

@@ -5,35 +5,49 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, Format, Namespace, connect, print_document
-from hvdchart.cli.terminal import note, show
+from hvdchart.cli.terminal import note, say, show
+from hvdchart.errors import ClusterError
 
 
 def list_(
     namespace: Namespace = None,
     context: Context = None,
     all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="List the runs of all namespaces.")
+        bool,
+        typer.Option(
+            "--all-namespaces", "-A", help="List the runs of all namespaces that you may read."
+        ),
     ] = False,
     output: Format = "text",
 ) -> None:
-    """List the runs of a namespace with their state.
+    """List the runs of a namespace with state, age, step and loss.
 
     Examples:
       hvdchart list
       hvdchart list --all-namespaces -o json
 
-    Exit codes: 0 listed, also when there is no run; 7 the cluster cannot be used.
+    Exit codes: 0 listed, also when there is no run; 7 there is no such namespace, or the cluster
+    cannot be used.
     """
     from hvdchart.run.report import list_report
     from hvdchart.run.status import run_status
 
     cluster = connect(context, namespace)
-    releases = cluster.releases(everywhere=all_namespaces)
+    is_all = True
+    if all_namespaces:
+        releases, is_all = cluster.readable_releases()
+    else:
+        releases = cluster.releases()
+    if not is_all:
+        say("you may not list the runs of all namespaces: these are those that you may read")
     runs = [(place, run_status(release)) for place, release in releases]
     if output != "text":
         print_document([{"namespace": place, **run.document()} for place, run in runs], output)
     elif runs:
         show(*list_report(runs))
     else:
+        # Only where nothing was found: who may list runs may not always read the namespace.
+        if not all_namespaces and cluster.namespace_object() == {}:
+            raise ClusterError(f"there is no namespace {cluster.namespace}")
         where = "in any namespace" if all_namespaces else f"in namespace {cluster.namespace}"
         note(f"no runs {where}")

@@ -95,8 +95,36 @@ Model = Annotated[
         help="One of resnet50, inception3, vgg16, mobilenet2, bert, lstm.",
     ),
 ]
+
+
+def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    """The names of the runs that the Tab key offers; none where the cluster cannot be asked."""
+    from hvdchart.errors import HvdchartError
+
+    given = context.params
+    try:
+        cluster = connect(given.get("context"), given.get("namespace"))
+        names = [release.name for _, release in cluster.releases()]
+    except HvdchartError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the run, which is its Helm release.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of the run, which is its Helm release.",
+        autocompletion=_complete_name,
+    ),
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME...",
+        help="Names of the runs, which are their Helm releases.",
+        autocompletion=_complete_name,
+    ),
 ]
 CreateNamespace = Annotated[
     bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace, connect
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import note, say, show
 from hvdchart.errors import ClusterError
 
 _TENSORBOARD_PORT = 6006
@@ -42,7 +42,7 @@ def tensorboard(
     wait_until_served(cluster, name, say)
     if port:
         show(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
-    code = kubectl.forward(service, _TENSORBOARD_PORT, port)
+    code = kubectl.forward(service, _TENSORBOARD_PORT, port, note)
     raise ClusterError(
         f"kubectl no longer forwards port {port} to service {service} (exit code {code}); if "
         "another program uses the port, choose another with --port"

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
-from hvdchart.cli.terminal import note
-from hvdchart.errors import NoRunError
+from hvdchart.cli.options import Context, Helm, Names, Namespace, connect
+from hvdchart.cli.terminal import note, say
+from hvdchart.errors import ClusterError, NoRunError
 
 
 def undeploy(
-    name: Name,
+    names: Names,
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
@@ -20,14 +20,14 @@ def undeploy(
         typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
     ] = False,
 ) -> None:
-    """Uninstall a run. The contents of its volumes are not deleted.
+    """Uninstall runs. The contents of its volumes are not deleted.
 
     PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
     and go with it, unless --keep-data is given.
 
     Examples:
       hvdchart undeploy resnet50 --namespace team
-      hvdchart undeploy resnet50 --keep-data
+      hvdchart undeploy resnet50 resnet101 --keep-data
 
     Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be
     used.
@@ -37,12 +37,24 @@ def undeploy(
 
     cluster = connect(context, namespace)
     program = Program(helm, context)
-    kept = []
-    if keep_data:
-        # Nothing but Helm deletes claims: where it knows no release, they stay.
-        with suppress(NoRunError):
-            kept = keep_claims(cluster, name, program)
-    removed = remove(cluster, name, program)
-    note(f"release {name} uninstalled from namespace {cluster.namespace}")
-    note(*(f"removed, although Helm did not know it: {item}" for item in removed))
-    note(*(f"kept: persistentvolumeclaim {claim}" for claim in kept))
+    problem: ClusterError | None = None
+    for name in names:
+        kept = []
+        try:
+            if keep_data:
+                # Nothing but Helm deletes claims: where it knows no release, they stay.
+                with suppress(NoRunError):
+                    kept = keep_claims(cluster, name, program)
+            removed = remove(cluster, name, program)
+        except NoRunError as error:
+            if len(names) == 1:
+                raise
+            # A misspelt name keeps no other run.
+            say(str(error))
+            problem = ClusterError("not all runs were uninstalled")
+            continue
+        note(f"release {name} uninstalled from namespace {cluster.namespace}")
+        note(*(f"removed, although Helm did not know it: {item}" for item in removed))
+        note(*(f"kept: persistentvolumeclaim {claim}" for claim in kept))
+    if problem:
+        raise problem

@@ -37,7 +37,13 @@ _GROUPS = {
     "networkpolicies": "apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "apis/policy/v1",
 }
-_CLUSTER_WIDE = {"nodes": "api/v1", "storageclasses": "apis/storage.k8s.io/v1"}
+_CLUSTER_WIDE = {
+    "namespaces": "api/v1",
+    "nodes": "api/v1",
+    "storageclasses": "apis/storage.k8s.io/v1",
+}
+# Of so many releases, each one's record is read for a list.
+_FEW = 50
 
 
 class Cluster:
@@ -111,14 +117,27 @@ class Cluster:
                 place = metadata.get("namespace", self.namespace)
                 by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
         releases = []
+        has_few = len(by_release) <= _FEW
         for (place, name), objects in sorted(by_release.items()):
             jobs = objects.get("jobs", [])
             stateful_sets = objects.get("statefulsets", [])
             pods = objects.get("pods", [])
-            # Without its Job, only the record says how a run has ended.
-            record = {} if jobs else Cluster(self._api, place)._record(name)
+            # Without its Job, only the record says how a run has ended. It also has the progress.
+            needs_record = has_few or not jobs
+            record = Cluster(self._api, place)._record(name) if needs_record else {}
             releases.append((place, Release(name, jobs, stateful_sets, pods, [], record)))
         return releases
+
+    def readable_releases(self) -> tuple[list[tuple[str, Release]], bool]:
+        """The releases of all namespaces that one may read, and whether these are all there are."""
+        everywhere = unless_refused(lambda: self.releases(everywhere=True), None, [403])
+        if everywhere is not None:
+            return everywhere, True
+        found: list[tuple[str, Release]] = []
+        names = [str(item["metadata"]["name"]) for item in self.all_of("namespaces") or []]
+        for name in sorted({*names, self.namespace}):
+            found += unless_refused(Cluster(self._api, name).releases, [], [403])
+        return found, False
 
     def _record(self, release: str) -> dict[str, str]:
         """What the master has written about the release's last run; empty before it does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -120,11 +120,19 @@ class Kubectl:
                 problems.append(error)
         raise problems[0]
 
-    def forward(self, service: str, port: int, local_port: int) -> int:
+    def forward(
+        self, service: str, port: int, local_port: int, report: Callable[[str], object]
+    ) -> int:
         """Make a Service's port one of this machine until kubectl ends; returns its exit code.
 
-        A `local_port` of 0 is any that is free; kubectl prints which.
+        A `local_port` of 0 is any that is free; `report` gets what kubectl prints, such as which.
         """
         ports = f"{local_port or ''}:{port}"
         arguments = self.command("port-forward", f"service/{service}", ports)
-        return subprocess.run(arguments, check=False).returncode
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None  # noqa: S101
+            for line in process.stdout:
+                # One of these comes with each request of a browser.
+                if not line.startswith("Handling connection for "):
+                    report(line.rstrip("\n"))
+        return process.returncode

@@ -40,6 +40,13 @@ class Progress:
     seconds_left: int | None = None
     idle_seconds: int = 0
 
+    @property
+    def loss_text(self) -> str:
+        """The loss in a few digits; empty where the script reports none."""
+        if isinstance(self.loss, str):
+            return self.loss
+        return "" if self.loss is None else f"{self.loss:.4g}"
+
     def text(self, *, is_over: bool = False) -> str:
         """In one line: step 120 of 500, loss 0.41, 32 samples/s, about 4 min left.
 
@@ -47,10 +54,8 @@ class Progress:
         """
         of_steps = "" if self.steps is None else f" of {self.steps}"
         parts = [f"step {self.step}{of_steps}"]
-        if isinstance(self.loss, str):
-            parts.append(f"loss {self.loss}")
-        elif self.loss is not None:
-            parts.append(f"loss {self.loss:.4g}")
+        if self.loss_text:
+            parts.append(f"loss {self.loss_text}")
         speed = self.images_per_second
         if speed is not None:
             digits = ".0f" if speed >= 100 else ".3g"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from hvd_pods.common.hostile import one_line
 from hvdchart.quantity import pluralize
 from hvdchart.run.progress import duration
 from hvdchart.run.release import Object, event_time
+from hvdchart.run.stalls import seconds_of
 from hvdchart.run.status import Status
 from hvdchart.text import table
 
@@ -70,19 +72,33 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
         yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
 
 
-def list_report(runs: Sequence[tuple[str, Status]]) -> list[str]:
+def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) -> list[str]:
     """A table of runs, each with its namespace: one line each, however wide.
 
     Workers are ready/wanted, with a plus before those of the spares; an attempt is one of as many.
+    `now` is in seconds since the epoch, by this machine's clock.
     """
-    rows = [("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON")]
+    head = ("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "AGE", "DURATION", "STEP", "LOSS")
+    rows = [(*head, "REASON")]
+    now = time.time() if now is None else now
     for namespace, run in runs:
         workers = f"{run.workers_ready}/{run.workers_wanted}"
         if run.spares_wanted:
             workers += f"+{run.spares_ready}/{run.spares_wanted}"
         attempt = f"{run.attempt}/{run.attempts}" if run.job else "-"
+        began = seconds_of(run.started)
+        age = duration(max(now - began, 0)) if began else "-"
+        lasted = run.seconds(now)
+        took = "-" if lasted is None else duration(lasted)
+        step = "-"
+        loss = "-"
+        if run.progress:
+            step = str(run.progress.step)
+            step += "" if run.progress.steps is None else f"/{run.progress.steps}"
+            loss = run.progress.loss_text or "-"
         reason = one_line(run.reason, LONGEST)
-        rows.append((namespace, run.name, run.state, workers, attempt, reason))
+        shown = (workers, attempt, age, took, step, loss, reason)
+        rows.append((namespace, run.name, run.state, *shown))
     return table(rows)
 
 

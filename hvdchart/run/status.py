@@ -244,7 +244,7 @@ def _judge(
     if record.get("lease") == LEASE_KEPT and record.get("state") == "Failed":
         return "failed", record.get("reason", ""), ""
     if job["spec"].get("suspend"):
-        return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
+        return "suspended", "the run is stopped", f"continue it: hvdchart restart {release.name}"
     if record.get("state") in ("Finished", "Failed"):
         # The master stores results and scales the workers down, which are needed no more.
         return "finishing", record.get("reason", ""), ""

@@ -8,6 +8,7 @@ an event named after each rank, at the time when that had it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ _NEGOTIATE = "NEGOTIATE_"
 # The largest waits that a report names.
 _MOST = 5
 _MOST_RANKS = 1_000_000
+# Characters of a tensor's name.
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,27 @@ def waits_report(waits: list[Wait]) -> list[str]:
         lines.append("largest waits:")
     lines += [
         f"  {wait.seconds:.3f} s for rank {wait.rank} at {wait.at:.2f} s: {wait.operation} of "
-        f"{wait.tensor}"
+        f"{short_name(wait.tensor)}"
         for wait in largest
     ]
     return lines
+
+
+def short_name(tensor: str) -> str:
+    """The name of a tensor, or of a long one the parts that tell its layer apart.
+
+    Frameworks join the names of all layers above: only the first and the last ones are shown.
+    """
+    if len(tensor) <= _LONGEST_NAME:
+        return tensor
+    parts = re.split(r"([/.])", tensor)
+    first = parts[0][: _LONGEST_NAME // 3]
+    last = ""
+    for part in reversed(parts[1:]):
+        if len(first) + len(last) + len(part) + 3 > _LONGEST_NAME:
+            break
+        last = part + last
+    return f"{first}...{last or tensor[-_LONGEST_NAME // 2 :]}"
 
 
 def read_events(text: str) -> list[dict[str, Any]]:

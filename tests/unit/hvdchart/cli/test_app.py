@@ -17,7 +17,9 @@ import pytest
 from hvdchart import __version__
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError, SpecError
+from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
+from tests.unit.hvdchart.runs import DONE, ENDED_MASTER, play
 
 ROOT = Path(__file__).parents[4]
 SPEC = ROOT / "values" / "xeon-4.spec.yaml"
@@ -199,3 +201,21 @@ def test_at_most_20_errors_are_printed_and_the_others_counted() -> None:
     wrong = [SpecError(f"a:{line}", "", "wrong", "right") for line in range(1, 22)]
     assert str(SpecError.join(wrong[:20])).endswith("a:20: wrong; expected right")
     assert str(SpecError.join(wrong)).splitlines()[20:] == ["and 1 more errors"]
+
+
+def test_help_has_each_command_in_a_group_with_a_whole_sentence(hvdchart: Command) -> None:
+    shown = hvdchart("--help").output
+    names = re.findall(r"^  (\w+)  +[A-Z]", shown, re.MULTILINE)
+    commands = {name for name, each in app.command().commands.items() if not each.hidden}
+    assert (len(names), {*names}) == (len(commands), commands)
+    assert "..." not in shown.partition("Options:")[2]
+
+
+def test_names_of_runs_are_completed(
+    hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(fake_cluster, DONE, ENDED_MASTER)
+    monkeypatch.setenv("_HVDCHART_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "hvdchart status h")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert hvdchart().output.split() == ["hvd"]

@@ -437,3 +437,12 @@ def test_undeploy_removes_what_a_release_unknown_to_helm_has_left(
     done = hvdchart("undeploy", "hvd", "--keep-data")
     assert (done.code, unknown.names("jobs"), unknown.names("secrets")) == (0, [], ["theirs"])
     assert f"jobs {JOB}\n" in done.errors
+
+
+def test_several_runs_are_uninstalled_and_a_misspelt_one_keeps_no_other(
+    hvdchart: Command, unknown: FakeCluster
+) -> None:
+    unknown.put("jobs", owned(job(suspend=True)))
+    done = hvdchart("undeploy", "nosuch", "hvd")
+    assert (done.code, "no run nosuch" in done.errors) == (7, True)
+    assert (unknown.names("jobs"), unknown.names("statefulsets")) == ([], [])

@@ -172,7 +172,7 @@ def test_tensorboard_prints_the_address_when_its_pod_is_ready(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
-    kubectl.answer("team", code=1)
+    kubectl.answer("team", "Forwarding from 1\nHandling connection for 6007\n", code=1)
     running.put("pods", pod("hvd-tensorboard-x", "tensorboard", CREATING))
     calls_before = []
 
@@ -187,6 +187,8 @@ def test_tensorboard_prints_the_address_when_its_pod_is_ready(
     expected = ["port-forward", "service/hvd-tensorboard", "6007:6006"]
     assert kubectl.calls[-1].arguments[-3:] == expected
     assert (done.code, done.output) == (7, "TensorBoard of hvd: http://127.0.0.1:6007/\n")
+    # One line for each request of a browser would hide the others.
+    assert "Handling" not in done.errors
     assert "no longer forwards port 6007 to service hvd-tensorboard (exit code 1)" in done.errors
 
 

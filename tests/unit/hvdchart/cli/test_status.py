@@ -8,6 +8,7 @@ import pytest
 from yaml import safe_load as parse_yaml
 
 from hvdchart.run import watch
+from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.unit.hvdchart.runs import (
@@ -58,12 +59,43 @@ def two_runs(fake_cluster: FakeCluster) -> FakeCluster:
 
 
 def test_list_says_that_there_are_no_runs(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("namespaces", {"metadata": {"name": "team"}})
     assert hvdchart("list").errors == "no runs in namespace team\n"
+
+
+def test_list_of_a_namespace_that_there_is_not_fails(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    done = hvdchart("list")
+    assert (done.code, "there is no namespace team" in done.errors) == (7, True)
+
+
+def test_list_has_the_age_the_duration_and_the_progress(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    ended = {**DONE["status"], "completionTime": "2026-01-01T10:04:00Z"}
+    play(fake_cluster, {**DONE, "status": ended}, ENDED_MASTER)
+    tell(fake_cluster, {"step": 7, "steps": 9, "loss": 0.25})
+    head, line = hvdchart("list").output.splitlines()
+    shown = line[head.index("DURATION") :].split()
+    assert shown[:4] == ["4", "min", "7/9", "0.25"]
+
+
+def test_all_namespaces_are_those_that_one_may_read(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    play(fake_cluster, DONE, ENDED_MASTER)
+    # The list of all namespaces is refused, and then that of their names.
+    fake_cluster.fail("GET", "batch/jobs", faults.status(403))
+    fake_cluster.fail("GET", "core/namespaces", faults.status(403))
+    done = hvdchart("list", "--all-namespaces")
+    assert (done.code, "team" in done.output) == (0, True), done.errors
+    assert "you may not list the runs of all namespaces" in done.errors
 
 
 def test_list_shows_each_run_on_a_line(hvdchart: Command, two_runs: FakeCluster) -> None:
     head, *lines = hvdchart("list").output.splitlines()
-    assert head.split() == ["NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON"]
+    assert head.split()[:5] == ["NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT"]
     assert [line.split()[:5] for line in lines] == [
         ["team", "hvd", "failed", "2/2", "4/4"],
         ["team", "old", "failed", "0/0", "-"],
@@ -232,6 +264,13 @@ def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCl
 
 
 def test_events_says_that_there_are_none(hvdchart: Command, fake_cluster: FakeCluster) -> None:
-    done = hvdchart("events", "other", "--namespace", "mine")
+    play(fake_cluster, DONE, ENDED_MASTER)
+    done = hvdchart("events", "hvd")
     assert (done.code, done.output) == (0, "")
-    assert done.errors.startswith("no events about other in namespace mine; ")
+    assert done.errors.startswith("no events about hvd in namespace team; ")
+
+
+def test_events_of_a_run_that_there_is_not_fail(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    assert hvdchart("events", "other").code == 7

@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, FileError
 from hvdchart.run.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of
-from hvdchart.run.timeline import Wait, read_waits
+from hvdchart.run.timeline import Wait, read_waits, short_name
 from tests.unit.hvdchart.runs import job
 
 
@@ -134,3 +134,19 @@ ODD = '[{"pid": [], "ph": "B", "name": "NEGOTIATE_A"}]'
 def test_another_file_is_refused(text: str) -> None:
     with pytest.raises(FileError, match="is not one of Horovod"):
         read_waits(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("grad/0", "grad/0"),
+        (
+            "DistributedGradientTape_Allreduce/cond_4/" + "transformer/" * 9 + "dense_7/kernel:0",
+            "DistributedGradientT...transformer/dense_7/kernel:0",
+        ),
+        ("x" * 150, "x" * 20 + "..." + "x" * 30),
+    ],
+)
+def test_long_name_of_a_tensor_is_told_by_its_layer(name: str, shown: str) -> None:
+    assert short_name(name).endswith(shown[-20:])
+    assert len(short_name(name)) <= 60

@@ -149,7 +149,13 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             "an earlier attempt failed: loss is NaN at step 7",
             "",
         ),
-        ([], {"jobs": [job(suspend=True)]}, "suspended", "master.suspend is true", "deploy again"),
+        (
+            [],
+            {"jobs": [job(suspend=True)]},
+            "suspended",
+            "the run is stopped",
+            "hvdchart restart hvd",
+        ),
         ([], {"jobs": [], "sets": []}, "not found", "", "hvdchart list"),
         # The Job was deleted: the record has the outcome, unless the master was lost before.
         (
