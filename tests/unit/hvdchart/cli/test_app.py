@@ -206,7 +206,8 @@ def test_at_most_20_errors_are_printed_and_the_others_counted() -> None:
 def test_help_has_each_command_in_a_group_with_a_whole_sentence(hvdchart: Command) -> None:
     shown = hvdchart("--help").output
     names = re.findall(r"^  (\w+)  +[A-Z]", shown, re.MULTILINE)
-    commands = {name for name, each in app.command().commands.items() if not each.hidden}
+    group: Any = app.command()
+    commands = {name for name, each in group.commands.items() if not each.hidden}
     assert (len(names), {*names}) == (len(commands), commands)
     assert "..." not in shown.partition("Options:")[2]
 
