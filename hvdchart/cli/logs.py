@@ -64,10 +64,11 @@ def logs(
     from hvdchart.spec.run_options import in_options
 
     cluster = connect(context, namespace)
-    job = newest_job(cluster.present_release(name))
+    release = cluster.present_release(name)
+    job = newest_job(release)
     if rank is not None and job:
         run = run_of(job)
-        check_tagged(run)
+        check_tagged(run, release.stateful_sets)
         last = len(list(pods_of_ranks(run, {}))) - 1
         if rank > last and not run.elastic:
             raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")

@@ -118,7 +118,7 @@ def plan_script(
         uses = used_modules(values.get("code"), run.command)
         default = default_image(uses, has_gpus=run.gpus > 0)
     try:
-        spec = script_tree(run, default)
+        spec = script_tree(run, default, is_tagged=True)
         marks = {"master": {"podAnnotations": {COMMAND: RUN}}} if is_marked else {}
         place = Place("the given values")
         tree = merge_specs(
@@ -129,11 +129,12 @@ def plan_script(
         raise in_words_of_run(error) from error
 
 
-def script_tree(run: ScriptRun, default: DefaultImage | None) -> Node:
+def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool = False) -> Node:
     """The tree of a run's spec, in which each value has its option for a place.
 
-    `default` is the image where the user names none. Raises SpecError for an option that cannot be
-    read, and for a setting that has no place.
+    `default` is the image where the user names none. With `is_tagged`, lines of the output name
+    their rank, where it is known that the launcher can do that. Raises SpecError for an option that
+    cannot be read, and for a setting that has no place.
     """
     node: dict[str, Plain] = {"name": "worker", "count": run.workers}
     if not run.gpus:
@@ -154,6 +155,12 @@ def script_tree(run: ScriptRun, default: DefaultImage | None) -> Node:
             # No image of a framework alone has an MPI, and these need none.
             tree = set_key(tree, ["launch", "mode"], "direct", Place("the default image"))
         tree = apply_settings(tree, default.settings)
+    if is_tagged:
+        place = Place("the output's tags")
+        tree = set_key(tree, ["train", "env", "TAG_OUTPUT"], "1", place)
+        if default and default.has_mpi:
+            # Its MPI is Open MPI.
+            tree = set_key(tree, ["launch", "options"], ["--tag-output"], place)
     for text, steps, value in _typed(run):
         tree = set_key(tree, steps, value, Place(text))
     return apply_settings(tree, run.settings)

@@ -98,8 +98,15 @@ def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
     )
 
 
-def check_tagged(run: Run) -> None:
+def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
     """Raise ClusterError when the launcher does not say which rank printed a line."""
+    if run.mode == "direct":
+        if not any(map(_tags_output, stateful_sets)):
+            raise ClusterError(
+                "the output of this run does not say which rank printed a line: in a spec "
+                'train: {env: {TAG_OUTPUT: "1"}}, as `hvdchart run` does it'
+            )
+        return
     options = {str(option).lstrip("-") for option in run.options}
     if run.mode not in ("horovodrun", "elastic") and not options & _TAGGING:
         raise ClusterError(
@@ -111,8 +118,15 @@ def check_tagged(run: Run) -> None:
 
 def begins_rank(line: str) -> bool:
     """Whether a line is the one with which a rank begins, and not the script's."""
-    tag = _TAG.match(line)
+    tag = TAG.match(line)
     return _OWN.match(line[tag.end() :] if tag else line) is not None
+
+
+def _tags_output(stateful_set: Object) -> bool:
+    """Whether ranks that the master starts itself get tags (hvd_pods/rank/host.py)."""
+    pod = stateful_set["spec"].get("template", {}).get("spec", {})
+    variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
+    return any(each.get("name") == "TAG_OUTPUT" and each.get("value") for each in variables)
 
 
 def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:

@@ -77,6 +77,20 @@ def test_ranks_know_their_place_and_their_lines_stay_whole(start: Start, tmp_pat
     assert own_lines(errors) == [str(tmp_path)] * 4
 
 
+def test_lines_name_their_rank_where_that_is_asked_for(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAG_OUTPUT", "1")
+    script = "printf 'one\\n\\ntwo\\n'; printf '1%%\\r' >&2; printf '2%%\\r\\nend' >&2"
+    output, errors = start(script).communicate(timeout=TIMEOUT)
+    own = [line for line in output.splitlines() if line.startswith("[3]") and "[hvd" not in line]
+    assert own == ["[3]<stdout>:one", "[3]<stdout>:", "[3]<stdout>:two"]
+    # A progress bar begins its line once.
+    assert errors.count("[3]<stderr>:1%") == 1
+    assert "[3]<stderr>:2%" not in errors
+    assert errors.count("[3]<stderr>:end\n") == 1
+
+
 @pytest.mark.parametrize(
     ("fails", "code", "words"),
     [

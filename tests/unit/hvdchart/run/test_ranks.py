@@ -78,10 +78,18 @@ def test_lines_of_a_rank_lose_what_the_launcher_puts_before_them(line: str) -> N
 
 def test_a_launcher_that_names_no_rank_is_refused_with_the_option() -> None:
     with pytest.raises(ClusterError, match="--tag-output"):
-        check_tagged(run())
-    check_tagged(run(options=["--tag-output"]))
-    check_tagged(run(options=["-prepend-rank"]))
-    check_tagged(run(mode="horovodrun"))
+        check_tagged(run(), [])
+    check_tagged(run(options=["--tag-output"]), [])
+    check_tagged(run(options=["-prepend-rank"]), [])
+    check_tagged(run(mode="horovodrun"), [])
+
+
+def test_master_that_starts_the_ranks_names_them_where_that_is_asked_for() -> None:
+    env = [{"name": "TAG_OUTPUT", "value": "1"}]
+    tagging = {"spec": {"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}}
+    check_tagged(run(mode="direct"), [tagging])
+    with pytest.raises(ClusterError, match="TAG_OUTPUT"):
+        check_tagged(run(mode="direct"), [{"spec": {}}])
 
 
 def negotiation(tensor: int, *ready: tuple[int, int]) -> list[dict[str, Any]]:

@@ -13,16 +13,24 @@ LONGEST = 1 << 20
 class Stream:
     """Passes the output of a process on to a file of this one; both are descriptors.
 
-    `look` gets what is passed on, before that is written.
+    `look` gets what is passed on, before that is written. `tag` is put before each line; a progress
+    bar, which goes back to the beginning of its line, has it once.
     """
 
     def __init__(
-        self, source: int, target: int, look: Callable[[bytes], None] = lambda _: None
+        self,
+        source: int,
+        target: int,
+        look: Callable[[bytes], None] = lambda _: None,
+        tag: bytes = b"",
     ) -> None:
         os.set_blocking(source, False)
         self.source = source
         self._target = target
         self._look = look
+        self._tag = tag
+        # Whether what comes next begins a line.
+        self._begins = True
         self._rest = bytearray()
         self.is_open = True
 
@@ -49,14 +57,25 @@ class Stream:
         complete = bytes(self._rest[:end])
         del self._rest[:end]
         self._look(complete)
-        write(self._target, complete)
+        write(self._target, self._tagged(complete))
         return bool(data)
 
     def give_up(self) -> None:
         """Pass on what has come of a line whose end is not awaited any more."""
         if self._rest:
-            write(self._target, bytes(self._rest) + b"\n")
+            write(self._target, self._tagged(bytes(self._rest) + b"\n"))
             self._rest.clear()
+
+    def _tagged(self, content: bytes) -> bytes:
+        if not self._tag or not content:
+            return content
+        lines = content.split(b"\n")
+        begins = [self._begins, *[True] * (len(lines) - 1)]
+        self._begins = not lines[-1]
+        # Behind the last end of a line nothing has come yet.
+        tagged = [self._tag + x if is_begin else x for x, is_begin in zip(lines[:-1], begins)]
+        last = self._tag + lines[-1] if lines[-1] and begins[-1] else lines[-1]
+        return b"\n".join([*tagged, last])
 
 
 def write(target: int, content: bytes) -> None:

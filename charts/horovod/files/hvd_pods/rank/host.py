@@ -31,6 +31,8 @@ from hvd_pods.rank import start
 # handler. And seconds to wait for output of processes that a rank has left.
 KILL_AFTER = 0.2
 DRAIN_WITHIN = 2.0
+# Set by a user, or by `hvdchart run`: each line begins with the number of its rank.
+TAG_OUTPUT = "TAG_OUTPUT"
 # Chunks that are read of a rank that has ended before its end is told.
 MOST_CHUNKS = 64
 
@@ -70,6 +72,10 @@ def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
     for descriptor in (alive, out_end, err_end):
         os.close(descriptor)
     output = [streams.Stream(out, 1), streams.Stream(err, 2)]
+    if os.environ.get(TAG_OUTPUT):
+        # As horovodrun does it.
+        tags = [f"[{variables['HOROVOD_RANK']}]<{name}>:".encode() for name in ("stdout", "stderr")]
+        output = [streams.Stream(out, 1, tag=tags[0]), streams.Stream(err, 2, tag=tags[1])]
     return Rank(int(variables["HOROVOD_RANK"]), pid, life, output)
 
 
