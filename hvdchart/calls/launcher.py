@@ -242,7 +242,7 @@ class Launcher:
             self._check_open()
             phase = phase_of(release)
             status = run_status(release)
-            if phase.name == DONE or status.state == "not found":
+            if phase.name == DONE or status.is_stuck or status.state == "not found":
                 self._end_run(release, status, is_new=is_new)
                 break
             if phase.name == TRAINING:
@@ -280,7 +280,8 @@ class Launcher:
             # The next call installs another one; a removal that fails now is repeated then.
             with suppress(HvdchartError):
                 self._remove()
-            raise RunFailedError(f"the run has ended, and the next call starts another:\n{lines}")
+            what = "cannot start" if status.is_stuck else "has ended"
+            raise RunFailedError(f"the run {what}, and the next call starts another:\n{lines}")
         self._remove()
 
     def _deploy(self, spec: Spec) -> None:

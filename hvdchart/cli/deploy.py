@@ -240,6 +240,8 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
                 f"{current.state}"
             )
     note(*status_report(current, cluster.namespace))
+    if current.is_stuck:
+        note(f"the run waits; to remove it: hvdchart undeploy {name} -n {cluster.namespace}")
     raise_unless_finished(current)
 
 

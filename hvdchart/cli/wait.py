@@ -25,7 +25,7 @@ def wait(
       hvdchart wait resnet50 --timeout 2h && hvdchart undeploy resnet50
 
     Exit codes: 0 the run finished; 7 there is no such run, or the cluster cannot be used; 8 the
-    run failed; 124 the time-out passed first.
+    run failed, or cannot start; 124 the time-out passed first.
     """
     # First, because it needs none of these modules.
     limit = parse_duration(timeout)
@@ -35,7 +35,7 @@ def wait(
     current = wait_for_end(cluster, name, limit)
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
-    if not current.over:
+    if not (current.over or current.is_stuck):
         reason = f", {current.reason}" if current.reason else ""
         raise TimeLimitError(
             f"run {name} has not ended within {timeout}: it is {current.state}{reason}"

@@ -164,7 +164,8 @@ def follow(
             current = run_status(item)
             keeps_master = item.record.get("lease") == LEASE_KEPT
             # `undeploy` and the Job's time to live delete it.
-            is_over = is_over or current.over or bool(first and current.state == "not found")
+            is_gone = bool(first and current.state == "not found")
+            is_over = is_over or current.over or current.is_stuck or is_gone
 
 
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:

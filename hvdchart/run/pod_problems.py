@@ -11,16 +11,22 @@ from hvdchart.run.release import Object, is_event_of
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a pod, and what a person can do about it; `advice` may be empty."""
+    """What is wrong with a pod, and what a person can do about it; `advice` may be empty.
+
+    `is_permanent`: it lasts until somebody does something.
+    """
 
     reason: str
     advice: str
+    is_permanent: bool = False
 
 
 def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     """What keeps a pod from doing its work; None while nothing does. Events come oldest first."""
     found = diagnose(pod, [event for event in events if is_event_of(event, pod)])
-    return Problem(found.reason, found.remedy) if found.is_problem else None
+    if not found.is_problem:
+        return None
+    return Problem(found.reason, found.remedy, found.permanent)
 
 
 def advice_for_refusal(message: str) -> str:

@@ -76,6 +76,8 @@ class Status:
     progress: Progress | None = None
     # What is wrong with a run that goes on, or has finished.
     warning: str = ""
+    # Whether its master cannot start before somebody does something: nothing else ends the run.
+    is_stuck: bool = False
     # Whether the command `run` has made it.
     is_of_script: bool = False
     stall: Stall | None = None
@@ -152,8 +154,15 @@ def run_status(release: Release) -> Status:
         started=str(job["metadata"].get("creationTimestamp") or "") if job else "",
         ended=_ended(job, record) if state in ("finished", "failed") else "",
         warning=word(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
+        is_stuck=state == "waiting" and _is_stuck(release, pods),
         is_of_script=is_of_script,
     )
+
+
+def _is_stuck(release: Release, pods: list[Object]) -> bool:
+    masters = [pod for pod in pods if component_of(pod) == _MASTER]
+    problems = [problem_of(pod, release.events) for pod in masters]
+    return bool(problems) and all(problem and problem.is_permanent for problem in problems)
 
 
 def _ended(job: Object | None, record: Mapping[str, str]) -> str:

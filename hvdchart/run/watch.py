@@ -67,14 +67,14 @@ def wait_for_end(
     timeout: float | None = None,
     seen: Callable[[Release], None] = lambda release: None,
 ) -> Status:
-    """The status of a run that has ended, or that does not exist; its last one at the time-out.
+    """The status of a run that has ended, is stuck or does not exist; its last one at the time-out.
 
     `timeout` is in seconds; None: no limit. Calls `seen` with the release after each change.
     """
     for release in watch_release(cluster, name, timeout):
         seen(release)
         current = run_status(release)
-        if current.over or current.state == "not found":
+        if current.over or current.is_stuck or current.state == "not found":
             break
     return current
 

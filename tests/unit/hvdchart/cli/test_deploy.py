@@ -29,6 +29,7 @@ from tests.unit.hvdchart.runs import (
     job,
     meanwhile,
     play,
+    pod,
     tell,
     upgrades,
 )
@@ -446,3 +447,16 @@ def test_several_runs_are_uninstalled_and_a_misspelt_one_keeps_no_other(
     done = hvdchart("undeploy", "nosuch", "hvd")
     assert (done.code, "no run nosuch" in done.errors) == (7, True)
     assert (unknown.names("jobs"), unknown.names("statefulsets")) == ([], [])
+
+
+@pytest.mark.parametrize("more", [[], ["--wait"]], ids=["followed", "waited for"])
+def test_run_whose_master_can_never_start_is_followed_no_further(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, more: list[str]
+) -> None:
+    message = 'failed to pull "docker.io/library/team:1": manifest unknown'
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": message}}
+    play(fake_cluster, job(), pod(f"{JOB}-x", "master", waiting))
+    done = hvdchart("deploy", spec, *more)
+    assert done.code == 8
+    assert "manifest unknown" in done.errors
+    assert "to remove it: hvdchart undeploy hvd -n team" in done.errors
