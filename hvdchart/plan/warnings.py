@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hvdchart.plan import rules
 from hvdchart.plan.binding import Launching
@@ -173,6 +173,12 @@ def _volumes(spec: Spec, workers: int) -> Iterator[str]:
             "output is an emptyDir: results and checkpoints are deleted with their pod; "
             "volumes.output with a pvc keeps them"
         )
+        tensorboard = spec.values.get("tensorboard")
+        if isinstance(tensorboard, Mapping) and tensorboard.get("enabled") is True:
+            yield (
+                "TensorBoard will be empty: its pod has an emptyDir of its own; "
+                "volumes.output with a pvc shows it what the ranks write"
+            )
     if output and output.host_path and workers > 1:
         yield (
             "output is a hostPath: checkpoints are on the node of rank 0 only; use a shared volume "

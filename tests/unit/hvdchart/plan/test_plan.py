@@ -286,6 +286,11 @@ def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
         ),
         ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 999Mi}", "", "up to 1000Mi"),
         ("coresPerSocket: 4, sockets: 2, tuning: {binding: socket}", "", "bound by socket"),
+        (
+            "coresPerSocket: 4, memory: 8Gi",
+            "volumes: {output: {emptyDir: {}}}\nvalues: {tensorboard: {enabled: true}}",
+            "TensorBoard will be empty",
+        ),
     ],
 )
 def test_plan_warns(nodes: str, rest: str, says: str) -> None:
