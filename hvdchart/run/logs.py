@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
@@ -22,6 +23,8 @@ _LAST_LINES_WITHIN = 1.0
 LAST = 500
 # Characters of a warning.
 _LONGEST = 1200
+# Seconds in which a Secret may be missing: the release's own ones are filled a moment later.
+_MOUNT_WITHIN = 5.0
 # The reason of a failed probe. A worker's startup probe fails until its agent is up.
 EXPECTED = "Unhealthy"
 
@@ -172,7 +175,20 @@ def _warnings(release: Release, since: str) -> Iterator[LogLine]:
     """The lines of the warnings about the release since a time in RFC 3339."""
     for event in release.events:
         is_told = event.get("type") == "Warning" and event.get("reason") != EXPECTED
-        if is_told and event_time(event) >= since:
+        if is_told and not _may_pass(event) and event_time(event) >= since:
             subject = str(event.get("involvedObject", {}).get("name", ""))
             text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
             yield LogLine(subject, text)
+
+
+def _may_pass(event: Object) -> bool:
+    """Whether a Secret has been missing for a moment only, by the event's own times."""
+    is_secret = "secret" in str(event.get("message", "")).lower()
+    if event.get("reason") != "FailedMount" or not is_secret:
+        return False
+    try:
+        first = datetime.fromisoformat(str(event.get("firstTimestamp")))
+        last = datetime.fromisoformat(event_time(event))
+        return (last - first).total_seconds() < _MOUNT_WITHIN
+    except (ValueError, TypeError, OverflowError):
+        return False

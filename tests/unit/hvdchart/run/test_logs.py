@@ -124,6 +124,26 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
     assert list(lines) == []
 
 
+@pytest.mark.parametrize(
+    ("message", "since", "is_told"),
+    [
+        ("references non-existent secret key: user-key", "2026-01-01T10:00:00Z", False),
+        ("references non-existent secret key: user-key", "2026-01-01T09:59:50Z", True),
+        ("timed out waiting for the condition", "2026-01-01T10:00:01Z", True),
+    ],
+)
+def test_secret_that_comes_a_moment_later_is_no_warning(
+    training: FakeCluster, message: str, since: str, is_told: bool
+) -> None:
+    failed = event("hvd-worker-0", "Pod", "FailedMount", message, at="2026-01-01T10:00:01Z")
+    last = event("hvd-worker-0", "Pod", "Other", "last", name="z")
+    training.put("events", {**failed, "firstTimestamp": since}, last)
+    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
+    assert (next(lines).text == f"FailedMount: {message}") is is_told
+    finish(training)
+    assert len(list(lines)) == is_told
+
+
 def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: FakeCluster) -> None:
     fake_cluster.put("jobs", job())
     fake_cluster.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
