@@ -308,7 +308,8 @@ def print_default_image(image: DefaultImage | None, report: Callable[[str], obje
     """Say which public image a script gets, and why; nothing where the user has named one."""
     if image:
         remark = f"; {image.remark}" if image.remark else ""
-        report(f"image {image.reference}, because {image.why} (--image names another one){remark}")
+        other = "another one: `run --image`, or HVDCHART_IMAGE"
+        report(f"image {image.reference}, because {image.why} ({other}){remark}")
 
 
 def plan_project(

@@ -100,13 +100,17 @@ def in_words_of_run(error: SpecError) -> SpecError:
     """An error of the spec that `run` has made, with the options that the user typed."""
     errors = []
     for each in error.errors:
+        if each.place.startswith("--set "):
+            # Who types keys reads their names.
+            errors.append(each)
+            continue
         is_typed = each.place.startswith("--")
         option = option_of(each.path)
         place = each.place
         path = each.path
-        if is_typed and not place.startswith("--set "):
+        if is_typed:
             path = ""
-        elif not is_typed and option:
+        elif option:
             place = option
             path = ""
         expected = in_options(each.expected)

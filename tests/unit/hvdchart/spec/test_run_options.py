@@ -43,7 +43,7 @@ def test_no_remedy_for_a_pod_names_a_value_of_the_chart() -> None:
         ("--memory 3", "nodes[0].memory", "--memory 3: wrong; expected --cpu"),
         ("hvdchart run", "nodes[0].count", "--workers: wrong; expected --cpu"),
         ("hvdchart run", "launch.mode", "hvdchart run: launch.mode: wrong; expected --cpu"),
-        ("--set a=1", "a", "--set a=1: a: wrong; expected --cpu"),
+        ("--set a=1", "a", "--set a=1: a: wrong; expected tuning.cpu"),
     ],
 )
 def test_errors_of_a_spec_name_the_option_that_was_typed(
