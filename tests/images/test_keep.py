@@ -13,6 +13,7 @@ from tests.images.conftest import EXAMPLES, Sandboxes
 from tests.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
+SHARDS = Path(__file__).with_name("keep_shards.py")
 # Five epochs of six batches, which begin anew after some. No epoch is much better than the first: a
 # callback that counts them halves the learning rate twice.
 FIT = """
@@ -78,6 +79,19 @@ STEPS = {
     "interrupted": 6,
 }
 
+# The same for keep_shards.py, whose checkpoint is of step 5.
+STEPS_OF_SHARDS = {
+    "undisturbed": 0,
+    "all are there": 7,
+    "worker 1 is new": 7,
+    "worker 0 is new": 7,
+    "one after the other": 7,
+    "a shard is torn": 7,
+    "a shard is torn and its copy is lost": 6,
+    "two are new": 5,
+    "all are new": 5,
+}
+
 
 class Kept(NamedTuple):
     """What each of two ranks found in each case: the step, and a digest of what it had at the end.
@@ -132,6 +146,19 @@ def test_both_ranks_end_with_the_same_weights(kept: Kept, case: str) -> None:
     """New random numbers of a new rank change them on both: all weights are averaged."""
     first, second = (rank[case][1] for rank in kept.ranks)
     assert first == second
+
+
+@pytest.mark.parametrize("kind", ["fsdp2", "zero"])
+def test_a_sharded_model_goes_on_as_if_undisturbed(sandboxes: Sandboxes, kind: str) -> None:
+    sandbox = sandboxes("examples-pytorch")
+    make_open_folder(sandbox.folder / f"shards-{kind}")
+    shutil.copy(SHARDS, sandbox.folder)
+    place = f"/output/shards-{kind}"
+    done = sandbox.run("python3", f"/output/{SHARDS.name}", kind, place, PYTHONPATH="/examples")
+    assert done.returncode == 0, output_of(done)
+    for rank in result(done)["ranks"]:
+        assert {case: step for case, (step, _) in rank.items()} == STEPS_OF_SHARDS
+        assert {digest for _, digest in rank.values()} == {rank["undisturbed"][1]}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

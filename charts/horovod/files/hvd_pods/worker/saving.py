@@ -63,7 +63,10 @@ def _save(run: Path, name: str) -> bool:
         what = f"step {record.key.step} of the state {name!r}"
         path = Path(keep.notes_of(record).get("checkpoint", ""))
         if path == Path():
-            log(f"{what} is lost with this worker's memory: no OUTPUT_PATH says where to save it")
+            log(
+                f"{what} is lost with this worker's memory: there is no OUTPUT_PATH to save it in, "
+                "or it is sharded, and other workers have the rest"
+            )
             return True
         try:
             is_written = _write(record, path, f"keep-{name}.state")
@@ -134,7 +137,7 @@ def _is_newer(record: keep.Record, path: Path) -> bool:
     try:
         checkpoint = keep.read_file(path, is_checked=False)
         is_of_run = keep.notes_of(checkpoint).get("run") == keep.notes_of(record).get("run")
-        if record.key > checkpoint.key if is_of_run else record.launch > checkpoint.launch:
+        if record.key > checkpoint.key if is_of_run else record.key.launch > checkpoint.key.launch:
             return True
         # Its arrays are read only where it would stay.
         keep.read_file(path)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import Callable
 
@@ -23,25 +24,39 @@ class Checkpoint:
         self._every = minutes * 60
         self._written_at = time.monotonic()
         self._writing: threading.Thread | None = None
+        # Whether the last one is complete, or there is none.
+        self.was_written = True
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing of the last one is still written."""
+        return self._writing is None or not self._writing.is_alive()
 
     def is_due(self) -> bool:
         """Whether the last one is old enough, and nothing of it is still written."""
-        is_free = self._writing is None or not self._writing.is_alive()
-        return is_free and time.monotonic() - self._written_at > self._every
+        return self.is_free and time.monotonic() - self._written_at > self._every
 
     def write_beside(self, record: bytearray) -> None:
         """Write a record while the training goes on. What goes wrong is logged."""
         self._written_at = time.monotonic()
-        self._writing = threading.Thread(
-            target=write_atomically, args=[self.path, record], kwargs={"is_raised": False}
-        )
+        self.was_written = False
+
+        def write() -> None:
+            self.was_written = write_atomically(self.path, record, is_raised=False)
+
+        self._writing = threading.Thread(target=write)
         self._writing.start()
 
     def write(self, record: bytearray) -> None:
         """Write a record now. Raises OSError where it cannot be written."""
+        self.wait()
+        self.was_written = False
+        self.was_written = write_atomically(self.path, record)
+
+    def wait(self) -> None:
+        """Return when nothing of the last one is still written."""
         if self._writing is not None:
             self._writing.join()
-        write_atomically(self.path, record)
 
     def read(self, run: str, find_difference: Callable[[Record], str]) -> tuple[Record | None, str]:
         """The record, and what is wrong with it or its folder.
@@ -61,13 +76,17 @@ class Checkpoint:
             return None, ""
         except (OSError, ValueError) as problem:
             return None, f"keep: {problem}"
-        # However many steps another run has made, this one's memory is newer.
-        is_of_run = record.value["run"] == run
-        return record if is_of_run else record._replace(key=Key(-1, record.key.step)), ""
+        written_by = record.value["run"]
+        if written_by == run:
+            return record, ""
+        # However many steps another run has made, this one's memory is newer. The epochs of its
+        # launches may be those of a third run.
+        launch = zlib.crc32(f"{record.key.launch} {written_by}".encode())
+        return record._replace(key=Key(-1, record.key.step, launch)), ""
 
 
-def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> None:
-    """Write a file that is complete under its name at any moment.
+def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> bool:
+    """Write a file that is complete under its name at any moment; return whether it is written.
 
     A writer of an earlier attempt, which has lost its network, may still write to the same volume:
     each has a file of its own, and what it has not renamed yet is removed. Raises OSError where the
@@ -92,3 +111,46 @@ def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) 
         if is_raised:
             raise
         say(f"cannot write a checkpoint: {problem}")
+        return False
+    return True
+
+
+class ShardCheckpoints:
+    """Two files to which this rank writes its shard in turn, when all ranks do.
+
+    Of one of them, all ranks have the same step at any moment.
+    """
+
+    def __init__(self, folder: Path, name: str, rank: int, size: int, minutes: float) -> None:
+        self.both = [
+            Checkpoint(folder / f"keep-{name}-rank-{rank}-of-{size}.{letter}.state", minutes)
+            for letter in "ab"
+        ]
+        # The one that was written last, or that is the first to be written.
+        self._turn = 0
+        self._has_begun = False
+
+    @property
+    def was_written(self) -> bool:
+        """Whether this rank has written what it was to write last."""
+        return all(each.was_written for each in self.both)
+
+    def is_ready(self, rank: int) -> bool:
+        """Whether nothing is still written and, on rank 0, the last ones are old enough."""
+        return all(each.is_free if rank else each.is_due() for each in self.both)
+
+    def wait(self) -> None:
+        """Return when nothing is still written."""
+        for each in self.both:
+            each.wait()
+
+    def begin_with(self, turn: int) -> None:
+        """Let the next one be that one of the two."""
+        self._turn = turn
+
+    def take(self, *, were_written: bool) -> Checkpoint:
+        """The one to write to now. `were_written` says whether all ranks have written the last."""
+        if were_written and self._has_begun:
+            self._turn = 1 - self._turn
+        self._has_begun = True
+        return self.both[self._turn]

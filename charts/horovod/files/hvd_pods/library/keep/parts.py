@@ -7,20 +7,12 @@ from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
 from .record import Record
+from .shards import REFUSED, find_sharded
 
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
 # What Keras' callbacks learn in a training (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint).
 LEARNED = ("best", "best_epoch", "best_weights", "cooldown_counter", "wait")
-# Types whose ranks have different parts of the weights, of PyTorch and DeepSpeed.
-SHARDED = {
-    "FullyShardedDataParallel",
-    "FSDPModule",
-    "ZeroRedundancyOptimizer",
-    "ZeROOptimizer",
-    "DeepSpeedZeroOptimizer",
-    "DTensor",
-}
 # What building the value of a record raises that another module, or a stranger, has written.
 UNUSABLE = (
     AttributeError,
@@ -58,20 +50,6 @@ def is_callback(part: Any) -> bool:
 
 def _is_seed(variable: Any) -> bool:
     return SEED in str(getattr(variable, "path", getattr(variable, "name", "")))
-
-
-def find_sharded(part: Any) -> str:
-    """The type by which each rank has other weights in a part, or an empty text."""
-    modules = (
-        part.modules() if hasattr(part, "load_state_dict") and hasattr(part, "modules") else ()
-    )
-    groups = getattr(part, "param_groups", ())
-    parameters = [each for group in groups for each in group["params"]]
-    if modules:
-        parameters += part.parameters()
-    every = [part, getattr(part, "optimizer", None), *modules, *parameters]
-    found = {kind.__name__ for each in every for kind in type(each).__mro__} & SHARDED
-    return ", ".join(sorted(found))
 
 
 def read_part(part: Any, seeds: list[Any]) -> Any:
@@ -129,18 +107,14 @@ def form_of(part: Any, kept: Any) -> Any:
 
 
 def check(name: str, part: Any) -> None:
-    """Raise ValueError for a part that has no variables yet or that is sharded."""
+    """Raise ValueError for a part that has no variables yet, or whose shards are not kept."""
     if hasattr(part, "trainable_variables") and not getattr(part, "built", True):
         raise ValueError(
             f"keep: {name} has no variables yet, so that nothing of it would be kept: build the "
             "model first, as with model.build(input_shape)"
         )
-    if found := find_sharded(part):
-        raise ValueError(
-            f"keep: {name} is sharded ({found}): each rank has another part of it, but keep hands "
-            "the state of one rank to all: keep it with torch.distributed.checkpoint, or use "
-            "DistributedDataParallel"
-        )
+    for kind in sorted(find_sharded(part) & {*REFUSED}):
+        raise ValueError(f"keep: {name} is sharded ({kind}), which is not kept: {REFUSED[kind]}")
 
 
 def build_optimizer(name: str, part: Any, parts: Iterable[Any]) -> None:

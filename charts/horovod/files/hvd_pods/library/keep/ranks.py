@@ -6,7 +6,7 @@ import contextlib
 import mmap
 import os
 import sys
-from typing import Any
+from typing import Any, Mapping
 
 from .arrays import numpy_module
 
@@ -27,6 +27,16 @@ class Ranks:
 
     def send(self, piece: memoryview, root: int) -> None:
         """Fill a piece with what `root` has in it. All ranks have to call this."""
+
+    def deliver(self, sent: Mapping[int, memoryview], received: Mapping[int, memoryview]) -> None:
+        """Send bytes to other ranks, and fill memory with those that others send to this one.
+
+        Both are by the other rank, and of the size that the other rank has. All ranks have to call
+        this.
+        """
+        told = self.gather({rank: bytes(raw) for rank, raw in sent.items()})
+        for rank, memory in received.items():
+            memory[:] = told[rank][self.rank]
 
     def broadcast(self, raw: memoryview | None, size: int, root: int) -> memoryview:
         """Return the bytes that `root` has, on all ranks, which all have to call this.
@@ -76,9 +86,10 @@ class HorovodRanks(Ranks):
 
 
 class TorchRanks(Ranks):
-    """Ranks of torch.distributed, without Horovod."""
+    """Ranks of torch.distributed, without Horovod, in this group."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, group: Any = None) -> None:
+        self.group = group
         self.torch = torch
         self.distributed = torch.distributed
         self.rank = self.distributed.get_rank()
@@ -88,17 +99,62 @@ class TorchRanks(Ranks):
     def gather(self, told: Any) -> list[Any]:
         """Return what each rank tells, by rank."""
         answers: list[Any] = [None] * self.size
-        self.distributed.all_gather_object(answers, told)
+        self.distributed.all_gather_object(answers, told, group=self.group)
         return answers
 
     def send(self, piece: memoryview, root: int) -> None:
         """Fill a piece with what `root` has in it, over the GPUs where NCCL is the backend."""
         tensor = here = self.torch.frombuffer(piece, dtype=self.torch.uint8)
-        if self.distributed.get_backend() == "nccl":
+        if self.distributed.get_backend(self.group) == "nccl":
             tensor = here.cuda()
-        self.distributed.broadcast(tensor, root)
+        self.distributed.broadcast(tensor, root, group=self.group)
         if tensor is not here and self.rank != root:
             here.copy_(tensor)
+
+    def deliver(self, sent: Mapping[int, memoryview], received: Mapping[int, memoryview]) -> None:
+        """Send bytes to other ranks, and fill memory with those that others send to this one."""
+        if self.group is None:
+            super().deliver(sent, received)
+            return
+        longest = max(map(len, [*sent.values(), *received.values()]), default=0)
+        for at in range(0, longest, PIECE):
+            begun = [
+                call(self._piece(memory, at), rank, group=self.group)
+                for call, memories in (
+                    (self.distributed.isend, sent),
+                    (self.distributed.irecv, received),
+                )
+                for rank, memory in memories.items()
+                if at < len(memory)
+            ]
+            for each in begun:
+                each.wait()
+
+    def _piece(self, memory: memoryview, at: int) -> Any:
+        return self.torch.frombuffer(memory[at : at + PIECE], dtype=self.torch.uint8)
+
+
+# Groups in which the ranks of a sharded state tell each other something, in memory of the CPU and
+# beside what the training tells, by the group of all ranks.
+_groups: dict[Any, Any] = {}
+
+
+def find_sharded_ranks() -> Ranks:
+    """Return the ranks of torch.distributed, in a group of their own.
+
+    All ranks have to call this. Raises RuntimeError where torch.distributed has not begun.
+    """
+    torch: Any = sys.modules["torch"]
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        raise RuntimeError(
+            "keep: a sharded state needs torch.distributed: call init_process_group() first"
+        )
+    everybody = distributed.group.WORLD
+    if everybody not in _groups:
+        _groups.clear()
+        _groups[everybody] = distributed.new_group(backend="gloo")
+    return TorchRanks(torch, _groups[everybody])
 
 
 def find_ranks() -> Ranks:

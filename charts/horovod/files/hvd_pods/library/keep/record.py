@@ -27,12 +27,26 @@ Parts = List[Tuple[int, memoryview]]
 
 
 class Key(NamedTuple):
-    """How far a training has come. `series` grows when its steps are counted anew, as with other
-    steps of an epoch; it is -1 for what another run has left, and for a beginning.
+    """How far a training has come, in which launch.
+
+    `series` grows when its steps are counted anew, as with other steps of an epoch; it is -1 for
+    what another run has left, and for a beginning. `launch` is the epoch of the launch that has
+    made the step. In one launch, the records of ranks belong together, also where each has
+    something of its own; those of two launches do not, although their step is the same.
     """
 
     series: int
     step: int
+    launch: int = 0
+
+
+class Header(NamedTuple):
+    """What a record has in front: its key, and the bytes of its description and of all of it."""
+
+    key: Key
+    described: int
+    size: int
+    checksum: int
 
 
 class Record(NamedTuple):
@@ -40,14 +54,11 @@ class Record(NamedTuple):
 
     header: what it began with when it was read. A record of the memory may be replaced later, and
     `raw` follows that.
-    launch: the epoch of the launch that wrote it. In one launch, the states of ranks belong
-    together, also where each has something of its own, such as statistics of its batches.
     """
 
     place: str
     header: bytes
     key: Key
-    launch: int
     tree: Any
     raw: memoryview
 
@@ -92,7 +103,7 @@ def pack(key: Key, value: Any) -> bytearray:
     return raw
 
 
-def _launch() -> int:
+def find_launch() -> int:
     """The epoch of this launch, by which the agents admit it; 0 outside of a run."""
     epoch = os.environ.get("HVD_EPOCH", "")
     return int(epoch) if epoch.isdecimal() else 0
@@ -104,6 +115,22 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
     Raises ValueError for one that is incomplete or damaged; unless `is_checked`, its arrays are not
     read for that.
     """
+    header = bytes(raw[:BEGIN])
+    key, described, size, checksum = read_header(place, raw)
+    if is_checked and checksum and checksum != zlib.crc32(raw[BEGIN:size]):
+        raise ValueError(f"{place} is damaged: its checksum is wrong")
+    try:
+        tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{place} is damaged: {problem}") from problem
+    return Record(place, header, key, tree, raw[:size])
+
+
+def read_header(place: str, raw: memoryview) -> Header:
+    """What a record has in front.
+
+    Raises ValueError for one that is incomplete.
+    """
     if len(raw) < BEGIN:
         raise ValueError(f"{place} is too short for a state")
     header = bytes(raw[:BEGIN])
@@ -112,13 +139,7 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
-    if is_checked and checksum and checksum != zlib.crc32(raw[BEGIN:size]):
-        raise ValueError(f"{place} is damaged: its checksum is wrong")
-    try:
-        tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
-    except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{place} is damaged: {problem}") from problem
-    return Record(place, header, Key(series, step), launch, tree, raw[:size])
+    return Header(Key(series, step, launch), described, size, checksum)
 
 
 def read_file(path: Path, *, is_checked: bool = True) -> Record:
@@ -236,7 +257,7 @@ def put(view: memoryview, at: int, tensor: Any) -> None:
 def header_of(key: Key, content: Content, checksum: int = 0) -> bytes:
     """What is written last, with which a record counts."""
     described = len(content.description)
-    header = HEADER.pack(MARK, *key, _launch(), described, content.size, checksum)
+    header = HEADER.pack(MARK, *key, described, content.size, checksum)
     return header + SUM.pack(zlib.crc32(header))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
+from .copies import Place
 from .log import say
 from .ranks import Ranks
 from .record import Key, Record, pack, read
@@ -12,45 +13,59 @@ from .record import Key, Record, pack, read
 class Answer(NamedTuple):
     """What a rank tells the others.
 
-    steps: those that it can read. own: those of what it has kept for itself. others: by rank, those
-    of what other ranks have kept for themselves on its worker. has_own: whether its script has
-    something for itself. problem: what is wrong with the checkpoint.
+    place: where it is. steps: those that it can read. own: those of what it has kept for itself.
+    others: by rank, those of what other ranks have kept for themselves on its worker. has_own:
+    whether its script has something for itself. is_sharded: whether nothing can go on without what
+    each rank has for itself. process: the step of this process, which rank 0 tells. problem: what
+    is wrong with the checkpoint. checkpoints: the steps of the two that a sharded state has.
     """
 
+    place: Place
     steps: list[Key]
     own: list[Key]
     others: Mapping[int, list[Key]]
     has_own: bool = False
+    is_sharded: bool = False
+    process: Key | None = None
     problem: str = ""
+    checkpoints: tuple[Key | None, ...] = ()
 
 
 class Found(NamedTuple):
     """What a rank can read: states by their keys, what it and, by rank, others on its worker have
-    kept for themselves, and what is wrong with the checkpoint.
+    kept for themselves, what is wrong with the checkpoint, and the steps of checkpoints of shards.
     """
 
     shared: dict[Key, Record]
     own: dict[Key, Record]
     others: dict[int, dict[Key, Record]]
     problem: str
+    checkpoints: tuple[Key | None, ...] = ()
 
-    def answer(self, *, has_own: bool) -> Answer:
-        """What the other ranks have to know of it."""
-        others = {rank: [*records] for rank, records in self.others.items()}
-        return Answer([*self.shared], [*self.own], others, has_own, self.problem)
+
+class Send(NamedTuple):
+    """A rank that sends another one what that has kept for itself."""
+
+    sender: int
+    receiver: int
 
 
 class Agreement(NamedTuple):
     """The step to go on from.
 
-    root: the first rank that has it. moved: ranks whose own part of it is on another worker than
-    theirs. new: ranks whose script has something for itself, of which nobody has that step.
+    root: the first rank that has it. lacking: ranks to which it is sent. sends: who sends what
+    ranks have kept for themselves, where that is on another worker than theirs. new: ranks whose
+    script has something for itself, of which nobody has that step. newest, lost: where shards of a
+    newer step are lost, that step and their ranks.
     """
 
     key: Key
     root: int
-    moved: list[int]
+    lacking: list[int]
+    sends: list[Send]
     new: list[int]
+    newest: Key
+    lost: list[int]
 
 
 def agree(answers: Sequence[Answer]) -> Agreement:
@@ -59,23 +74,52 @@ def agree(answers: Sequence[Answer]) -> Agreement:
     Raises ValueError for a checkpoint that nobody can use, unless memory has a newer state: the
     next checkpoint replaces it then.
     """
+    steps = [[*answer.steps] for answer in answers]
+    begin = answers[0].process
+    if begin is not None:
+        # If nobody has a newer one, all go on with what the processes have.
+        steps[0].append(begin)
+    holders = _find_holders(answers)
+    known = {key for each in steps for key in each}
+    if any(answer.is_sharded for answer in answers):
+        key, root = choose_whole(steps, holders, begin)
+        known.update(key for each in holders for key in each)
+    else:
+        key, root = choose(steps, [{*each} for each in holders])
     wrong = next((answer.problem for answer in answers if answer.problem), "")
-    if wrong and all(key.series < 0 for answer in answers for key in answer.steps):
+    if wrong and key == begin and key.series < 0:
         raise ValueError(wrong)
-    own = [{*answer.own} for answer in answers]
-    for answer in answers:
-        for rank, keys in answer.others.items():
-            # The ranks have other workers than before, as a spare in the place of a lost one.
-            if rank < len(answers):
-                own[rank].update(keys)
-    key, root = choose([answer.steps for answer in answers], own)
-    has = [key in keys for keys in own]
+    senders = [each.get(key, rank) for rank, each in enumerate(holders)]
+    newest = max(known)
     return Agreement(
         key,
         root,
-        moved=[rank for rank, answer in enumerate(answers) if has[rank] and key not in answer.own],
-        new=[rank for rank, answer in enumerate(answers) if answer.has_own and not has[rank]],
+        lacking=[
+            rank for rank, answer in enumerate(answers) if rank != root and key not in answer.steps
+        ],
+        sends=[Send(sender, rank) for rank, sender in enumerate(senders) if sender != rank],
+        new=[
+            rank
+            for rank, answer in enumerate(answers)
+            if answer.has_own and key not in holders[rank]
+        ],
+        newest=newest,
+        lost=[rank for rank, each in enumerate(holders) if newest not in each],
     )
+
+
+def _find_holders(answers: Sequence[Answer]) -> list[dict[Key, int]]:
+    """By rank, who can read what it has kept for itself: it, or else the first rank that can."""
+    holders: list[dict[Key, int]] = [
+        dict.fromkeys(answer.own, rank) for rank, answer in enumerate(answers)
+    ]
+    for holder, answer in enumerate(answers):
+        for rank, keys in answer.others.items():
+            # The ranks have other workers than before, as a spare in the place of a lost one.
+            if rank < len(answers):
+                for key in keys:
+                    holders[rank].setdefault(key, holder)
+    return holders
 
 
 def choose(steps: Sequence[Sequence[Key]], own: Sequence[set[Key]]) -> tuple[Key, int]:
@@ -85,47 +129,70 @@ def choose(steps: Sequence[Sequence[Key]], own: Sequence[set[Key]]) -> tuple[Key
     newest step counts, but the one before if a rank was ended between its own part of the newest
     commit and the shared one: that step is made again. Raises IndexError if no rank has any.
     """
-    newest = sorted({step for each in steps for step in each}, reverse=True)[:2]
+    # Of several launches that have made a step, the last one counts.
+    last = {key[:2]: key for key in sorted(key for each in steps for key in each)}
+    newest = sorted(last.values(), reverse=True)[:2]
     # A rank that comes back to a worker may find what it had there long ago.
     owners = [each for each in own if each and max(each) >= newest[-1]]
-    complete = [step for step in newest if all(step in each for each in owners)]
-    step = complete[0] if complete else newest[0]
-    return step, next(rank for rank, each in enumerate(steps) if step in each)
+    complete = [key for key in newest if all(key in each for each in owners)]
+    key = complete[0] if complete else newest[0]
+    return key, _first_with(key, steps)
+
+
+def choose_whole(
+    steps: Sequence[Sequence[Key]], shards: Sequence[Mapping[Key, int]], begin: Key | None
+) -> tuple[Key, int]:
+    """The newest step of which each rank's shard is somewhere, and the first rank that has it.
+
+    By rank, `steps` are those that it can read of what all have alike, `shards` those of its shard.
+    Each process has its shard of the step `begin`. Raises ValueError where there is no step.
+    """
+    known = {key for each in steps for key in each}
+    key = max(key for key in known if key == begin or all(key in each for each in shards))
+    return key, _first_with(key, steps)
+
+
+def _first_with(key: Key, steps: Sequence[Sequence[Key]]) -> int:
+    return next(rank for rank, each in enumerate(steps) if key in each)
+
+
+def choose_turn(checkpoints: Sequence[Sequence[Key | None]]) -> int:
+    """Which of the two checkpoints of a sharded state the next one replaces.
+
+    By rank, `checkpoints` are the steps of both. The newest one that all ranks have stays.
+    """
+    whole = [keys[0] for keys in zip(*checkpoints) if None not in keys and len({*keys}) == 1]
+    newest = max((key for key in whole if key is not None), default=None)
+    first = checkpoints[0]
+    return 1 if newest is not None and first and first[0] == newest else 0
 
 
 def share(
     ranks: Ranks, agreed: Agreement, shared: Mapping[Key, Record], read_parts: Callable[[], Any]
-) -> tuple[Record | None, list[int]]:
+) -> Record | None:
     """Give all ranks the state of one. `shared` is what this rank can read.
 
-    Return the record that this rank is to apply, and the ranks to which it was sent. The root has
-    none where it goes on with the state of its process, which `read_parts` returns. All ranks have
-    to call this.
+    Return the record that this rank is to apply. The root has none where it goes on with the state
+    of its process, which `read_parts` returns. All ranks have to call this.
     """
     root = agreed.root
     record = shared.get(agreed.key)
-    launches = ranks.gather(record.launch if record else None)
-    # Also those that have the state of another launch, as a worker that was away has.
-    lacking = [
-        rank
-        for rank, launch in enumerate(launches)
-        if rank != root and (launch is None or launch != launches[root])
-    ]
-    if not lacking:
-        return record, lacking
-    if record is not None and ranks.rank in lacking:
-        step = agreed.key.step
-        say(f"{record.place} has step {step} of another launch than rank {root}: not used")
-        record = None
+    if not agreed.lacking:
+        return record
+    for other in shared.values() if ranks.rank in agreed.lacking else ():
+        if other.key[:2] == agreed.key[:2]:
+            # As a worker that was away has.
+            step = agreed.key.step
+            say(f"{other.place} has step {step} of another launch than rank {root}: not used")
     raw = None
     if ranks.rank == root:
         # Sent from one rank to all others where a worker is new.
         raw = record.raw if record else memoryview(pack(agreed.key, read_parts()))
     size = ranks.gather(len(raw or b""))[root]
     sent = ranks.broadcast(raw, size, root)
-    if ranks.rank != root and record is None:
+    if ranks.rank in agreed.lacking:
         record = read(f"rank {root}", sent)
-    return record, lacking
+    return record
 
 
 def share_own(ranks: Ranks, agreed: Agreement, found: Found) -> Record | None:
@@ -134,11 +201,20 @@ def share_own(ranks: Ranks, agreed: Agreement, found: Found) -> Record | None:
     All ranks have to call this.
     """
     own = found.own.get(agreed.key)
-    if not agreed.moved:
+    if not agreed.sends:
         return own
-    here = {rank: found.others.get(rank, {}).get(agreed.key) for rank in agreed.moved}
-    given = {rank: bytes(record.raw) for rank, record in here.items() if record is not None}
-    for each in ranks.gather(given):
-        if own is None and ranks.rank in each:
-            own = read("another worker", memoryview(each[ranks.rank]))
+    sent = {
+        receiver: found.others[receiver][agreed.key].raw
+        for sender, receiver in agreed.sends
+        if sender == ranks.rank
+    }
+    sizes = ranks.gather({rank: len(raw) for rank, raw in sent.items()})
+    received = {
+        sender: memoryview(bytearray(sizes[sender][receiver]))
+        for sender, receiver in agreed.sends
+        if receiver == ranks.rank
+    }
+    ranks.deliver(sent, received)
+    for raw in received.values():
+        own = read("another worker", raw)
     return own

@@ -10,7 +10,7 @@ from typing import Any
 from .finishing import Unfinished, finisher
 from .gpu import Gpu, Memory
 from .log import say
-from .record import BEGIN, Content, Key, Record, fill, header_of, read_file
+from .record import BEGIN, Content, Key, Record, fill, header_of, read_file, read_header
 
 # The memory of a record is a multiple of this many bytes, and stays where its description becomes a
 # little longer or shorter: to register new memory with a GPU takes longer than a commit.
@@ -27,6 +27,8 @@ class Slots:
         # The newest, while a GPU still writes it.
         self._unfinished: Unfinished | None = None
         self._gpu: Gpu | None = None
+        # Where the record of another rank is taken.
+        self._room: Path | None = None
         # As they were read last.
         self._keys: dict[Path, Key] = {}
 
@@ -80,6 +82,32 @@ class Slots:
         else:
             self._unfinished = Unfinished(path, view, header, wait)
             finisher.add(self._unfinished.finish)
+
+    def find(self, key: Key) -> memoryview | None:
+        """The bytes of the newest record if it has this key, also of one that a GPU writes."""
+        self._settle()
+        memory = self._memory.get(self._newest) if self._newest is not None else None
+        if memory is None:
+            return None
+        view = memoryview(memory.map)
+        header = read_header(str(self._newest), view)
+        return view[: header.size] if header.key == key else None
+
+    def make_room(self, size: int) -> memoryview:
+        """The memory of the older record, for one that another rank sends.
+
+        It counts when `accept` gets its header. Raises OSError where memory is full.
+        """
+        self._room = self.paths[self._newest == self.paths[0]]
+        view = memoryview(self._fit(self._room, size).map)[:size]
+        view[:BEGIN] = bytes(BEGIN)
+        return view
+
+    def accept(self, header: bytes) -> None:
+        """Write the header of the record for which there is room: all its bytes are there."""
+        assert self._room is not None  # noqa: S101
+        self._memory[self._room].map[: len(header)] = header
+        self._newest = self._room
 
     def _settle(self) -> None:
         """Wait until no GPU writes a record. One that has failed makes room for the next."""

@@ -9,10 +9,12 @@ import weakref
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .checkpoint import OTHER, Checkpoint
+from .checkpoint import OTHER, Checkpoint, ShardCheckpoints
+from .copies import Copies, Outcome, find_place
 from .finishing import finisher
 from .log import say
 from .parts import (
+    UNUSABLE,
     build_optimizer,
     check,
     find_difference,
@@ -20,9 +22,10 @@ from .parts import (
     read_part,
     write_part,
 )
-from .ranks import Ranks, find_ranks
-from .record import Content, Key, Record, pack
-from .restoring import Agreement, Found, agree, share, share_own
+from .ranks import Ranks, find_ranks, find_sharded_ranks
+from .record import Content, Key, Record, find_launch, pack
+from .restoring import Agreement, Answer, Found, agree, choose_turn, share, share_own
+from .shards import find_shard_difference, find_sharded, read_shard, write_shard
 from .slots import Slots
 from .worker import WorkerMemory
 
@@ -35,12 +38,15 @@ class State:
     what each rank has for itself, as its generator of random numbers: a new rank keeps what it was
     made with. `step` is the number of commits, unless commit() gets another one.
 
+    Of sharded parts, each rank keeps its shard, and a copy of it is sent to another worker beside
+    the next step. Each rank has to call commit() and save(), too.
+
     Every `minutes`, rank 0 writes a checkpoint to the folder `output` (default: OUTPUT_PATH, and
     without that there are no checkpoints). Outside of a run of the chart, which HVD_RUN_ID names,
     nothing is kept in memory.
 
     Raises ValueError for a name that another State of the script has or that is no name of a file,
-    and for a part that has no variables yet or that is sharded.
+    and for a part that has no variables yet, or whose shards are not kept.
     """
 
     _all: ClassVar[weakref.WeakValueDictionary[str, State]] = weakref.WeakValueDictionary()
@@ -72,17 +78,28 @@ class State:
         self.is_restored = False
         self._steps_of_epoch = 0
         self._series = 0
+        # The launch that has made the step.
+        self._launch = find_launch()
         # What callbacks of Keras have learned, which the beginning of a fit() resets.
         self._learned: dict[str, Any] = {}
         folder = output or os.environ.get("OUTPUT_PATH")
+        self._folder = Path(folder) if folder else None
+        self._minutes = minutes
         self._checkpoint = (
-            Checkpoint(Path(folder, f"keep-{name}.state").absolute(), minutes) if folder else None
+            Checkpoint((self._folder / f"keep-{name}.state").absolute(), minutes)
+            if self._folder
+            else None
         )
         self._run = os.environ.get("HVD_RUN_ID", "")
         self._memory = WorkerMemory(name, self._run)
         for part_name, part in parts.items():
             check(part_name, part)
             build_optimizer(part_name, part, parts.values())
+        self._sharded = [each for each, part in parts.items() if find_sharded(part)]
+        self._copies: Copies | None = None
+        self._shard_checkpoints: ShardCheckpoints | None = None
+        # What came in the way of keeping a shard in memory, until all ranks know it.
+        self._problem: OSError | None = None
         State._all[name] = self
 
     def commit(self, step: int | None = None) -> None:
@@ -93,30 +110,90 @@ class State:
         on. Raises TypeError for what cannot be kept, and RuntimeError where the ranks are unknown.
         """
         step = self.step + 1 if step is None else int(step)
-        self._series += step < self.step
+        launch = find_launch()
+        # What is committed once more is not what other ranks may have of the same step.
+        is_anew = step < self.step or (
+            self._sharded and Key(self._series, step, launch) == self._key
+        )
+        self._series += bool(is_anew)
         self.step = step
-        ranks = find_ranks()
+        self._launch = launch
+        if self._sharded:
+            self._commit_shard(self._find_ranks())
+            return
+        ranks = self._find_ranks()
         values, own = self._values()
         try:
-            # First what is the rank's own, so that the shared part is never without it.
-            if own:
-                self._memory(f"rank-{ranks.rank}", lambda slots: slots.write(self._key, own))
-            if ranks.local_rank == 0:
-                self._memory("shared", lambda slots: slots.write(self._key, values))
+            self._write(ranks, values, own)
         except OSError as problem:
             self._memory.give_up(problem, Content(values).size)
         if ranks.rank == 0 and self._checkpoint and self._checkpoint.is_due():
             self._checkpoint.write_beside(pack(self._key, values))
 
+    def _write(self, ranks: Ranks, values: dict[str, Any], own: dict[str, Any]) -> None:
+        # First what is the rank's own, so that the shared part is never without it.
+        if own:
+            self._memory(f"rank-{ranks.rank}", lambda slots: slots.write(self._key, own))
+        if ranks.local_rank == 0:
+            self._memory("shared", lambda slots: slots.write(self._key, values))
+
+    def _commit_shard(self, ranks: Ranks) -> None:
+        """Keep the shard of this rank, after all ranks have what was committed before."""
+        if self._copies is None:
+            raise RuntimeError("keep: the state is sharded: call restore() before commit()")
+        before = self._copies.end()
+        if self._memory.is_there and not before.is_kept:
+            values, own = self._values()
+            problem = self._problem or "another rank has no room"
+            self._memory.give_up(problem, 2 * Content(own).size + Content(values).size)
+        elif ranks.local_rank == 0:
+            self._memory.remove_shards(self._copies.here)
+        self._keep_shard(ranks, self._copies, before)
+
+    def _keep_shard(self, ranks: Ranks, copies: Copies, before: Outcome) -> None:
+        """Keep the shard of this rank, and begin to copy it to another worker."""
+        values, own = self._values()
+        try:
+            self._write(ranks, values, own)
+        except OSError as problem:
+            self._problem = problem
+        disk = self._shard_checkpoints
+        if disk and before.is_due:
+            checkpoint = disk.take(were_written=before.was_written)
+            checkpoint.write_beside(self._pack_shard(ranks, values, own))
+        copies.begin(
+            self._key,
+            is_ready=disk is not None and disk.is_ready(ranks.rank),
+            was_written=disk is None or disk.was_written,
+        )
+
+    def _pack_shard(self, ranks: Ranks, values: dict[str, Any], own: dict[str, Any]) -> bytearray:
+        """What a rank writes to its checkpoint; rank 0 adds what all have alike."""
+        return pack(self._key, {**own, **values} if ranks.rank == 0 else own)
+
     def save(self) -> None:
         """Write a checkpoint on rank 0 now, as at the end of a training.
 
-        Without a folder for it, nothing is written. Raises OSError where it cannot be written, and
-        RuntimeError where the ranks are unknown.
+        Of a sharded state, each rank writes its shard, and has to call this. Without a folder for
+        it, nothing is written. Raises OSError where it cannot be written, and RuntimeError where
+        the ranks are unknown.
         """
         finisher.wait()
-        if find_ranks().rank == 0 and self._checkpoint:
+        ranks = self._find_ranks()
+        if self._sharded:
+            self._save_shard(ranks)
+        elif ranks.rank == 0 and self._checkpoint:
             self._checkpoint.write(pack(self._key, self._values()[0]))
+
+    def _save_shard(self, ranks: Ranks) -> None:
+        if self._copies is None:
+            raise RuntimeError("keep: the state is sharded: call restore() before save()")
+        self._copies.end()
+        disk = self._shard_checkpoints
+        if disk is not None:
+            disk.wait()
+            checkpoint = disk.take(were_written=all(ranks.gather(disk.was_written)))
+            checkpoint.write(self._pack_shard(ranks, *self._values()))
 
     def restore(self) -> int:
         """Leave all ranks with the newest state, and return its step; each rank has to call this.
@@ -126,34 +203,78 @@ class State:
         newer state. Raises TypeError for what cannot be kept, and RuntimeError where the ranks are
         unknown.
         """
-        ranks = find_ranks()
+        ranks = self._find_ranks()
+        if self._copies is not None:
+            self._copies.end()
         found = self._look(ranks)
         if found.problem:
             say(found.problem)
-        answer = found.answer(has_own=bool(self._values()[1]))
-        if ranks.rank == 0:
-            # If nobody has a newer one, all go on with what this process has.
-            answer.steps.append(self._key if self.is_restored else Key(-1, self.step))
-        agreed = agree(ranks.gather(answer))
+        answers = ranks.gather(self._answer(ranks, found))
+        agreed = agree(answers)
         key = agreed.key
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
-            Content(self._values()[0])
-        record, sent_to = share(ranks, agreed, found.shared, lambda: self._values()[0])
+            Content(self._values())
+        record = share(ranks, agreed, found.shared, lambda: self._values()[0])
         own = share_own(ranks, agreed, found)
         if record is not None:
             self._apply(record)
         if own is not None:
             self._apply_own(own)
         if ranks.rank == agreed.root:
-            self._tell(agreed, record, sent_to)
+            self._tell(agreed, record)
         self.step = key.step
-        self._series = max(key.series, 0)
+        # Where a process restores once more, its steps are counted anew.
+        self._series = max(key.series, 0) + int(bool(self._sharded) and self.is_restored)
+        self._launch = key.launch
         self.is_restored = True
         if ranks.local_rank == 0:
             self._memory("shared", lambda slots: slots.keep(key))
         self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(key))
+        if self._sharded:
+            self._copy_again(ranks, answers, key, is_found=own is not None)
         return self.step
+
+    def _answer(self, ranks: Ranks, found: Found) -> Answer:
+        """What the other ranks have to know of what this one has found."""
+        process = self._key if self.is_restored else Key(-1, self.step)
+        return Answer(
+            find_place(self._memory.folder),
+            [*found.shared],
+            [*found.own],
+            {rank: [*records] for rank, records in found.others.items()},
+            has_own=bool(self._values()[1]),
+            is_sharded=bool(self._sharded),
+            process=process if ranks.rank == 0 else None,
+            problem=found.problem,
+            checkpoints=found.checkpoints,
+        )
+
+    def _copy_again(self, ranks: Ranks, answers: list[Answer], key: Key, *, is_found: bool) -> None:
+        """Let each shard be in two workers again, after one of them was lost."""
+        copies = Copies(self._memory, ranks, [answer.place for answer in answers])
+        self._copies = copies
+        if self._shard_checkpoints is not None:
+            self._shard_checkpoints.begin_with(
+                choose_turn([answer.checkpoints for answer in answers])
+            )
+        if not self._memory.is_there:
+            return
+        if ranks.rank == 0:
+            copies.tell()
+
+        def keep(slots: Slots) -> None:
+            slots.records()
+            slots.keep(key)
+
+        for rank in copies.taken:
+            self._memory(f"rank-{rank}", keep)
+        if is_found:
+            # What has been restored stays complete until all of it has been copied.
+            if ranks.local_rank == 0:
+                self._memory.remove_shards(copies.here, but=key)
+            self._launch = find_launch()
+            self._keep_shard(ranks, copies, copies.end())
 
     def epochs(self, steps: int) -> int:
         """Return the number of finished epochs, of `steps` steps each.
@@ -170,26 +291,35 @@ class State:
 
     @property
     def _key(self) -> Key:
-        return Key(self._series, self.step)
+        return Key(self._series, self.step, self._launch)
+
+    def _find_ranks(self) -> Ranks:
+        return find_sharded_ranks() if self._sharded else find_ranks()
 
     def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What all ranks have alike, and what is this rank's own, if there is any."""
         seeds: list[Any] = []
-        parts = {name: read_part(getattr(self, name), seeds) for name in self._parts}
-        own = {"own": read_part(self.own, []), "seeds": seeds}
+        parts = {name: read_part(part, seeds) for name, part in self._parts_alike.items()}
+        own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
+        if self._sharded:
+            ranks = self._find_ranks()
+            own["shards"] = {name: read_shard(getattr(self, name)) for name in self._sharded}
+            own.update({"rank": ranks.rank, "size": ranks.size, "run": self._run})
+        # What ranks have alike is no state without their shards, which other workers have.
+        is_whole = self._checkpoint is not None and not self._sharded
         values = {
             "parts": parts,
             "steps of epoch": self._steps_of_epoch,
             "run": self._run,
             # By which the worker finds where it belongs (worker/saving.py).
-            "checkpoint": str(self._checkpoint.path) if self._checkpoint else "",
+            "checkpoint": str(self._checkpoint.path) if self._checkpoint and is_whole else "",
         }
-        return values, own if seeds or self.own is not None else {}
+        return values, own if self._sharded or seeds or self.own is not None else {}
 
     def _look(self, ranks: Ranks) -> Found:
         """What this rank can read, in memory and, on rank 0, of the checkpoint.
 
-        Records of other scripts are logged.
+        Of a sharded state, each rank reads its checkpoints. Records of other scripts are logged.
         """
         self._memory.remove_other_runs()
         shared = {}
@@ -200,6 +330,8 @@ class State:
                 shared[record.key] = record
         own = {record.key: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
         others = self._memory.find_of_others(ranks.rank) if ranks.local_rank == 0 else {}
+        if self._sharded:
+            return self._look_for_shards(ranks, Found(shared, own, others, ""))
         problem = ""
         if ranks.rank == 0 and self._checkpoint:
             checkpoint, problem = self._checkpoint.read(self._run, self._find_difference)
@@ -207,20 +339,74 @@ class State:
                 shared.setdefault(checkpoint.key, checkpoint)
         return Found(shared, own, others, problem)
 
-    def _find_difference(self, record: Record) -> str:
-        parts = {name: getattr(self, name) for name in self._parts}
-        return find_difference(record, parts)
+    def _look_for_shards(self, ranks: Ranks, found: Found) -> Found:
+        """Of what was found, the shards that are this script's, and those of checkpoints."""
 
-    def _tell(self, agreed: Agreement, record: Record | None, sent_to: list[int]) -> None:
+        def find_difference(record: Record) -> str:
+            return self._find_shard_difference(record, ranks.rank, ranks.size)
+
+        own = {}
+        for record in found.own.values():
+            if wrong := find_difference(record):
+                say(wrong)
+            else:
+                own[record.key] = record
+        others = {
+            rank: {
+                key: record
+                for key, record in records.items()
+                if not _find_other_shard(record, rank, ranks.size)
+            }
+            for rank, records in found.others.items()
+        }
+        shared = found.shared
+        if self._folder is None:
+            return Found(shared, own, others, "")
+        if self._shard_checkpoints is None:
+            self._shard_checkpoints = ShardCheckpoints(
+                self._folder, self.name, ranks.rank, ranks.size, self._minutes
+            )
+        read = [each.read(self._run, find_difference) for each in self._shard_checkpoints.both]
+        on_disk = [record for record, _ in read]
+        for each in filter(None, on_disk):
+            own.setdefault(each.key, each)
+            if ranks.rank == 0:
+                shared.setdefault(each.key, each)
+        problem = next((problem for _, problem in read if problem), "")
+        keys = tuple(each.key if each else None for each in on_disk)
+        return Found(shared, own, others, problem, keys)
+
+    def _find_shard_difference(self, record: Record, rank: int, size: int) -> str:
+        """Why a record is not this rank's shard, or an empty text."""
+        try:
+            parts = {name: getattr(self, name) for name in self._sharded}
+            return _find_other_shard(record, rank, size) or find_shard_difference(record, parts)
+        except UNUSABLE as problem:
+            return f"{record.place} has no shard of this module: {problem!r}"
+
+    @property
+    def _parts_alike(self) -> dict[str, Any]:
+        """The parts that all ranks have alike."""
+        return {name: getattr(self, name) for name in self._parts if name not in self._sharded}
+
+    def _find_difference(self, record: Record) -> str:
+        return find_difference(record, self._parts_alike)
+
+    def _tell(self, agreed: Agreement, record: Record | None) -> None:
         """Say on one rank what all go on from: this record, or the state of the process."""
         step = agreed.key.step
         attempt = os.environ.get("HVD_ATTEMPT", "")
+        if self._sharded and agreed.newest > agreed.key:
+            say(
+                f"step {agreed.newest.step} is not complete: no worker has the shards of ranks "
+                f"{agreed.lost}"
+            )
         if record is not None:
-            to = f", sent to {sent_to}" if sent_to else ""
+            to = f", sent to {agreed.lacking}" if agreed.lacking else ""
             if agreed.key.series < 0:
                 to += f"; another run has left it: to begin anew, {OTHER}"
             say(f"goes on after step {step}, found in {record.place}{to}")
-            if agreed.new:
+            if agreed.new and not self._sharded:
                 say(
                     f"ranks {agreed.new} have no random numbers and the like of their own for step "
                     f"{step}: they go on with those that the script has made"
@@ -255,3 +441,17 @@ class State:
         self.own = write_part(self.own, kept["own"])
         for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
             variable.assign(number)
+        for name in self._sharded:
+            setattr(self, name, write_shard(getattr(self, name), kept["shards"][name]))
+
+
+def _find_other_shard(record: Record, rank: int, size: int) -> str:
+    """Why a record is not the shard of this rank of so many, or an empty text."""
+    try:
+        kept = record.value
+        if (kept["rank"], kept["size"]) == (rank, size):
+            return ""
+        what = f"the shard of rank {kept['rank']} of {kept['size']}"
+    except UNUSABLE as problem:
+        what = f"no shard of this module: {problem!r}"
+    return f"{record.place} has {what}, but this is rank {rank} of {size}"

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Collection
 
 from .log import say
 from .record import Key, Record, read_file
@@ -45,22 +45,43 @@ class WorkerMemory:
             for other in {*self._folder.parent.glob("*")} - {self._folder}:
                 shutil.rmtree(other, ignore_errors=True)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether this process keeps something in memory."""
+        return self._folder is not None
+
+    @property
+    def folder(self) -> str:
+        """Where it is, or an empty text."""
+        return str(self._folder or "")
+
+    def remove_shards(self, here: Collection[int], *, but: Key | None = None) -> None:
+        """Remove what ranks that are not `here` have kept here, but for the records of a key."""
+        for rank, path in self._find_of_ranks():
+            with contextlib.suppress(OSError, ValueError):
+                if rank not in here and (but is None or read_file(path).key != but):
+                    path.unlink()
+
+    def _find_of_ranks(self) -> list[tuple[int, Path]]:
+        """The files in which ranks have kept something for themselves."""
+        if self._folder is None:
+            return []
+        pattern = re.compile(rf"{re.escape(self._state)}-rank-(\d{{1,7}})\.[ab]")
+        matches = [(pattern.fullmatch(path.name), path) for path in self._folder.glob("*")]
+        return sorted((int(match[1]), path) for match, path in matches if match)
+
     def find_of_others(self, rank: int) -> dict[int, dict[Key, Record]]:
         """By rank, what others than this one have kept here for themselves."""
-        if self._folder is None:
-            return {}
-        pattern = re.compile(rf"{re.escape(self._state)}-rank-(\d{{1,7}})\.[ab]")
         found: dict[int, dict[Key, Record]] = {}
-        for path in sorted(self._folder.glob("*")):
-            match = pattern.fullmatch(path.name)
-            if match is None or int(match[1]) == rank:
+        for owner, path in self._find_of_ranks():
+            if owner == rank:
                 continue
             with contextlib.suppress(OSError, ValueError):
                 record = read_file(path)
-                found.setdefault(int(match[1]), {})[record.key] = record
+                found.setdefault(owner, {})[record.key] = record
         return found
 
-    def give_up(self, problem: OSError, size: int) -> None:
+    def give_up(self, problem: object, size: int) -> None:
         """Go on without memory, which has no room for records of this size; leave what is there."""
         assert self._folder is not None  # noqa: S101
         volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))

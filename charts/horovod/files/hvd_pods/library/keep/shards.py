@@ -1,0 +1,170 @@
+"""Parts of a state of which each rank has a shard: models and optimizers of PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import re
+import sys
+from typing import Any, Mapping
+
+from .record import Record
+
+# Types whose ranks have different shards of the weights. Those of PyTorch that are kept:
+KEPT = {"FSDPModule", "DTensor", "ZeroRedundancyOptimizer"}
+# Those that are not, and what to use.
+REFUSED = {
+    "FullyShardedDataParallel": "shard the model by torch.distributed.fsdp.fully_shard",
+    "ZeROOptimizer": "use DeepSpeed's own checkpoints",
+    "DeepSpeedZeroOptimizer": "use DeepSpeed's own checkpoints",
+}
+ZERO = "ZeroRedundancyOptimizer"
+# The key of a map that stands for a DTensor, of which the record has what is local.
+LOCAL = "keep.local"
+PLACEMENT = re.compile(r"Shard\(dim=(\d{1,3})\)|Replicate\(\)")
+
+
+def find_sharded(part: Any) -> set[str]:
+    """The types by which each rank has another shard of a part."""
+    modules = (
+        part.modules() if hasattr(part, "load_state_dict") and hasattr(part, "modules") else ()
+    )
+    groups = getattr(part, "param_groups", ())
+    parameters = [each for group in groups for each in group["params"]]
+    if modules:
+        parameters += part.parameters()
+    every = [part, getattr(part, "optimizer", None), *modules, *parameters]
+    kinds = {kind.__name__ for each in every for kind in type(each).__mro__}
+    return kinds & {*KEPT, *REFUSED}
+
+
+def read_shard(part: Any) -> Any:
+    """What this rank has of a part."""
+    inner = _inner(part)
+    tree = inner.state_dict() if hasattr(inner, "state_dict") else inner
+    if inner is not part:
+        # A schedule of the learning rate changes its groups, from which the next step takes it.
+        tree["param_groups"] = [
+            {**group, **{key: each for key, each in outer.items() if key != "params"}}
+            for group, outer in zip(tree["param_groups"], part.param_groups)
+        ]
+    return _take_local(tree)
+
+
+def write_shard(part: Any, kept: Any) -> Any:
+    """Give a part what this rank had of it; return the part, or the value that replaces it."""
+    # What takes the tensors themselves must not see the next record in their memory.
+    kept = copy.deepcopy(kept)
+    inner = _inner(part)
+    if not hasattr(inner, "load_state_dict"):
+        return _make_whole(kept, inner)
+    if hasattr(inner, "param_groups"):
+        parameters = [each for group in inner.param_groups for each in group["params"]]
+        kept["state"] = {
+            number: _make_whole(each, parameters[number]) for number, each in kept["state"].items()
+        }
+    else:
+        kept = _make_whole(kept, inner.state_dict())
+    inner.load_state_dict(kept)
+    if inner is not part:
+        for outer, group in zip(part.param_groups, inner.param_groups):
+            outer.update({key: each for key, each in group.items() if key != "params"})
+    return part
+
+
+def _inner(part: Any) -> Any:
+    """The optimizer of this rank's own parameters, or the part itself."""
+    is_zero = any(kind.__name__ == ZERO for kind in type(part).__mro__)
+    return part.optim if is_zero else part
+
+
+def _is_distributed(value: Any) -> bool:
+    return hasattr(value, "to_local") and hasattr(value, "placements")
+
+
+def _take_local(tree: Any) -> Any:
+    """A tree of maps with what is local of its DTensors."""
+    if isinstance(tree, Mapping):
+        return {key: _take_local(each) for key, each in tree.items()}
+    if not _is_distributed(tree):
+        return tree
+    return {
+        LOCAL: tree.detach().to_local(),
+        "shape": [*tree.shape],
+        "stride": [*tree.stride()],
+        "placements": [*map(repr, tree.placements)],
+        "mesh": [*tree.device_mesh.shape],
+    }
+
+
+def _make_whole(tree: Any, like: Any) -> Any:
+    """A tree with DTensors again, on the meshes that the same places of `like` have.
+
+    `like` is a tree of the same form, or a parameter, as of which all of the tree is distributed.
+    """
+    if isinstance(tree, dict) and LOCAL in tree:
+        return _distribute(tree, like)
+
+    if isinstance(tree, dict):
+        is_map = isinstance(like, Mapping)
+        return {
+            key: _make_whole(each, like.get(key) if is_map else like) for key, each in tree.items()
+        }
+    return tree
+
+
+def _distribute(node: Mapping[str, Any], like: Any) -> Any:
+    """A DTensor of what is local of it."""
+    if not _is_distributed(like):
+        raise ValueError("keep: a tensor that was sharded is not in this script")
+    torch: Any = sys.modules["torch"]
+    module = sys.modules[type(like).__module__.rpartition(".")[0]]
+    placements = like.placements
+    if node["placements"] != [*map(repr, placements)]:
+        placements = [_placement(module, text) for text in node["placements"]]
+    local = node[LOCAL].to(like.to_local().device)
+    with torch.no_grad():
+        return type(like).from_local(
+            local,
+            like.device_mesh,
+            placements,
+            run_check=False,
+            shape=torch.Size(node["shape"]),
+            stride=tuple(node["stride"]),
+        )
+
+
+def _placement(module: Any, text: str) -> Any:
+    """The placement that its text shows. Raises ValueError for one that is not known."""
+    match = PLACEMENT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"keep: a tensor that is placed by {text:.80} cannot be restored")
+    return module.Replicate() if match[1] is None else module.Shard(int(match[1]))
+
+
+def form_of_shard(part: Any, tree: Any) -> Any:
+    """What must match in a part and in what was kept of it."""
+    if hasattr(part, "param_groups"):
+        return [len(group["params"]) for group in tree["param_groups"]]
+    if not hasattr(part, "state_dict"):
+        return _form_of_value(tree)
+    return {key: _form_of_value(each) for key, each in tree.items()}
+
+
+def _form_of_value(value: Any) -> Any:
+    if isinstance(value, dict) and LOCAL in value:
+        local = tuple(value[LOCAL].shape)
+        return local, value["shape"], value["placements"], value["mesh"]
+    return tuple(value.shape) if hasattr(value, "shape") else None
+
+
+def find_shard_difference(record: Record, parts: Mapping[str, Any]) -> str:
+    """Why a record is not the shard of a script with these parts, or an empty text."""
+    trees = record.value["shards"]
+    if trees.keys() != parts.keys():
+        return f"{record.place} has the sharded parts {[*trees]}, this script {[*parts]}"
+    for name, tree in trees.items():
+        here = form_of_shard(parts[name], read_shard(parts[name]))
+        there = form_of_shard(parts[name], tree)
+        if here != there:
+            return f"{record.place}: the shard of {name} has the shapes {there}, here {here}"
+    return ""
