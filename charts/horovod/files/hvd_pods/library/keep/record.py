@@ -47,6 +47,8 @@ class Header(NamedTuple):
     described: int
     size: int
     checksum: int
+    # As it stands there.
+    content: bytes
 
 
 class Record(NamedTuple):
@@ -115,15 +117,15 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
     Raises ValueError for one that is incomplete or damaged; unless `is_checked`, its arrays are not
     read for that.
     """
-    header = bytes(raw[:BEGIN])
-    key, described, size, checksum = read_header(place, raw)
-    if is_checked and checksum and checksum != zlib.crc32(raw[BEGIN:size]):
+    header = read_header(place, raw)
+    size = header.size
+    if is_checked and header.checksum and header.checksum != zlib.crc32(raw[BEGIN:size]):
         raise ValueError(f"{place} is damaged: its checksum is wrong")
     try:
-        tree = json.loads(bytes(raw[BEGIN : BEGIN + described]))
+        tree = json.loads(bytes(raw[BEGIN : BEGIN + header.described]))
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{place} is damaged: {problem}") from problem
-    return Record(place, header, key, tree, raw[:size])
+    return Record(place, header.content, header.key, tree, raw[:size])
 
 
 def read_header(place: str, raw: memoryview) -> Header:
@@ -139,7 +141,7 @@ def read_header(place: str, raw: memoryview) -> Header:
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
-    return Header(Key(series, step, launch), described, size, checksum)
+    return Header(Key(series, step, launch), described, size, checksum, header)
 
 
 def read_file(path: Path, *, is_checked: bool = True) -> Record:
