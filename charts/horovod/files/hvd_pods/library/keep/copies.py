@@ -6,6 +6,8 @@ import atexit
 import contextlib
 import os
 import threading
+import time
+import weakref
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
@@ -15,6 +17,17 @@ from .ranks import Ranks
 from .record import BEGIN, Key
 from .slots import Slots
 from .worker import WorkerMemory
+
+# Those that send shards.
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+@atexit.register
+def _wait_at_the_end() -> None:
+    """Let copies that have begun be complete, unless a rank is lost that they wait for."""
+    end = time.monotonic() + END_WITHIN
+    for thread in [*_threads]:
+        thread.join(max(0.0, end - time.monotonic()))
 
 
 class Place(NamedTuple):
@@ -34,6 +47,20 @@ class Outcome(NamedTuple):
 
     is_kept: bool
     is_due: bool
+    was_written: bool
+
+
+class Told(NamedTuple):
+    """What a rank tells the others after a commit.
+
+    header, size: of its record; the size is 0 where it could not keep it. lacks: the ranks whose
+    records it is to take.
+    """
+
+    header: bytes
+    size: int
+    lacks: set[int]
+    is_ready: bool
     was_written: bool
 
 
@@ -103,9 +130,8 @@ class Copies:
             except (RuntimeError, ValueError) as problem:
                 self._problem = problem
 
-        if self._thread is None:
-            atexit.register(self._wait, END_WITHIN)
         self._thread = threading.Thread(target=exchange, name="keep-copies", daemon=True)
+        _threads.add(self._thread)
         self._thread.start()
 
     def end(self) -> Outcome:
@@ -113,7 +139,8 @@ class Copies:
 
         Raises RuntimeError where the ranks have lost each other.
         """
-        self._wait()
+        if self._thread is not None:
+            self._thread.join()
         if self._problem is not None:
             raise RuntimeError("keep: cannot copy the shard of this rank") from self._problem
         return self._outcome
@@ -125,31 +152,30 @@ class Copies:
         elif not self._is_apart:
             say("all workers are on one node: a shard and its copy are lost with the node")
 
-    def _wait(self, seconds: float | None = None) -> None:
-        if self._thread is not None:
-            self._thread.join(seconds)
-
     def _exchange(self, key: Key, *, is_ready: bool, was_written: bool) -> Outcome:
         rank = self._ranks.rank
         # What a GPU still writes is waited for.
         shared = bool(self._memory("shared", lambda slots: slots.find(key)) or [])
         mine = self._memory(f"rank-{rank}", lambda slots: slots.find(key)) or memoryview(b"")
         has_shared = shared or self._ranks.local_rank != 0
-        told = self._ranks.gather(
-            (bytes(mine[:BEGIN]), len(mine) if has_shared else 0, is_ready, was_written)
-        )
-        is_kept = all(size for _, size, *_ in told)
+        lacks = {rank for rank in self.taken if not self._has_copy(rank, key)}
+        size = len(mine) if has_shared else 0
+        told = self._ranks.gather(Told(bytes(mine[:BEGIN]), size, lacks, is_ready, was_written))
+        is_kept = all(each.size for each in told)
         if is_kept:
-            is_kept = self._copy(mine, [(header, size) for header, size, *_ in told])
-        is_due = all(ready for *_, ready, _ in told)
-        return Outcome(is_kept, is_due, all(written for *_, written in told))
+            is_kept = self._copy(key, mine, told)
+        return Outcome(
+            is_kept,
+            is_due=all(each.is_ready for each in told),
+            was_written=all(each.was_written for each in told),
+        )
 
-    def _copy(self, mine: memoryview, told: Sequence[tuple[bytes, int]]) -> bool:
-        """Whether all ranks have taken the records of others."""
+    def _copy(self, key: Key, mine: memoryview, told: Sequence[Told]) -> bool:
+        """Whether all ranks have taken the records that they lack."""
         room: dict[int, memoryview] = {}
         has_room = True
-        for source in self.taken:
-            size = told[source][1]
+        for source in told[self._ranks.rank].lacks:
+            size = told[source].size
             try:
                 room[source] = self._slots(source).make_room(size)
             except OSError:
@@ -157,13 +183,20 @@ class Copies:
                 has_room = False
                 room[source] = memoryview(bytearray(size))
         holder = self._holders[self._ranks.rank]
-        sent = {} if holder is None else {holder: mine[BEGIN:]}
+        is_lacked = holder is not None and self._ranks.rank in told[holder].lacks
+        sent = {holder: mine[BEGIN:]} if holder is not None and is_lacked else {}
         self._ranks.deliver(sent, {source: view[BEGIN:] for source, view in room.items()})
         if has_room:
-            for source in self.taken:
-                self._slots(source).accept(told[source][0])
+            for source in room:
+                self._slots(source).accept(key, told[source].header)
         # Nobody makes the next commit before all have this one.
         return all(self._ranks.gather(has_room))
+
+    def _has_copy(self, rank: int, key: Key) -> bool:
+        found: list[memoryview] | memoryview | None = self._memory(
+            f"rank-{rank}", lambda slots: slots.find(key)
+        )
+        return bool(found)
 
     def _slots(self, rank: int) -> Slots:
         slots: Slots = self._memory(f"rank-{rank}", lambda slots: slots)

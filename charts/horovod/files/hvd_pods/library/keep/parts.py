@@ -6,25 +6,13 @@ import copy
 from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
-from .record import Record
+from .record import UNUSABLE, Record
 from .shards import REFUSED, find_sharded
 
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
 # What Keras' callbacks learn in a training (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint).
 LEARNED = ("best", "best_epoch", "best_weights", "cooldown_counter", "wait")
-# What building the value of a record raises that another module, or a stranger, has written.
-UNUSABLE = (
-    AttributeError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
 
 
 def variables_of(part: Any) -> list[Any] | None:

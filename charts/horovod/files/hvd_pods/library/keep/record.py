@@ -22,6 +22,18 @@ BEGIN = 64
 # Of values that have no cycles.
 ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
 PLAIN = frozenset([type(None), bool, int, float, str])
+# What building the value of a record raises that another module, or a stranger, has written.
+UNUSABLE = (
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 # Bytes that the CPU reads, and where they begin, counted from the end of the description.
 Parts = List[Tuple[int, memoryview]]
 

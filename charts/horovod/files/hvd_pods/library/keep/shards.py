@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import re
 import sys
 from typing import Any, Mapping
 
-from .record import Record
+from .record import UNUSABLE, Record
 
 # Types whose ranks have different shards of the weights. Those of PyTorch that are kept:
 KEPT = {"FSDPModule", "DTensor", "ZeroRedundancyOptimizer"}
@@ -141,13 +142,21 @@ def _placement(module: Any, text: str) -> Any:
     return module.Replicate() if match[1] is None else module.Shard(int(match[1]))
 
 
-def form_of_shard(part: Any, tree: Any) -> Any:
-    """What must match in a part and in what was kept of it."""
+def form_of_shard(part: Any, tree: Any) -> str:
+    """A checksum of what must match in a part and in what was kept of it.
+
+    These are the numbers of parameters of an optimizer, and otherwise the shapes, placements and
+    meshes of tensors.
+    """
+    form: Any
     if hasattr(part, "param_groups"):
-        return [len(group["params"]) for group in tree["param_groups"]]
-    if not hasattr(part, "state_dict"):
-        return _form_of_value(tree)
-    return {key: _form_of_value(each) for key, each in tree.items()}
+        form = [len(group["params"]) for group in tree["param_groups"]]
+    elif isinstance(tree, dict) and LOCAL not in tree:
+        form = {key: _form_of_value(each) for key, each in tree.items()}
+        form = {key: each for key, each in form.items() if each is not None}
+    else:
+        form = _form_of_value(tree)
+    return hashlib.sha256(repr(form).encode()).hexdigest()[:16]
 
 
 def _form_of_value(value: Any) -> Any:
@@ -157,14 +166,23 @@ def _form_of_value(value: Any) -> Any:
     return tuple(value.shape) if hasattr(value, "shape") else None
 
 
-def find_shard_difference(record: Record, parts: Mapping[str, Any]) -> str:
-    """Why a record is not the shard of a script with these parts, or an empty text."""
-    trees = record.value["shards"]
-    if trees.keys() != parts.keys():
-        return f"{record.place} has the sharded parts {[*trees]}, this script {[*parts]}"
-    for name, tree in trees.items():
-        here = form_of_shard(parts[name], read_shard(parts[name]))
-        there = form_of_shard(parts[name], tree)
-        if here != there:
-            return f"{record.place}: the shard of {name} has the shapes {there}, here {here}"
+def find_shard_difference(record: Record, rank: int, size: int, forms: Mapping[str, str]) -> str:
+    """Why a record is not the shard of this rank of so many, or an empty text.
+
+    `forms` are those of its parts, by their names.
+    """
+    try:
+        kept = record.value
+        there = kept["forms"]
+        if (kept["rank"], kept["size"]) != (rank, size):
+            what = f"the shard of rank {kept['rank']} of {kept['size']}"
+            return f"{record.place} has {what}, but this is rank {rank} of {size}"
+        if there.keys() != forms.keys():
+            return f"{record.place} has the sharded parts {[*there]}, this script {[*forms]}"
+        others = [name for name, form in forms.items() if form != there[name]]
+        _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
+    except UNUSABLE as problem:
+        return f"{record.place} has no shard of this module: {problem!r}"
+    if others:
+        return f"{record.place} has shards of other shapes than this script: {others}"
     return ""

@@ -29,7 +29,7 @@ class Slots:
         self._gpu: Gpu | None = None
         # Where the record of another rank is taken.
         self._room: Path | None = None
-        # As they were read last.
+        # Of those that are complete.
         self._keys: dict[Path, Key] = {}
 
     def records(self) -> list[Record]:
@@ -70,6 +70,7 @@ class Slots:
         view = memoryview(memory.map)[: content.size]
         # Nothing of this record counts until all of it is there.
         view[:BEGIN] = bytes(BEGIN)
+        self._keys.pop(path, None)
         fill(view, content)
         header = header_of(key, content)
         wait = None
@@ -78,20 +79,22 @@ class Slots:
             wait = self._gpu.copy(content, memory, view)
         if wait is None:
             view[: len(header)] = header
-            self._newest = path
+            self._complete(path, key)
         else:
-            self._unfinished = Unfinished(path, view, header, wait)
+            self._unfinished = Unfinished(path, key, view, header, wait)
             finisher.add(self._unfinished.finish)
 
     def find(self, key: Key) -> memoryview | None:
         """The bytes of the newest record if it has this key, also of one that a GPU writes."""
         self._settle()
-        memory = self._memory.get(self._newest) if self._newest is not None else None
-        if memory is None:
+        path = self._newest
+        if path is None or self._keys.get(path) != key:
             return None
-        view = memoryview(memory.map)
-        header = read_header(str(self._newest), view)
-        return view[: header.size] if header.key == key else None
+        if path not in self._memory:
+            # An earlier process has written it.
+            return read_file(path).raw
+        view = memoryview(self._memory[path].map)
+        return view[: read_header(str(path), view).size]
 
     def make_room(self, size: int) -> memoryview:
         """The memory of the older record, for one that another rank sends.
@@ -101,20 +104,25 @@ class Slots:
         self._room = self.paths[self._newest == self.paths[0]]
         view = memoryview(self._fit(self._room, size).map)[:size]
         view[:BEGIN] = bytes(BEGIN)
+        self._keys.pop(self._room, None)
         return view
 
-    def accept(self, header: bytes) -> None:
+    def accept(self, key: Key, header: bytes) -> None:
         """Write the header of the record for which there is room: all its bytes are there."""
         assert self._room is not None  # noqa: S101
         self._memory[self._room].map[: len(header)] = header
-        self._newest = self._room
+        self._complete(self._room, key)
+
+    def _complete(self, path: Path, key: Key) -> None:
+        self._keys[path] = key
+        self._newest = path
 
     def _settle(self) -> None:
         """Wait until no GPU writes a record. One that has failed makes room for the next."""
         if self._unfinished is not None:
             self._unfinished.has_ended.wait()
             if self._unfinished.is_complete:
-                self._newest = self._unfinished.path
+                self._complete(self._unfinished.path, self._unfinished.key)
             self._unfinished = None
 
     def _fit(self, path: Path, size: int) -> Memory:

@@ -14,7 +14,6 @@ from .copies import Copies, Outcome, find_place
 from .finishing import finisher
 from .log import say
 from .parts import (
-    UNUSABLE,
     build_optimizer,
     check,
     find_difference,
@@ -25,7 +24,7 @@ from .parts import (
 from .ranks import Ranks, find_ranks, find_sharded_ranks
 from .record import Content, Key, Record, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree, choose_turn, share, share_own
-from .shards import find_shard_difference, find_sharded, read_shard, write_shard
+from .shards import find_shard_difference, find_sharded, form_of_shard, read_shard, write_shard
 from .slots import Slots
 from .worker import WorkerMemory
 
@@ -130,12 +129,23 @@ class State:
         if ranks.rank == 0 and self._checkpoint and self._checkpoint.is_due():
             self._checkpoint.write_beside(pack(self._key, values))
 
-    def _write(self, ranks: Ranks, values: dict[str, Any], own: dict[str, Any]) -> None:
+    def _write(
+        self,
+        ranks: Ranks,
+        values: dict[str, Any],
+        own: dict[str, Any],
+        *,
+        where_missing: bool = False,
+    ) -> None:
+        def write(slots: Slots, value: dict[str, Any]) -> None:
+            if not where_missing or slots.find(self._key) is None:
+                slots.write(self._key, value)
+
         # First what is the rank's own, so that the shared part is never without it.
         if own:
-            self._memory(f"rank-{ranks.rank}", lambda slots: slots.write(self._key, own))
+            self._memory(f"rank-{ranks.rank}", lambda slots: write(slots, own))
         if ranks.local_rank == 0:
-            self._memory("shared", lambda slots: slots.write(self._key, values))
+            self._memory("shared", lambda slots: write(slots, values))
 
     def _commit_shard(self, ranks: Ranks) -> None:
         """Keep the shard of this rank, after all ranks have what was committed before."""
@@ -150,11 +160,17 @@ class State:
             self._memory.remove_shards(self._copies.here)
         self._keep_shard(ranks, self._copies, before)
 
-    def _keep_shard(self, ranks: Ranks, copies: Copies, before: Outcome) -> None:
-        """Keep the shard of this rank, and begin to copy it to another worker."""
+    def _keep_shard(
+        self, ranks: Ranks, copies: Copies, before: Outcome, *, where_missing: bool = False
+    ) -> None:
+        """Keep the shard of this rank, and begin to copy it to another worker.
+
+        With `where_missing`, memory that has this step stays as it is: until all shards are in two
+        workers, the step before may be the only one that another loss would leave complete.
+        """
         values, own = self._values()
         try:
-            self._write(ranks, values, own)
+            self._write(ranks, values, own, where_missing=where_missing)
         except OSError as problem:
             self._problem = problem
         disk = self._shard_checkpoints
@@ -226,7 +242,7 @@ class State:
         self.step = key.step
         # Where a process restores once more, its steps are counted anew.
         self._series = max(key.series, 0) + int(bool(self._sharded) and self.is_restored)
-        self._launch = key.launch
+        self._launch = key.launch if key.series >= 0 else find_launch()
         self.is_restored = True
         if ranks.local_rank == 0:
             self._memory("shared", lambda slots: slots.keep(key))
@@ -270,11 +286,9 @@ class State:
         for rank in copies.taken:
             self._memory(f"rank-{rank}", keep)
         if is_found:
-            # What has been restored stays complete until all of it has been copied.
             if ranks.local_rank == 0:
                 self._memory.remove_shards(copies.here, but=key)
-            self._launch = find_launch()
-            self._keep_shard(ranks, copies, copies.end())
+            self._keep_shard(ranks, copies, copies.end(), where_missing=True)
 
     def epochs(self, steps: int) -> int:
         """Return the number of finished epochs, of `steps` steps each.
@@ -303,7 +317,12 @@ class State:
         own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
         if self._sharded:
             ranks = self._find_ranks()
-            own["shards"] = {name: read_shard(getattr(self, name)) for name in self._sharded}
+            parts_here = {name: getattr(self, name) for name in self._sharded}
+            shards = {name: read_shard(part) for name, part in parts_here.items()}
+            own["shards"] = shards
+            own["forms"] = {
+                name: form_of_shard(part, shards[name]) for name, part in parts_here.items()
+            }
             own.update({"rank": ranks.rank, "size": ranks.size, "run": self._run})
         # What ranks have alike is no state without their shards, which other workers have.
         is_whole = self._checkpoint is not None and not self._sharded
@@ -341,9 +360,11 @@ class State:
 
     def _look_for_shards(self, ranks: Ranks, found: Found) -> Found:
         """Of what was found, the shards that are this script's, and those of checkpoints."""
+        # What is wrong with a shard on another worker, that worker has to know.
+        forms = ranks.gather(self._values()[1]["forms"])
 
-        def find_difference(record: Record) -> str:
-            return self._find_shard_difference(record, ranks.rank, ranks.size)
+        def find_difference(record: Record, rank: int = ranks.rank) -> str:
+            return find_shard_difference(record, rank, ranks.size, forms[rank])
 
         own = {}
         for record in found.own.values():
@@ -352,12 +373,9 @@ class State:
             else:
                 own[record.key] = record
         others = {
-            rank: {
-                key: record
-                for key, record in records.items()
-                if not _find_other_shard(record, rank, ranks.size)
-            }
+            rank: {key: each for key, each in records.items() if not find_difference(each, rank)}
             for rank, records in found.others.items()
+            if rank < ranks.size
         }
         shared = found.shared
         if self._folder is None:
@@ -375,14 +393,6 @@ class State:
         problem = next((problem for _, problem in read if problem), "")
         keys = tuple(each.key if each else None for each in on_disk)
         return Found(shared, own, others, problem, keys)
-
-    def _find_shard_difference(self, record: Record, rank: int, size: int) -> str:
-        """Why a record is not this rank's shard, or an empty text."""
-        try:
-            parts = {name: getattr(self, name) for name in self._sharded}
-            return _find_other_shard(record, rank, size) or find_shard_difference(record, parts)
-        except UNUSABLE as problem:
-            return f"{record.place} has no shard of this module: {problem!r}"
 
     @property
     def _parts_alike(self) -> dict[str, Any]:
@@ -443,15 +453,3 @@ class State:
             variable.assign(number)
         for name in self._sharded:
             setattr(self, name, write_shard(getattr(self, name), kept["shards"][name]))
-
-
-def _find_other_shard(record: Record, rank: int, size: int) -> str:
-    """Why a record is not the shard of this rank of so many, or an empty text."""
-    try:
-        kept = record.value
-        if (kept["rank"], kept["size"]) == (rank, size):
-            return ""
-        what = f"the shard of rank {kept['rank']} of {kept['size']}"
-    except UNUSABLE as problem:
-        what = f"no shard of this module: {problem!r}"
-    return f"{record.place} has {what}, but this is rank {rank} of {size}"

@@ -1,0 +1,133 @@
+"""A sharded state: where the shards are, and what is left of it after a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.library import keep
+from hvd_pods.library.keep import shards
+from hvd_pods.library.keep.copies import Place, place_copies
+from tests.unit.hvd_pods.library.keep.shard_ranks import Cluster, ZeroRedundancyOptimizer, cluster
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Iterator[Cluster]:
+    """Three workers with a rank each, whose training has made three steps."""
+    with cluster(tmp_path, [0, 1, 2]) as made:
+        assert not made.train(3).problems
+        yield made
+
+
+def steps_of(cluster: Cluster, **given: Any) -> list[int]:
+    """Where the ranks of another attempt go on."""
+    attempt = cluster.train(1, **given)
+    assert not attempt.problems
+    return [attempt.restored[rank].step for rank in range(len(cluster.places))]
+
+
+@pytest.mark.parametrize(
+    ("places", "holders"),
+    [
+        pytest.param("a1", [None], id="alone"),
+        pytest.param("a1 a1", [None, None], id="one worker"),
+        pytest.param("a1 b2", [1, 0], id="two workers"),
+        pytest.param("a1 b2 c3", [1, 2, 0], id="a ring"),
+        pytest.param("a1 a2 a3", [1, 2, 0], id="one node"),
+        pytest.param("a1 a2 b3 b4", [2, 2, 0, 0], id="never on the same node"),
+        pytest.param("a1 a1 b2 b2", [2, 3, 0, 1], id="two ranks a worker"),
+        pytest.param("a1 b2 b2", [1, 0, 0], id="more ranks on one worker"),
+        pytest.param("a1 b2 a1 b2", [1, 0, 3, 2], id="ranks in turn"),
+    ],
+)
+def test_copies_are_with_other_workers(places: str, holders: list[int | None]) -> None:
+    """A place is a letter for its node, and a number for its worker."""
+    assert place_copies([Place(each[0], each[1]) for each in places.split()]) == holders
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_loss_of_a_worker_costs_no_step(trained: Cluster, lost: int) -> None:
+    trained.lose(lost)
+    attempt = trained.train(0)
+    assert [attempt.restored[rank].step for rank in range(3)] == [3, 3, 3]
+    for rank in range(3):
+        assert attempt.restored[rank].shard == trained.shard(rank, [1, 1, 1])
+
+
+def test_each_worker_may_be_lost_after_the_other(trained: Cluster) -> None:
+    """Each time, what was lost is copied again before a step is made."""
+    for lost in (0, 1, 2, 1, 0):
+        trained.lose(lost)
+        assert not trained.train(0).problems
+    assert steps_of(trained) == [3, 3, 3]
+
+
+def test_two_workers_at_once_cost_the_state(
+    trained: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trained.lose(0)
+    trained.lose(1)
+    assert steps_of(trained) == [0, 0, 0]
+    assert "step 3 is not complete: no worker has the shards of ranks [0]" in capfd.readouterr().err
+
+
+def test_two_workers_at_once_cost_the_steps_since_the_checkpoint(
+    tmp_path: Path, trained: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trained.minutes = 0.0
+    # A commit tells that the next one is written; it may still be written when the third is made.
+    assert steps_of(trained, output=tmp_path / "output") == [3, 3, 3]
+    trained.train(1, output=tmp_path / "output")
+    for lost in (0, 1, 2):
+        trained.lose(lost)
+    attempt = trained.train(0, output=tmp_path / "output")
+    steps = {each.step for each in attempt.restored.values()}
+    assert steps in ({4}, {5})
+    assert "keep-main-rank-0-of-3" in capfd.readouterr().err
+
+
+def test_a_shard_of_another_number_of_ranks_is_not_used(
+    trained: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trained.places = [0, 1]
+    assert steps_of(trained) == [0, 0]
+    assert "has the shard of rank 0 of 3, but this is rank 0 of 2" in capfd.readouterr().err
+
+
+def test_a_shard_of_another_model_is_not_used(
+    trained: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    more = [{"params": [0, 1], "lr": 0.1}]
+    state_dict = {"state": {}, "param_groups": more}
+    make = ZeroRedundancyOptimizer.__init__
+
+    def make_other(part: Any, shard: bytes) -> None:
+        make(part, shard)
+        monkeypatch.setattr(part.optim, "state_dict", lambda: dict(state_dict))
+
+    monkeypatch.setattr(ZeroRedundancyOptimizer, "__init__", make_other)
+    attempt = trained.train(0)
+    assert {each.step for each in attempt.restored.values()} == {0}
+    assert (
+        "main-rank-1.b has shards of other shapes than this script: ['part']"
+        in capfd.readouterr().err
+    )
+
+
+def test_a_learning_rate_that_was_changed_after_the_step_is_kept() -> None:
+    part = ZeroRedundancyOptimizer(b"")
+    part.param_groups[0]["lr"] = 0.05
+    kept = shards.read_shard(part)
+    new = ZeroRedundancyOptimizer(b"")
+    shards.write_shard(new, kept)
+    assert (new.param_groups[0]["lr"], new.optim.param_groups[0]["lr"]) == (0.05, 0.05)
+
+
+@pytest.mark.parametrize("kind", ["FullyShardedDataParallel", "DeepSpeedZeroOptimizer"])
+def test_shards_that_are_not_kept_are_refused_by_name(worker: Path, kind: str) -> None:
+    part = type(kind, (), {})()
+    with pytest.raises(ValueError, match=rf"part is sharded \({kind}\), which is not kept: "):
+        keep.State(part=part)
