@@ -52,11 +52,11 @@ def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
 
 
 def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -> None:
-    """Raise SpecError for a state of which two copies do not fit into a worker's shared memory.
+    """Raise SpecError for a state whose records do not fit into a worker's shared memory.
 
     Where the spec does not give the size of that, it is at most half of the worker's memory.
     """
-    needed = 2 * (spec.train.state or 0)
+    needed, what_is_kept = _kept(spec)
     for index, group in enumerate(groups):
         is_given = any(tuning.shm for tuning in (group.group.tuning, spec.tuning))
         room = group.shm if is_given or group.memory is None else group.memory // 2
@@ -64,10 +64,16 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
             node = nearest_node(tree or from_plain({}, Place("the spec")), ("train", "state"))
             what = "of shared memory" if is_given else "of memory to share, half of its memory"
             problem = (
-                f"two copies of the state need {memory_text(needed)}, and a worker of "
-                f"nodes[{index}] has {memory_text(room)} {what}"
+                f"what a worker keeps of the state needs {memory_text(needed)} ({what_is_kept}), "
+                f"and a worker of nodes[{index}] has {memory_text(room)} {what}"
             )
             raise SpecError(str(node.place), "train.state", problem, "a smaller state")
+
+
+def _kept(spec: Spec) -> tuple[int, str]:
+    """Bytes of the state's records in a worker, and words for them."""
+    workers = sum(topology.workers(group, spec) for group in spec.nodes)
+    return rules.kept(spec.train.state or 0, workers, is_sharded=spec.train.sharded)
 
 
 class _Choices:
@@ -130,7 +136,7 @@ def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
         choose.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
     if group.rdma:
         choose.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
-    shm = choose.tuned("shm", "shm", *rules.shm(group, slots, memory, spec.train.state or 0))
+    shm = choose.tuned("shm", "shm", *rules.shm(group, slots, memory, _kept(spec)))
     return GroupPlan(group, slots, env, cpu, memory, shm, choose.reasons)
 
 

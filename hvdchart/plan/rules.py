@@ -212,11 +212,25 @@ def _whole_memory(free: int) -> tuple[int, str]:
     return whole, "" if whole == free else f", in whole {name}"
 
 
-def shm(group: NodeGroup, ranks: int, memory: int | None, state: int = 0) -> Rule:
+def kept(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
+    """Bytes of the records that a worker keeps, and words for them: two of its part of the state.
+
+    Of a sharded state, that is the shards of its ranks, and copies of as many of another worker's.
+    """
+    if not state:
+        return 0, ""
+    if not is_sharded or workers < 2:
+        return 2 * state, f"2 x {memory_text(state)} of train.state"
+    each = -(-state // workers)
+    part = memory_text(-(-each // MI) * MI)
+    return 4 * each, f"2 x 2 x {part}, its part of train.state and a copy of another worker's"
+
+
+def shm(group: NodeGroup, ranks: int, memory: int | None, records: tuple[int, str]) -> Rule:
     """Shared memory for the buffers of Open MPI and NCCL, which counts as memory of the worker.
 
     512 MiB per CPU rank or 1 GiB per GPU rank, at least 1 GiB, and at most a quarter of the
-    worker's memory; and twice the state that ranks keep.
+    worker's memory; and the records that ranks keep.
     """
     each = GI if group.gpus else GI // 2
     wanted = max(GI, ranks * each)
@@ -225,9 +239,10 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, state: int = 0) -> Rul
         # In whole MiB, of which there is at least one.
         wanted = memory // 4 // MI * MI or MI
         why = "a quarter of the worker's memory"
-    if state:
-        wanted += -(-2 * state // MI) * MI
-        why += f" + 2 x {memory_text(state)} of train.state"
+    size, what = records
+    if size:
+        wanted += -(-size // MI) * MI
+        why += f" + {what}"
     return wanted, Reason(why, _OURS)
 
 

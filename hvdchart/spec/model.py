@@ -283,6 +283,12 @@ class Train:
         Memory("1Ki"),
         "size of the state that `keep` keeps; the planned /dev/shm grows by twice as much",
     )
+    sharded: bool = key(
+        BOOLEAN,
+        "the ranks have shards of that state (FSDP2, ZeroRedundancyOptimizer): each worker keeps "
+        "those of its ranks and copies of as many others",
+        False,
+    )
     batch_size: int | None = optional(
         Integer(1, 10**9),
         "samples per rank and step, from which the plan reports the global batch size",

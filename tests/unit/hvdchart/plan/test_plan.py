@@ -136,12 +136,18 @@ STATE = "apiVersion: hvdchart/v1\nname: a\nimage: {repository: r}\n"
     ("group", "state", "found"),
     [
         ("memory: 64Gi", "100Mi", "1224Mi"),
-        ("memory: 64Gi", "40Gi", "need 80Gi, and a worker of nodes[0] has 28160Mi of memory"),
-        ("tuning: {shm: 2Gi}", "1500Mi", "need 3000Mi, and a worker of nodes[0] has 2Gi of shared"),
+        ("memory: 64Gi", "40Gi", "80Gi (2 x 40Gi of train.state), and a worker of nodes[0] has 2"),
+        ("tuning: {shm: 2Gi}", "1500Mi", "and a worker of nodes[0] has 2Gi of shared memory"),
+        # A worker has the shards of its ranks, and copies of as many.
+        ("memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
+        ("count: 4, memory: 64Gi", "100Mi, sharded: true", "1124Mi"),
+        ("count: 1, memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
+        ("memory: 64Gi", "40Gi, sharded: true", "needs 80Gi (2 x 2 x 20Gi, its part of train.st"),
     ],
 )
 def test_a_state_is_planned_twice_or_refused(group: str, state: str, found: str) -> None:
-    nodes = f"nodes: [{{name: w, count: 2, coresPerSocket: 8, {group}}}]\n"
+    count = "" if "count" in group else "count: 2, "
+    nodes = f"nodes: [{{name: w, {count}coresPerSocket: 8, {group}}}]\n"
     spec = parse_spec(f"{STATE}{nodes}train: {{command: [python], state: {state}}}")
     if found.endswith("Mi"):
         assert memory_text(make_plan(spec).shm) == found

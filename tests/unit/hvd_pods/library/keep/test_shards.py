@@ -90,11 +90,15 @@ def test_two_workers_at_once_cost_the_steps_since_the_checkpoint(
 
 
 def test_a_shard_of_another_number_of_ranks_is_not_used(
-    trained: Cluster, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, trained: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    trained.minutes = 0.0
+    trained.train(3, output=tmp_path / "output")
     trained.places = [0, 1]
-    assert steps_of(trained) == [0, 0]
-    assert "has the shard of rank 0 of 3, but this is rank 0 of 2" in capfd.readouterr().err
+    assert steps_of(trained, output=tmp_path / "output") == [0, 0]
+    told = capfd.readouterr().err
+    assert "has the shard of rank 0 of 3, but this is rank 0 of 2" in told
+    assert "rank-0-of-3.a.state'] are of another number of ranks, and are not used" in told
 
 
 def test_a_shard_of_another_model_is_not_used(

@@ -238,7 +238,7 @@ class State:
         if own is not None:
             self._apply_own(own)
         if ranks.rank == agreed.root:
-            self._tell(agreed, record)
+            self._tell(agreed, record, self._find_other_sizes(ranks.size))
         self.step = key.step
         # Where a process restores once more, its steps are counted anew.
         self._series = max(key.series, 0) + int(bool(self._sharded) and self.is_restored)
@@ -402,7 +402,7 @@ class State:
     def _find_difference(self, record: Record) -> str:
         return find_difference(record, self._parts_alike)
 
-    def _tell(self, agreed: Agreement, record: Record | None) -> None:
+    def _tell(self, agreed: Agreement, record: Record | None, others: list[str]) -> None:
         """Say on one rank what all go on from: this record, or the state of the process."""
         step = agreed.key.step
         attempt = os.environ.get("HVD_ATTEMPT", "")
@@ -421,6 +421,8 @@ class State:
                     f"ranks {agreed.new} have no random numbers and the like of their own for step "
                     f"{step}: they go on with those that the script has made"
                 )
+        elif others:
+            say(f"begins at step {step}: {others} are of another number of ranks, and are not used")
         elif self.is_restored:
             say("no memory has what was committed: goes on with the state of this process")
         elif attempt not in ("", "0", "1"):
@@ -428,6 +430,13 @@ class State:
                 f"no worker's memory and no checkpoint has a state of this run: attempt {attempt} "
                 f"begins at step {step}"
             )
+
+    def _find_other_sizes(self, size: int) -> list[str]:
+        """Checkpoints of shards of other numbers of ranks."""
+        if not self._sharded or self._folder is None:
+            return []
+        names = {path.name for path in self._folder.glob(f"keep-{self.name}-rank-0-of-*.state")}
+        return sorted(name for name in names if f"-of-{size}." not in name)
 
     def _apply(self, record: Record) -> None:
         """Give all parts what a record has of them."""
