@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,21 @@ def test_each_worker_may_be_lost_after_the_other(trained: Cluster) -> None:
     assert steps_of(trained) == [3, 3, 3]
 
 
+# A commit has three words: the twelfth is that rank 0 takes a copy of step 3.
+@pytest.mark.parametrize("words", range(8))
+def test_a_worker_may_be_lost_while_an_interrupted_step_is_restored(
+    tmp_path: Path, words: int
+) -> None:
+    """Worker 1 has the only shard of rank 0 of step 3: step 2 stays until there is another."""
+    with cluster(tmp_path, [0, 1]) as trained:
+        attempt = trained.train(3, {0: 12})
+        assert attempt.done == [1, 1]
+        trained.tear(0, 2)
+        trained.train(0, {0: words})
+        trained.lose(1)
+        assert min(steps_of(trained)) >= 2
+
+
 def test_two_workers_at_once_cost_the_state(
     trained: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +114,26 @@ def test_a_shard_of_another_number_of_ranks_is_not_used(
     assert steps_of(trained, output=tmp_path / "output") == [0, 0]
     told = capfd.readouterr().err
     assert "has the shard of rank 0 of 3, but this is rank 0 of 2" in told
-    assert "rank-0-of-3.a.state'] are of another number of ranks, and are not used" in told
+    assert "rank-0-of-3.a.state'" in told
+    assert "are of another number of ranks, and are not used" in told
+
+
+def test_training_goes_on_where_the_memory_of_one_worker_is_full(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All ranks give up then: what one of them lacks is no use to the others."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Rank 1 has a larger shard.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with cluster(tmp_path, [0, 1, 2]) as trained:
+            assert not trained.train(3).problems
+            assert steps_of(trained) == [0, 0, 0]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    told = capfd.readouterr().err
+    assert told.count("cannot keep the state in memory") == 3
+    assert "another rank has no room" in told
 
 
 def test_a_shard_of_another_model_is_not_used(

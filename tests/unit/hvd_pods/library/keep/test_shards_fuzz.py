@@ -10,7 +10,6 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from hvd_pods.library import keep
 from tests.unit.hvd_pods.library.keep.shard_ranks import Attempt, Cluster, cluster, whole_steps
 
 pytestmark = pytest.mark.fuzz
@@ -44,19 +43,6 @@ CHAPTERS = st.builds(
     st.integers(0, 2),
     st.booleans(),
 )
-
-
-def tear(cluster: Cluster, rank: int, done: int) -> None:
-    """Let a rank be killed while it writes what not all ranks have."""
-    for path in cluster.worker(cluster.places[rank]).glob(f"one/main-rank-{rank}.*"):
-        try:
-            is_newer = keep.read_file(path).key.step > done
-        except ValueError:
-            continue
-        if is_newer:
-            with path.open("r+b") as file:
-                file.write(bytes(8))
-            return
 
 
 def check(cluster: Cluster, attempt: Attempt, least: int, complete: list[int]) -> None:
@@ -96,7 +82,7 @@ def test_ranks_go_on_with_the_newest_complete_step(
             is_torn |= bool(deaths)
             has_moved |= chapter.moves > 0
             if chapter.torn and deaths:
-                tear(trained, min(deaths), len(done))
+                trained.tear(min(deaths), len(done))
             for worker in sorted(chapter.lost & {*places}):
                 set_aside.append(trained.lose(worker))
                 lost.add(worker)

@@ -118,10 +118,10 @@ def _distribute(node: Mapping[str, Any], like: Any) -> Any:
     if not _is_distributed(like):
         raise ValueError("keep: a tensor that was sharded is not in this script")
     torch: Any = sys.modules["torch"]
-    module = sys.modules[type(like).__module__.rpartition(".")[0]]
     placements = like.placements
     if node["placements"] != [*map(repr, placements)]:
-        placements = [_placement(module, text) for text in node["placements"]]
+        # As a state of an optimizer that is not sharded as its parameter.
+        placements = [_placement(text) for text in node["placements"]]
     local = node[LOCAL].to(like.to_local().device)
     with torch.no_grad():
         return type(like).from_local(
@@ -134,8 +134,9 @@ def _distribute(node: Mapping[str, Any], like: Any) -> Any:
         )
 
 
-def _placement(module: Any, text: str) -> Any:
+def _placement(text: str) -> Any:
     """The placement that its text shows. Raises ValueError for one that is not known."""
+    module = sys.modules["torch.distributed.tensor"]
     match = PLACEMENT.fullmatch(text)
     if match is None:
         raise ValueError(f"keep: a tensor that is placed by {text:.80} cannot be restored")
