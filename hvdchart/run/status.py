@@ -169,8 +169,9 @@ def _ended(job: Object | None, record: Mapping[str, str]) -> str:
     """When a run ended: by its Job, else by the record."""
     status = job.get("status", {}) if job else {}
     for condition in status.get("conditions") or []:
-        if condition["type"] in ("Complete", "Failed") and condition.get("lastTransitionTime"):
-            return str(condition["lastTransitionTime"])
+        if condition["type"] in ("Complete", "Failed") and condition.get("status") == "True":
+            said = status.get("completionTime") or condition.get("lastTransitionTime")
+            return str(said or record.get("time", ""))
     return record.get("time", "")
 
 
