@@ -1,14 +1,9 @@
 {{/* Refusals that need access to the cluster. */}}
 
-{{/* Not empty where Helm can read the cluster, which the namespace's default ServiceAccount proves. */}}
-{{- define "horovod.hasAccess" -}}
-{{- if lookup "v1" "ServiceAccount" .Release.Namespace "default" -}}yes{{- end -}}
-{{- end }}
-
 {{/* Checks that objects which the values name exist. They need access to the cluster. */}}
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
-{{- if include "horovod.once" (dict "root" . "name" "horovod.hasAccess") -}}
+{{- if .horovod.hasAccess -}}
 {{- $selector := include "horovod.runSelector" . | fromYaml -}}
 {{- range .horovod.groups -}}
 {{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}

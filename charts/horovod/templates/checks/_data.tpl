@@ -2,14 +2,14 @@
 
 {{- define "horovod.checkCode" -}}
 {{- $code := .Values.code -}}
-{{- $size := int (include "horovod.codeSize" .) -}}
-{{- range $name, $_ := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson -}}
+{{- $size := .horovod.code.size -}}
+{{- range $name, $_ := .horovod.code.files -}}
 {{- if not (regexMatch "^[A-Za-z0-9_][-._A-Za-z0-9]*$" $name) -}}
 {{- $allowed := "use letters, digits, '.', '-' and '_'; for a folder use code.archive" -}}
 {{- fail (printf "code.files has the name %q: %s" $name $allowed) -}}
 {{- end -}}
 {{- end -}}
-{{- $most := int (include "horovod.mostCode" .) -}}
+{{- $most := .horovod.code.most -}}
 {{- if gt $size $most -}}
 {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
 {{- $problem := printf "code.files and code.archive have %d characters" $size -}}
@@ -19,7 +19,7 @@
 {{- $how := "`tar -cz -C FOLDER . | base64 -w0 > code.b64`, and pass it with --set-file code.archive=code.b64" -}}
 {{- fail (printf "code.archive is not a tar.gz in base64: make it with %s" $how) -}}
 {{- end -}}
-{{- if and (include "horovod.hasCode" .) (eq (include "horovod.command" . | fromJsonArray | len) 0) -}}
+{{- if and .horovod.code.version (eq (.horovod.command | len) 0) -}}
 {{- fail "code is set but master.args is empty: set it to the training command, such as [python, train.py]" -}}
 {{- end -}}
 {{- end }}
@@ -51,7 +51,7 @@
 {{- define "horovod.checkResults" -}}
 {{- $results := .Values.results -}}
 {{- if $results.command -}}
-{{- $path := include "horovod.resultsPath" . | trimSuffix "/" -}}
+{{- $path := .horovod.resultsPath | trimSuffix "/" -}}
 {{- if not $path -}}
 {{- $problem := "results.command is set but results.path is empty and worker.env has no OUTPUT_PATH" -}}
 {{- fail (printf "%s: set results.path to the directory to store" $problem) -}}

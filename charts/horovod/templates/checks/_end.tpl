@@ -6,7 +6,7 @@
 {{- $why := "the workers of a failed run would remain after the Job is removed; set cleanup to Always" -}}
 {{- fail (printf "master.ttlSecondsAfterFinished is set but cleanup is %s: %s" .Values.cleanup $why) -}}
 {{- end -}}
-{{- if and (eq .Values.cleanup "Always") (not (include "horovod.serviceAccount" .)) -}}
+{{- if and (eq .Values.cleanup "Always") (not .horovod.serviceAccount) -}}
 {{- $none := "there is no serviceAccount (serviceAccount.create is false, serviceAccount.name empty)" -}}
 {{- fail (printf "cleanup is Always but %s: the master could not scale the workers" $none) -}}
 {{- end -}}

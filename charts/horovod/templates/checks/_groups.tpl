@@ -3,7 +3,7 @@
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
 {{- /* With Kueue, a hash of the run follows. */ -}}
-{{- $longest := ternary 43 52 (not (empty (include "horovod.kueue" .))) -}}
+{{- $longest := ternary 43 52 (not (empty .horovod.kueue)) -}}
 {{- range .horovod.groups -}}
 {{- if gt (len .statefulSet) $longest -}}
 {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}
@@ -57,10 +57,19 @@
 {{- end }}
 
 {{- define "horovod.checkGpus" -}}
+{{- $pattern := printf "^(%s)$" (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).gpus -}}
 {{- range .horovod.groups -}}
-{{- $gpus := include "horovod.gpus" (dict "root" $ "group" .) | fromJson -}}
-{{- if and $gpus.key (ne (int $gpus.number) (int .slots)) -}}
-{{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $gpus.key (int $gpus.number) -}}
+{{- $gpus := 0 -}}
+{{- $last := "" -}}
+{{- range $key, $count := (.resources).limits -}}
+{{- /* A limit of 0 is no GPU. */ -}}
+{{- if and (regexMatch $pattern $key) (int $count) -}}
+{{- $gpus = add $gpus (int $count) -}}
+{{- $last = $key -}}
+{{- end -}}
+{{- end -}}
+{{- if and $last (ne (int $gpus) (int .slots)) -}}
+{{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
 {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
 {{- end -}}
 {{- end -}}

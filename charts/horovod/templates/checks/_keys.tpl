@@ -13,7 +13,7 @@
 {{- end }}
 
 {{- define "horovod.checkNames" -}}
-{{- $fullname := include "horovod.fullname" . -}}
+{{- $fullname := .horovod.fullname -}}
 {{- $from := "from the release's name and the chart's alias" -}}
 {{- if eq $fullname .Release.Name -}}{{- $from = "the release's name" -}}{{- end -}}
 {{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}

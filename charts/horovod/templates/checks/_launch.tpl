@@ -97,7 +97,7 @@ options of another MPI (hvd_pods/common/launcher_options.py).
 {{- define "horovod.checkElastic" -}}
 {{- $elastic := .Values.launch.elastic -}}
 {{- if eq .Values.launch.mode "elastic" -}}
-{{- if not (include "horovod.serviceAccount" .) -}}
+{{- if not .horovod.serviceAccount -}}
 {{- $none := "there is no serviceAccount (serviceAccount.create is false, serviceAccount.name empty)" -}}
 {{- fail (printf "launch.mode is elastic but %s: the master follows its hosts through the API" $none) -}}
 {{- end -}}

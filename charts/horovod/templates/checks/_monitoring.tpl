@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end -}}
 {{- if .Values.tensorboard.enabled -}}
-{{- $logDir := include "horovod.logDir" . -}}
+{{- $logDir := .horovod.logDir -}}
 {{- if not $logDir -}}
 {{- $problem := "tensorboard.enabled is true but tensorboard.logDir is empty and worker.env has no OUTPUT_PATH" -}}
 {{- fail (printf "%s: set tensorboard.logDir to the directory with the logs" $problem) -}}

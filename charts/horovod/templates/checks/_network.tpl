@@ -23,7 +23,7 @@
 
 {{- define "horovod.checkAgent" -}}
 {{- $agent := .Values.agent -}}
-{{- $metricsPort := include "horovod.metricsPort" . | int -}}
+{{- $metricsPort := .horovod.metricsPort | int -}}
 {{- if and .Values.metrics.enabled (eq (int $agent.port) $metricsPort) -}}
 {{- $remedy := "a worker's metrics are on that port; choose another one" -}}
 {{- fail (printf "metrics.enabled is true but agent.port is %d: %s" $metricsPort $remedy) -}}

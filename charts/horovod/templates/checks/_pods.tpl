@@ -129,12 +129,12 @@ volumeMounts: volumeMounts
 {{- define "horovod.checkAccounts" -}}
 {{- $accounts := dict -}}
 {{- if .Values.serviceAccount.create -}}
-{{- $name := include "horovod.serviceAccount" . -}}
+{{- $name := .horovod.serviceAccount -}}
 {{- $_ := set $accounts $name (dict "of" "serviceAccount" "annotations" "of the master") -}}
 {{- end -}}
 {{- range .horovod.groups -}}
 {{- if .serviceAccount.create -}}
-{{- $name := include "horovod.workerServiceAccount" (dict "root" $ "group" .) -}}
+{{- $name := .account -}}
 {{- $of := printf "worker.serviceAccount (group %q)" .name -}}
 {{- $annotations := toJson .serviceAccount.annotations -}}
 {{- $other := get $accounts $name | default (dict "annotations" $annotations) -}}

@@ -38,22 +38,6 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 {{ toYaml $unique }}
 {{- end }}
 
-{{/*
-The value of a variable in a list of env entries; empty when it is missing or has valueFrom.
-Call with (dict "env" $list "name" "OUTPUT_PATH").
-*/}}
-{{- define "horovod.envValue" -}}
-{{- $name := .name -}}
-{{- $value := "" -}}
-{{- range .env -}}{{- if eq .name $name -}}{{- $value = .value | default "" -}}{{- end -}}{{- end -}}
-{{ $value }}
-{{- end }}
-
-{{/* Where the ranks write, unless a value says otherwise. */}}
-{{- define "horovod.outputPath" -}}
-{{ include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") }}
-{{- end }}
-
 {{/* Not empty when the list has the variable, with value or valueFrom. */}}
 {{- define "horovod.hasEnv" -}}
 {{- $name := .name -}}

@@ -7,15 +7,8 @@ Call with (dict "root" $ "image" $imageOverrides).
 {{- define "horovod.image" -}}
 {{- $image := include "horovod.mergedImage" (dict "image" .root.Values.image "own" .image) | fromJson -}}
 {{- $tag := ternary "" .root.Chart.AppVersion (not (empty $image.digest)) -}}
-{{ include "horovod.imageFields" (dict "image" $image "tag" $tag) }}
-{{- end }}
-
-{{/* The same for a complete image; `tag` is for one without a tag of its own. */}}
-{{- define "horovod.imageFields" -}}
-{{- $image := .image -}}
-{{- $tag := $image.tag | default .tag -}}
 {{- $reference := $image.repository -}}
-{{- with $tag -}}{{- $reference = printf "%s:%s" $reference . -}}{{- end -}}
+{{- with $image.tag | default $tag -}}{{- $reference = printf "%s:%s" $reference . -}}{{- end -}}
 {{- with $image.digest -}}{{- $reference = printf "%s@%s" $reference . -}}{{- end -}}
 image: {{ $reference | quote }}
 imagePullPolicy: {{ $image.pullPolicy | quote }}

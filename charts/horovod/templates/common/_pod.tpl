@@ -17,7 +17,8 @@ imagePullSecrets:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
-{{- with include "horovod.schedulerName" . }}
+{{- $ofGang := get (dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler") .Values.gang }}
+{{- with .Values.schedulerName | default $ofGang }}
 schedulerName: {{ . | quote }}
 {{- end }}
 enableServiceLinks: false
@@ -32,11 +33,6 @@ securityContext:
 {{/* A number of the values, or the default in place of null. Call with (list $number $default). */}}
 {{- define "horovod.number" -}}
 {{ ternary (last .) (first .) (first . | kindIs "invalid") | int }}
-{{- end }}
-
-{{/* Seconds that a pod has to end: Kubernetes' own 30 by default. Call with a group or with .Values.master. */}}
-{{- define "horovod.gracePeriod" -}}
-{{ include "horovod.number" (list .terminationGracePeriodSeconds 30) }}
 {{- end }}
 
 {{/*
@@ -93,22 +89,61 @@ resources:
 {{- end -}}
 {{- end }}
 
-{{- define "horovod.commonMounts" -}}
-{{ include "horovod.programMounts" . }}
+{{/* What the chart mounts in the master or in a worker. Call with (dict "root" $ "component" "worker"). */}}
+{{- define "horovod.mounts" -}}
+{{- $hasCode := .root.horovod.code.version -}}
+- {name: archive, mountPath: /horovod/archive, readOnly: true}
+- {name: programs, mountPath: /horovod/bin/hvd_pods}
 - {name: generated, mountPath: /horovod/generated}
 - {name: keys, mountPath: /horovod/keys, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- with include "horovod.codeMount" . }}
-{{ . }}
+{{- if $hasCode }}
+# Pods unpack the code there: it may exceed the volume in memory.
+- {name: tmp, mountPath: /horovod/code, subPath: horovod-code}
+{{- end }}
+{{- if eq .component "worker" }}
+- {name: shm, mountPath: /dev/shm}
+{{- else if $hasCode }}
+- {name: code, mountPath: /horovod/code-source, readOnly: true}
 {{- end }}
 {{- end }}
 
-{{- define "horovod.commonVolumes" -}}
-{{ include "horovod.programVolumes" . }}
+{{/*
+Their volumes. The volume `keys` has the pod's certificate and key, and the authority of its peers. The kubelet holds a
+pod back until the Secrets have them, but not the master that may make them.
+*/}}
+{{- define "horovod.volumes" -}}
+{{- $facts := .root.horovod -}}
+{{- $peer := ternary "master" "worker" (eq .component "worker") -}}
+{{- $ofPod := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") -}}
+{{- $ofPeer := list (dict "key" "ca.crt" "path" "peer-ca.crt") -}}
+- name: archive
+  configMap: {name: {{ $facts.programs.configMap | quote }}}
+- name: programs
+  emptyDir: {medium: Memory, sizeLimit: 8Mi}
 - name: generated
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp
   emptyDir: {}
+- name: keys
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- range $of, $items := dict .component $ofPod $peer $ofPeer }}
+      - secret:
+          name: {{ get $facts.keys.secrets $of | quote }}
+          items: {{ toJson $items }}
+          {{- if and $facts.keys.masterMakes (eq $.component "master") }}
+          optional: true
+          {{- end }}
+      {{- end }}
+{{- if eq .component "worker" }}
+- name: shm
+  emptyDir: {medium: Memory, sizeLimit: {{ .root.Values.shm.sizeLimit | quote }}}
+{{- else if $facts.code.version }}
+- name: code
+  configMap: {name: {{ $facts.code.configMap | quote }}}
+{{- end }}
 {{- end }}
 
 {{/*

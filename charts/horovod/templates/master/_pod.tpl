@@ -1,6 +1,6 @@
 {{/* The master's pod. */}}
 
-{{/* The master's pod template. It is rendered once: use horovod.once. */}}
+{{/* The master's pod template. horovod.prepare renders it once, as .horovod.masterPod. */}}
 {{- define "horovod.masterPod" -}}
 {{- $master := .Values.master -}}
 metadata:
@@ -16,10 +16,10 @@ metadata:
 spec:
   restartPolicy: Never
   {{- include "horovod.placement" (dict "root" . "of" $master "component" "master") | nindent 2 }}
-  {{- with include "horovod.serviceAccount" . }}
+  {{- with .horovod.serviceAccount }}
   serviceAccountName: {{ . | quote }}
   {{- end }}
-  automountServiceAccountToken: {{ ne (include "horovod.serviceAccount" .) "" }}
+  automountServiceAccountToken: {{ ne .horovod.serviceAccount "" }}
   {{- include "horovod.podSettings" . | nindent 2 }}
   {{- with include "horovod.scheduling" $master }}
   {{- . | nindent 2 }}
@@ -36,8 +36,8 @@ spec:
     - name: master
       {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
       command:
-        {{- $arguments := list "-I" "-S" "-u" "/horovod/bin/hvd_pods/master/main.py" }}
-        {{- include "horovod.programCommand" (dict "root" . "arguments" $arguments) | nindent 8 }}
+        {{- $program := list "-I" "-S" "-u" "/horovod/bin/hvd_pods/master/main.py" }}
+        {{- concat .horovod.programs.command $program | toYaml | nindent 8 }}
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
@@ -46,7 +46,7 @@ spec:
       {{- end }}
       {{- if .Values.metrics.enabled }}
       ports:
-        - {name: metrics, containerPort: {{ include "horovod.metricsPort" . }}}
+        - {name: metrics, containerPort: {{ .horovod.metricsPort }}}
       {{- end }}
       {{- with $master.resources }}
       resources:
@@ -55,28 +55,12 @@ spec:
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
-        {{- $mounts := include "horovod.masterMounts" . | fromYamlArray }}
+        {{- $mounts := include "horovod.mounts" (dict "root" . "component" "master") | fromYamlArray }}
         {{- $all := concat $mounts .Values.volumeMounts }}
         {{- include "horovod.unique" (dict "items" $all "key" "mountPath") | nindent 8 }}
   volumes:
-    {{- $volumes := include "horovod.masterVolumes" . | fromYamlArray }}
+    {{- $volumes := include "horovod.volumes" (dict "root" . "component" "master") | fromYamlArray }}
     {{- include "horovod.unique" (dict "items" (concat $volumes .Values.volumes) "key" "name") | nindent 4 }}
-{{- end }}
-
-{{- define "horovod.masterMounts" -}}
-{{ include "horovod.commonMounts" . }}
-{{- if include "horovod.hasCode" . }}
-- {name: code, mountPath: /horovod/code-source, readOnly: true}
-{{- end }}
-{{- end }}
-
-{{- define "horovod.masterVolumes" -}}
-{{ include "horovod.commonVolumes" . }}
-{{ include "horovod.keysVolume" (dict "root" . "of" "master" "peer" "worker") }}
-{{- if include "horovod.hasCode" . }}
-- name: code
-  configMap: {name: {{ include "horovod.codeConfigMap" . | quote }}}
-{{- end }}
 {{- end }}
 
 {{/* The variables that the chart sets in the master; master.env overrides them. */}}
@@ -90,8 +74,8 @@ spec:
 # MPICH's ranks connect to the master by this address, because they may not resolve its name.
 - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
 - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
-{{- if include "horovod.ownKeys" . }}
-- {name: HVD_KEYS_SECRETS, value: {{ include "horovod.keysSecrets" . | fromJsonArray | join " " | quote }}}
+{{- if .horovod.keys.areOwn }}
+- {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" .horovod.keys.secrets.master .horovod.keys.secrets.worker | quote }}}
 {{- end }}
 {{- with .Values.launch.framework }}
 - {name: HVD_FRAMEWORK, value: {{ . }}}
@@ -99,7 +83,9 @@ spec:
 {{- with .Values.serviceMesh }}
 - {name: HVD_MESH, value: {{ . | quote }}}
 {{- end }}
-{{- with include "horovod.metricsEnv" . }}
-{{ . }}
+{{- if .Values.metrics.enabled }}
+# For hvd_pods/master/serve_metrics.py.
+- {name: HVD_METRICS_PORT, value: "{{ .horovod.metricsPort }}"}
+- {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}
 {{- end }}

@@ -10,48 +10,52 @@ so that only the workers' environment names it.
 {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
 {{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
 {{- end -}}
+{{- /* The API takes a selector in a query as KEY=VALUE,... */ -}}
+{{- $terms := list -}}
+{{- range $key, $value := include "horovod.selector" (dict "root" . "component" "worker") | fromYaml -}}
+{{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- $binding := dict "to" .Values.launch.binding.to -}}
+{{- range $key := list "coresPerRank" "ranksPerSocket" -}}
+{{- $_ := get $.Values.launch.binding $key | default 0 | int | set $binding $key -}}
+{{- end -}}
+{{- $results := dict -}}
+{{- with .Values.results -}}
+{{- if .command -}}
+{{- $results = dict "timeoutSeconds" (.timeoutSeconds | default 3600 | int) "onFailure" (.onFailure | default false) -}}
+{{- end -}}
+{{- end -}}
 {{- dict
   "id" .horovod.id
   "settings" .horovod.settings
-  "service" (include "horovod.service" .)
-  "workerSelector" (include "horovod.workerSelector" .)
+  "service" .horovod.fullname
+  "workerSelector" (join "," $terms)
   "groups" $groups
-  "args" (include "horovod.command" . | fromJsonArray)
-  "code" (include "horovod.codeVersion" .)
-  "codeSha256" (include "horovod.codeSha256" .)
-  "codeConfigMap" (ternary (include "horovod.codeConfigMap" .) "" (ne (include "horovod.hasCode" .) ""))
+  "args" .horovod.command
+  "code" .horovod.code.version
+  "codeSha256" .horovod.code.sha256
+  "codeConfigMap" .horovod.code.configMap
   "requirements" (ne .Values.code.requirements "Ignore")
   "mode" .Values.launch.mode
   "options" .Values.launch.options
-  "binding" (include "horovod.binding" .Values.launch.binding | fromYaml)
+  "binding" $binding
   "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
   "lostAfterSeconds" (include "horovod.number" (list .Values.launch.lostAfterSeconds 12) | int)
-  "stallTimeoutSeconds" (include "horovod.stallTimeout" . | int)
+  "stallTimeoutSeconds" (.horovod.stallTimeout | int)
   "failOnNaN" .Values.launch.failOnNaN
   "allowIdleWorkers" .Values.launch.allowIdleWorkers
-  "gracePeriodSeconds" (include "horovod.gracePeriod" .Values.master | int)
+  "gracePeriodSeconds" (include "horovod.number" (list .Values.master.terminationGracePeriodSeconds 30) | int)
   "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
   "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
   "agentPort" (int .Values.agent.port)
-  "masterName" (include "horovod.certifiedName" (dict "root" . "of" "master"))
-  "workerName" (include "horovod.certifiedName" (dict "root" . "of" "worker"))
+  "masterName" .horovod.keys.names.master
+  "workerName" .horovod.keys.names.worker
   "cleanup" .Values.cleanup
-  "record" (include "horovod.record" .)
-  "results" (include "horovod.resultsSettings" . | fromYaml)
-  "api" (ne (include "horovod.serviceAccount" .) "")
-  "retries" (ternary (int .Values.master.backoffLimit) 0 (eq (include "horovod.serviceAccount" .) ""))
+  "record" .horovod.record
+  "results" $results
+  "api" (ne .horovod.serviceAccount "")
+  "retries" (ternary (int .Values.master.backoffLimit) 0 (eq .horovod.serviceAccount ""))
   | toJson -}}
-{{- end }}
-
-{{/* Seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit. */}}
-{{- define "horovod.stallTimeout" -}}
-{{ include "horovod.number" (list .Values.launch.stallTimeoutSeconds 3600) }}
-{{- end }}
-
-{{- define "horovod.binding" -}}
-to: {{ .to | quote }}
-coresPerRank: {{ .coresPerRank | default 0 | int }}
-ranksPerSocket: {{ .ranksPerSocket | default 0 | int }}
 {{- end }}

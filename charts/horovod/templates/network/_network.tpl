@@ -16,12 +16,3 @@
 - {name: NCCL_IB_DISABLE, value: "1"}
 {{- end }}
 {{- end }}
-
-{{/*
-Not empty when the release has a NetworkPolicy. By default it has one, because MPI, Gloo and NCCL have no
-authentication; with hostNetwork it has none, because a NetworkPolicy does not apply to pods on the node's network.
-*/}}
-{{- define "horovod.networkPolicy" -}}
-{{- $enabled := .Values.networkPolicy.enabled -}}
-{{- if ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled) -}}yes{{- end -}}
-{{- end }}

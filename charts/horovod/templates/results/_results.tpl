@@ -15,7 +15,10 @@ master, and its exit code is not the pod's.
     {{- $script := dict "root" . "script" "master/results.sh" "command" $results.command }}
     {{- include "horovod.scriptCommand" $script | nindent 4 }}
   env:
-    {{- $variables := include "horovod.resultsVariables" . | fromYamlArray }}
+    {{- $variables := list
+      (dict "name" "HOME" "value" "/tmp")
+      (dict "name" "RESULTS_PATH" "value" .horovod.resultsPath)
+      (dict "name" "RESULTS_EXCHANGE" "value" "/horovod/results") }}
     {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env") | nindent 4 }}
   {{- with include "horovod.initResources" .Values.master.resources }}
   {{- . | nindent 2 }}
@@ -32,24 +35,4 @@ master, and its exit code is not the pod's.
     - {{ toYaml . | nindent 6 | trim }}
     {{- end }}
 {{- end }}
-{{- end }}
-
-{{- define "horovod.resultsVariables" -}}
-- {name: HOME, value: /tmp}
-- {name: RESULTS_PATH, value: {{ include "horovod.resultsPath" . | quote }}}
-- {name: RESULTS_EXCHANGE, value: /horovod/results}
-{{- end }}
-
-{{- define "horovod.resultsPath" -}}
-{{ .Values.results.path | default (include "horovod.outputPath" .) }}
-{{- end }}
-
-{{/* Settings of storing for the master; empty when results.command is empty. */}}
-{{- define "horovod.resultsSettings" -}}
-{{- with .Values.results -}}
-{{- if .command -}}
-timeoutSeconds: {{ .timeoutSeconds | default 3600 | int }}
-onFailure: {{ .onFailure | default false }}
-{{- end -}}
-{{- end -}}
 {{- end }}

@@ -77,6 +77,8 @@ Adds to .horovod, for horovod.prepare:
   sets          the StatefulSets that the upgrade keeps with it, by name
   recordedEnd   the record of this run if it has ended
   ended         the same, if its Job has been removed
+  end           how the run ended: Finished, Failed, or empty while it has not ended
+  workersAreDone  whether it has ended and its workers were scaled to zero, so that an upgrade does not scale them up again
 All but the hashes are empty without access to a cluster.
 */}}
 {{- define "horovod.findRun" -}}
@@ -98,7 +100,7 @@ All but the hashes are empty without access to a cluster.
 {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $config := lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict -}}
+{{- $config := lookup "v1" "ConfigMap" .Release.Namespace .horovod.record | default dict -}}
 {{- $record := $config.data | default dict -}}
 {{- if not (get $record "run") -}}
 {{- $record = dig "metadata" "annotations" "horovod/ended" "{}" $config | fromJson -}}
@@ -110,29 +112,18 @@ All but the hashes are empty without access to a cluster.
 {{- range $key, $value := merge (dict "id" $id "settings" $settings) $found -}}
 {{- $_ := set $.horovod $key $value -}}
 {{- end -}}
+{{- /* The Job has the result; after the Job has been removed, the record has it. */ -}}
+{{- $state := get .horovod.ended "state" -}}
+{{- if $job -}}{{- $state = include "horovod.jobEnd" $job -}}{{- end -}}
+{{- $cleaned := get (dict "Finished" (list "OnSuccess" "Always") "Failed" (list "Always")) $state | default list -}}
+{{- $_ := set .horovod "end" $state -}}
+{{- $_ := set .horovod "workersAreDone" (has .Values.cleanup $cleaned) -}}
 {{- end }}
 
 {{/* Labels with the run of a Job or StatefulSet. */}}
 {{- define "horovod.runLabels" -}}
 horovod/run: {{ .horovod.id | quote }}
 horovod/settings: {{ .horovod.settings | quote }}
-{{- end }}
-
-{{/*
-The name of the run's Job. An upgrade that keeps a Job keeps its name. A new name has a hash of the pod template,
-because Kubernetes allows no change of a Job's pods. Without a ServiceAccount no record keeps another Job from repeating
-the run, so that the hash is that of the settings only.
-*/}}
-{{- define "horovod.job" -}}
-{{- if .horovod.job -}}
-{{ .horovod.job.metadata.name }}
-{{- else -}}
-{{- $content := .horovod.settings -}}
-{{- if include "horovod.serviceAccount" . -}}
-{{- $content = include "horovod.once" (dict "root" . "name" "horovod.masterPod") -}}
-{{- end -}}
-{{ include "horovod.fullname" . }}-master-{{ sha256sum $content | trunc 8 }}
-{{- end -}}
 {{- end }}
 
 {{/*
@@ -145,33 +136,4 @@ object.
 {{- $labels = omit $labels "batch.kubernetes.io/controller-uid" "batch.kubernetes.io/job-name" -}}
 {{- $metadata := merge (dict "labels" $labels) (pick $template.metadata "annotations") -}}
 {{- dict "metadata" $metadata "spec" $template.spec | toYaml -}}
-{{- end }}
-
-{{/*
-How this run ended: Finished, Failed, or empty while it has not ended. The Job has the result; after the Job has been
-removed, the record has the result.
-*/}}
-{{- define "horovod.end" -}}
-{{- if .horovod.job -}}
-{{- include "horovod.jobEnd" .horovod.job -}}
-{{- else -}}
-{{- get .horovod.ended "state" -}}
-{{- end -}}
-{{- end }}
-
-{{/*
-Not empty when this run has ended and its workers were scaled to zero, so that an upgrade does not scale them up
-again.
-*/}}
-{{- define "horovod.workersAreDone" -}}
-{{- $cleaned := get (dict "Finished" (list "OnSuccess" "Always") "Failed" (list "Always")) (include "horovod.end" .) -}}
-{{- if has .Values.cleanup ($cleaned | default list) -}}yes{{- end -}}
-{{- end }}
-
-{{/*
-The ConfigMap in which the master records how the last run of the release ended, and which master controls the workers.
-The chart does not set its data.
-*/}}
-{{- define "horovod.record" -}}
-{{ include "horovod.fullname" . }}-run
 {{- end }}

@@ -1,21 +1,4 @@
-{{/*
-The gang: the master and all workers, because the run needs each of them. Spares count too: a scheduler that admits a
-part of the pods could leave out the master.
-*/}}
-
-{{- define "horovod.gangSize" -}}
-{{- $pods := 1 -}}
-{{- range .horovod.groups }}{{ $pods = add $pods .maximum }}{{ end -}}
-{{ $pods }}
-{{- end }}
-
-{{/*
-The gang's PodGroup. Some Kubernetes releases do not let its size change, so that the size is in its name.
-*/}}
-{{- define "horovod.podGroup" -}}
-{{- $suffix := ternary (printf "-%s" (include "horovod.gangSize" .)) "" (eq .Values.gang "Kubernetes") -}}
-{{ include "horovod.fullname" . }}{{ $suffix }}
-{{- end }}
+{{/* The gang: its API, and what its containers request. */}}
 
 {{/* The newest version of Kubernetes' own PodGroup that the cluster has; fails where it has none. */}}
 {{- define "horovod.kubernetesGang" -}}

@@ -9,7 +9,7 @@ Call with (dict "root" $ "of" $groupOrMaster "component" "worker").
 runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- if eq .root.Values.gang "Kubernetes" }}
-schedulingGroup: {podGroupName: {{ include "horovod.podGroup" .root | quote }}}
+schedulingGroup: {podGroupName: {{ .root.horovod.podGroup | quote }}}
 {{- end }}
 {{- with .of.topologySpreadConstraints }}
 {{- $labels := include "horovod.selector" (dict "root" $.root "component" $.component) | fromYaml }}
@@ -50,71 +50,54 @@ tolerations:
 {{- end -}}
 {{- end }}
 
-{{/* Labels of the master and the workers for schedulers and service meshes. */}}
-{{- define "horovod.podLabels" -}}
-{{- if eq .Values.gang "SchedulerPlugins" }}
-scheduling.x-k8s.io/pod-group: {{ include "horovod.podGroup" . | quote }}
-{{- end }}
-{{- if eq .Values.serviceMesh "Disabled" }}
-sidecar.istio.io/inject: "false"
-istio.io/dataplane-mode: none
-{{- else if eq .Values.serviceMesh "Ambient" }}
-sidecar.istio.io/inject: "false"
-istio.io/dataplane-mode: ambient
-{{- end }}
-{{- end }}
-
-{{/* Annotations of the master and the workers for schedulers and service meshes. */}}
-{{- define "horovod.podAnnotations" -}}
-{{- if eq .Values.gang "Volcano" }}
-scheduling.k8s.io/group-name: {{ include "horovod.podGroup" . | quote }}
-{{- end }}
-{{- if eq .Values.serviceMesh "Disabled" }}
-linkerd.io/inject: disabled
-{{- else if eq .Values.serviceMesh "Hold" }}
-{{- /* A native sidecar starts before the init containers and ends with the pod.
-Meshes that cannot inject one hold the containers back until the proxy has started. */}}
-sidecar.istio.io/nativeSidecar: "true"
-config.beta.linkerd.io/proxy-enable-native-sidecar: "true"
-proxy.istio.io/config: '{"holdApplicationUntilProxyStarts": true}'
-config.linkerd.io/proxy-await: enabled
-{{- end }}
-{{- end }}
-
-{{/* Kueue's LocalQueue; empty without one. With Volcano, queueName is a queue of Volcano. */}}
-{{- define "horovod.kueue" -}}
-{{- if ne .Values.gang "Volcano" -}}{{ .Values.queueName }}{{- end -}}
-{{- end }}
-
 {{/*
-Adds to a group or the master what makes Kueue admit all pods of the run together, as a group of plain pods. Kueue must not
-take the StatefulSets and the Job for jobs of their own, so that only the pods have the queue's label. Call with
-(dict "root" $ "of" $group).
+Adds to a group or the master the labels and annotations that schedulers, service meshes and queues read, and those of
+the release's pods. Call with (dict "root" $ "of" $group).
 */}}
-{{- define "horovod.addToQueue" -}}
-{{- with include "horovod.kueue" .root -}}
+{{- define "horovod.addMetadata" -}}
+{{- $values := .root.Values -}}
+{{- $mesh := $values.serviceMesh -}}
+{{- $labels := dict -}}
+{{- $annotations := dict -}}
+{{- if eq $values.gang "SchedulerPlugins" -}}
+{{- $_ := set $labels "scheduling.x-k8s.io/pod-group" .root.horovod.podGroup -}}
+{{- else if eq $values.gang "Volcano" -}}
+{{- $_ := set $annotations "scheduling.k8s.io/group-name" .root.horovod.podGroup -}}
+{{- end -}}
+{{- if has $mesh (list "Disabled" "Ambient") -}}
+{{- $_ := set $labels "sidecar.istio.io/inject" "false" -}}
+{{- $_ := set $labels "istio.io/dataplane-mode" (ternary "ambient" "none" (eq $mesh "Ambient")) -}}
+{{- end -}}
+{{- if eq $mesh "Disabled" -}}
+{{- $_ := set $annotations "linkerd.io/inject" "disabled" -}}
+{{- else if eq $mesh "Hold" -}}
+{{- /* A native sidecar starts before the init containers and ends with the pod. Meshes that cannot inject one hold the
+containers back until the proxy has started. */ -}}
+{{- $_ := set $annotations "sidecar.istio.io/nativeSidecar" "true" -}}
+{{- $_ := set $annotations "config.beta.linkerd.io/proxy-enable-native-sidecar" "true" -}}
+{{- $_ := set $annotations "proxy.istio.io/config" `{"holdApplicationUntilProxyStarts": true}` -}}
+{{- $_ := set $annotations "config.linkerd.io/proxy-await" "enabled" -}}
+{{- end -}}
+{{- $allLabels := list $labels $values.podLabels .of.podLabels | include "horovod.layered" | fromYaml -}}
+{{- $allAnnotations := list $annotations $values.podAnnotations .of.podAnnotations | include "horovod.layered" | fromYaml -}}
+{{- /* Kueue admits all pods of the run together, as a group of plain pods. It must not take the StatefulSets and the Job
+for jobs of their own, so that only the pods have the queue's label. */ -}}
+{{- with .root.horovod.kueue -}}
 {{- $pods := 1 -}}
 {{- range $.root.horovod.groups -}}{{- $pods = add $pods .number (.spares | default 0) -}}{{- end -}}
-{{- $labels := dict "kueue.x-k8s.io/queue-name" . "kueue.x-k8s.io/managed" "true" -}}
-{{- $_ := set $labels "kueue.x-k8s.io/pod-group-name" (include "horovod.queueEntry" $.root) -}}
-{{- $annotations := dict "kueue.x-k8s.io/pod-group-total-count" (toString $pods) -}}
+{{- /* The name of the run in the queue, which is that of its Workload. */ -}}
+{{- $entry := printf "%s-%s" $.root.horovod.fullname $.root.horovod.settings -}}
+{{- $_ := set $allLabels "kueue.x-k8s.io/queue-name" . -}}
+{{- $_ := set $allLabels "kueue.x-k8s.io/managed" "true" -}}
+{{- $_ := set $allLabels "kueue.x-k8s.io/pod-group-name" $entry -}}
+{{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-group-total-count" (toString $pods) -}}
 {{- /* Kueue shows the master and each worker group by these names, with their resources. */ -}}
-{{- $_ := set $annotations "kueue.x-k8s.io/role-hash" ($.of.name | default "master") -}}
+{{- $_ := set $allAnnotations "kueue.x-k8s.io/role-hash" ($.of.name | default "master") -}}
 {{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers never do. */ -}}
-{{- $_ := set $annotations "kueue.x-k8s.io/retriable-in-group" "false" -}}
+{{- $_ := set $allAnnotations "kueue.x-k8s.io/retriable-in-group" "false" -}}
 {{- /* Kueue then leaves its finalizer out, which would keep the StatefulSet from replacing a worker under its name. */ -}}
-{{- $_ := set $annotations "kueue.x-k8s.io/pod-suspending-parent" "horovod" -}}
-{{- $_ := set $.of "podLabels" (merge $labels $.of.podLabels) -}}
-{{- $_ := set $.of "podAnnotations" (merge $annotations $.of.podAnnotations) -}}
+{{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-suspending-parent" "horovod" -}}
 {{- end -}}
-{{- end }}
-
-{{/* The name of the run in Kueue's queue, which is that of its Workload. */}}
-{{- define "horovod.queueEntry" -}}
-{{ include "horovod.fullname" . }}-{{ .horovod.settings }}
-{{- end }}
-
-{{- define "horovod.schedulerName" -}}
-{{- $ofGang := get (dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler") .Values.gang -}}
-{{ .Values.schedulerName | default $ofGang }}
+{{- $_ := set .of "podLabels" $allLabels -}}
+{{- $_ := set .of "podAnnotations" $allAnnotations -}}
 {{- end }}

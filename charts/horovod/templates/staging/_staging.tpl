@@ -14,7 +14,13 @@ Call with (dict "root" $ "group" $group).
     {{- $script := dict "root" .root "script" "worker/stage.sh" "command" $staging.command }}
     {{- include "horovod.scriptCommand" $script | nindent 4 }}
   env:
-    {{- $variables := include "horovod.stagingVariables" .root | fromYamlArray }}
+    {{- $owner := printf "%s/%s" .root.Release.Namespace .root.horovod.fullname }}
+    {{- $variables := list
+      (dict "name" "HOME" "value" "/tmp")
+      (dict "name" "STAGING_PATH" "value" (trimSuffix "/" $staging.path))
+      (dict "name" "STAGING_KEY" "value" .root.horovod.stagingKey)
+      (dict "name" "STAGING_OWNER" "value" $owner)
+      (dict "name" "STAGING_VERIFY" "value" $staging.verify) }}
     {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env") | nindent 4 }}
   {{- with include "horovod.initResources" .group.resources }}
   {{- . | nindent 2 }}
@@ -30,20 +36,6 @@ Call with (dict "root" $ "group" $group).
     - {{ toYaml $mount | nindent 6 | trim }}
     {{- end }}
 {{- end }}
-{{- end }}
-
-{{- define "horovod.stagingVariables" -}}
-{{- $staging := .Values.staging -}}
-- {name: HOME, value: /tmp}
-- {name: STAGING_PATH, value: {{ $staging.path | trimSuffix "/" | quote }}}
-- {name: STAGING_KEY, value: {{ include "horovod.stagingKey" . | quote }}}
-- {name: STAGING_OWNER, value: {{ printf "%s/%s" .Release.Namespace (include "horovod.fullname" .) | quote }}}
-- {name: STAGING_VERIFY, value: {{ $staging.verify | quote }}}
-{{- end }}
-
-{{/* A hash of the source of the data: image, command and variables. */}}
-{{- define "horovod.stagingKey" -}}
-{{ pick .Values.staging "image" "command" "env" | toJson | sha256sum | trunc 16 }}
 {{- end }}
 
 {{/*
@@ -65,15 +57,8 @@ releases of the namespace share it. Call with (dict "root" $ "group" $group).
 {{- end -}}
 {{- end -}}
 {{- if $directory -}}
-horovod-staged-{{ printf "%s %s" $directory (include "horovod.stagingKey" .root) | sha256sum | trunc 10 }}
+horovod-staged-{{ printf "%s %s" $directory .root.horovod.stagingKey | sha256sum | trunc 10 }}
 {{- end -}}
-{{- end }}
-
-{{/* The names of the records of all groups, as a JSON list. */}}
-{{- define "horovod.stagedRecords" -}}
-{{- $names := list -}}
-{{- range .horovod.groups -}}{{- $names = append $names .staged -}}{{- end -}}
-{{ without ($names | uniq) "" | toJson }}
 {{- end }}
 
 {{/*

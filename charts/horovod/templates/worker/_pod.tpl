@@ -5,7 +5,7 @@
 {{- $root := .root -}}
 {{- $group := .group -}}
 automountServiceAccountToken: {{ $group.automountServiceAccountToken }}
-{{- with include "horovod.workerServiceAccount" . }}
+{{- with $group.account }}
 serviceAccountName: {{ . | quote }}
 {{- end }}
 {{- include "horovod.placement" (dict "root" $root "of" $group "component" "worker") }}
@@ -34,12 +34,12 @@ containers:
   - name: worker
     {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
     command:
-      {{- $arguments := list "-I" "-S" "/horovod/bin/hvd_pods/worker/main.py" }}
-      {{- include "horovod.programCommand" (dict "root" $root "arguments" $arguments) | nindent 6 }}
+      {{- $program := list "-I" "-S" "/horovod/bin/hvd_pods/worker/main.py" }}
+      {{- concat $root.horovod.programs.command $program | toYaml | nindent 6 }}
     ports:
       - {name: agent, containerPort: {{ int $root.Values.agent.port }}}
       {{- if $root.Values.metrics.enabled }}
-      - {name: metrics, containerPort: {{ include "horovod.metricsPort" $root }}}
+      - {name: metrics, containerPort: {{ $root.horovod.metricsPort }}}
       {{- end }}
     env:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
@@ -57,28 +57,21 @@ containers:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     securityContext:
-      {{- include "horovod.workerSecurityContext" . | nindent 6 }}
+      {{- $context := deepCopy $root.Values.securityContext }}
+      {{- with $group.capabilities }}
+      {{- $of := $context.capabilities | default dict }}
+      {{- $_ := set $context "capabilities" (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) }}
+      {{- end }}
+      {{- toYaml $context | nindent 6 }}
     volumeMounts:
-      {{- $mounts := include "horovod.workerMounts" $root | fromYamlArray }}
+      {{- $mounts := include "horovod.mounts" (dict "root" $root "component" "worker") | fromYamlArray }}
       {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath") | nindent 6 }}
   {{- with include "horovod.ownContainers" (dict "root" $root "containers" $group.extraContainers) }}
   {{- . | trim | nindent 2 }}
   {{- end }}
 volumes:
-  {{- $volumes := include "horovod.workerVolumes" $root | fromYamlArray }}
+  {{- $volumes := include "horovod.volumes" (dict "root" $root "component" "worker") | fromYamlArray }}
   {{- include "horovod.unique" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
-{{- end }}
-
-{{- define "horovod.workerMounts" -}}
-{{ include "horovod.commonMounts" . }}
-- {name: shm, mountPath: /dev/shm}
-{{- end }}
-
-{{- define "horovod.workerVolumes" -}}
-{{ include "horovod.commonVolumes" . }}
-{{ include "horovod.keysVolume" (dict "root" . "of" "worker" "peer" "master") }}
-- name: shm
-  emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}
 {{- end }}
 
 {{/*
@@ -92,19 +85,19 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HVD_HOSTS, value: {{ $hosts | quote }}}
 - {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - {name: HVD_AGENT_PORT, value: {{ .root.Values.agent.port | int | quote }}}
-- {name: HVD_MASTER_NAME, value: {{ include "horovod.certifiedName" (dict "root" .root "of" "master") | quote }}}
+- {name: HVD_MASTER_NAME, value: {{ .root.horovod.keys.names.master | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
 # Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.
 - {name: I_MPI_PIN, value: "0"}
 # Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would.
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
-- {name: HVD_GRACE, value: {{ include "horovod.gracePeriod" .group | quote }}}
+- {name: HVD_GRACE, value: {{ .group.grace | quote }}}
 {{- /* Horovod names a rank after one to four periods, a minute here: it finds some tensors late only after two. */}}
-{{- $timeout := include "horovod.stallTimeout" .root | int }}
+{{- $timeout := .root.horovod.stallTimeout | int }}
 {{- $period := ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) }}
 - {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
-{{- if include "horovod.once" (dict "root" .root "name" "horovod.fusesByRanks") }}
+{{- if .root.horovod.fusesByRanks }}
 - {name: HVD_FUSION_BY_RANKS, value: "1"}
 {{- end }}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
@@ -113,33 +106,20 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- with .root.Values.launch.framework }}
 - {name: HVD_FRAMEWORK, value: {{ . }}}
 {{- end }}
-{{- with include "horovod.workerMetricsEnv" .root }}
+# Ranks write their metrics there, in memory. The master reads their progress even when metrics.enabled is false.
+- {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
+{{- if .root.Values.metrics.enabled }}
+- {name: HVD_METRICS_PORT, value: "{{ .root.horovod.metricsPort }}"}
+{{- end }}
+{{- with include "horovod.networkVariables" .root }}
 {{ . }}
 {{- end }}
-{{- with include "horovod.once" (dict "root" .root "name" "horovod.networkVariables") }}
-{{ . }}
-{{- end }}
-{{- end }}
-
-{{/*
-The GPUs of a group as JSON: their number, and the key in resources.limits; call with
-(dict "root" $ "group" $group). A limit of 0 is no GPU.
-*/}}
-{{- define "horovod.gpus" -}}
-{{- $pattern := printf "^(%s)$" (.root.Files.Get "files/hvd_pods/common/resources.json" | fromJson).gpus -}}
-{{- $gpus := dict "number" 0 "key" "" -}}
-{{- range $key, $count := (.group.resources).limits -}}
-{{- if and (regexMatch $pattern $key) (int $count) -}}
-{{- $gpus = dict "number" (add $gpus.number (int $count)) "key" $key -}}
-{{- end -}}
-{{- end -}}
-{{ $gpus | toJson }}
 {{- end }}
 
 {{/*
 Whether ranks choose the size of Horovod's fusion buffer (hvd_pods/common/fusion.py): over MPI, on CPUs, where no value
 decides it. All groups must agree: what an image, a Secret or a ConfigMap sets is not seen here, nor which devices a
-claim or a runtime class brings. Empty or "true".
+claim or a runtime class brings. Empty or "yes".
 */}}
 {{- define "horovod.fusesByRanks" -}}
 {{- $horovod := .Values.horovod -}}
@@ -153,7 +133,7 @@ claim or a runtime class brings. Empty or "true".
 {{- $decided = or $decided (and (contains "/" $key) (int $count)) -}}
 {{- end -}}
 {{- end -}}
-{{- if not (or $decided (gt (len $images) 1)) -}}true{{- end -}}
+{{- if not (or $decided (gt (len $images) 1)) -}}yes{{- end -}}
 {{- end }}
 
 {{/* Horovod settings as a JSON list of environment variables. Variables that the group's env sets are left out. */}}
@@ -183,27 +163,4 @@ claim or a runtime class brings. Empty or "true".
 {{- end -}}
 {{- end -}}
 {{ $added | toJson }}
-{{- end }}
-
-{{/* The container's security context with the group's capabilities. */}}
-{{- define "horovod.workerSecurityContext" -}}
-{{- $context := deepCopy .root.Values.securityContext -}}
-{{- with .group.capabilities -}}
-{{- $of := $context.capabilities | default dict -}}
-{{- $_ := set $context "capabilities" (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) -}}
-{{- end -}}
-{{ toYaml $context }}
-{{- end }}
-
-{{/*
-A short hash of the worker's pod spec, which names the version of its keys. The master recognises current pods by it.
-A StatefulSet that the upgrade keeps keeps its revision.
-*/}}
-{{- define "horovod.revision" -}}
-{{- with get .root.horovod.sets .group.statefulSet -}}
-{{ get .spec.template.metadata.labels "horovod/revision" }}
-{{- else -}}
-{{- $metadata := list .group.podLabels .group.podAnnotations -}}
-{{ printf "%s %s" .group.pod (toJson $metadata) | sha256sum | trunc 10 }}
-{{- end -}}
 {{- end }}

@@ -1,0 +1,212 @@
+{{/* What all templates read: the values complete, each worker group merged, and what follows from them, computed once. */}}
+
+{{/*
+Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
+the work and keeps the result there. Later templates read these fields of .horovod:
+  fullname, name        the prefix of all object names, and the label that tells two dependencies of one release apart
+  serviceAccount        the master's ServiceAccount; empty when the master has no access to the API
+  record                the ConfigMap in which the master records how the last run ended, and which master controls the
+                        workers; the chart does not set its data
+  kueue                 Kueue's LocalQueue; empty without one
+  podGroup, gangSize    the gang's PodGroup, and its pods
+  programs              of the archive of the pods' programs: its hash, its configMap, and the command that unpacks it
+  keys                  of the agents: secrets and names (in the certificates) of master and worker, whether they are the
+                        chart's own, and whether the first master may make them
+  code                  the user's files, their size in characters, the most that a release may have, their version,
+                        sha256 and configMap; the last three are empty without code
+  command               the training command
+  outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
+  stagingKey, stagedRecords         a hash of the source of the data, and the ConfigMaps of nodes that have them
+  stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
+  metricsPort, hasAccess, fusesByRanks   see there
+  groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
+                        statefulSet and account (names of its objects), grace (seconds to end), maximum (the most hosts
+                        that it may have: with spares, or elastic), staged (the record of the nodes that have its data),
+                        pod (its pod spec) and revision (a hash of it)
+  masterPod, jobName    the template of the master's pod, and the name of the run's Job
+Those of the run in the cluster are listed at horovod.findRun.
+*/}}
+{{- define "horovod.prepare" -}}
+{{- if not (hasKey . "horovod") -}}
+{{- $_ := set . "horovod" (dict "groups" list "metricsPort" 9400) -}}
+{{- $defaults := include "horovod.defaults" . | fromJson -}}
+{{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
+{{- include "horovod.prepareNames" . -}}
+{{- include "horovod.prepareGroups" (dict "root" . "defaults" $defaults) -}}
+{{- include "horovod.prepareCode" . -}}
+{{- include "horovod.preparePaths" . -}}
+{{- include "horovod.checks" . -}}
+{{- include "horovod.findRun" . -}}
+{{- include "horovod.preparePods" . -}}
+{{- end -}}
+{{- end }}
+
+{{/* Names of objects, and the keys and programs that have them. */}}
+{{- define "horovod.prepareNames" -}}
+{{- $facts := .horovod -}}
+{{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains it. */ -}}
+{{- $suffix := .Values.nameOverride -}}
+{{- if and $suffix (contains $suffix .Release.Name) -}}{{- $suffix = "" -}}
+{{- else if and (not $suffix) (ne .Chart.Name "horovod") -}}{{- $suffix = .Chart.Name -}}
+{{- end -}}
+{{- $fullname := .Values.fullnameOverride | default (list .Release.Name $suffix | compact | join "-") -}}
+{{- $account := ternary (printf "%s-master" $fullname) "" .Values.serviceAccount.create -}}
+{{- $_ := set $facts "fullname" $fullname -}}
+{{- $_ := set $facts "name" (.Values.nameOverride | default .Chart.Name) -}}
+{{- $_ := set $facts "serviceAccount" (.Values.serviceAccount.name | default $account) -}}
+{{- $_ := set $facts "record" (printf "%s-run" $fullname) -}}
+{{- /* With Volcano, queueName is a queue of Volcano. */ -}}
+{{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
+{{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
+{{- $_ := set $facts "hasAccess" (not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default"))) -}}
+{{- $stall := list .Values.launch.stallTimeoutSeconds 3600 -}}
+{{- $_ := set $facts "stallTimeout" (include "horovod.number" $stall | int) -}}
+
+{{- /* The keys of each agent.generation have Secrets and names of their own. */ -}}
+{{- $agent := .Values.agent -}}
+{{- $generation := int $agent.generation -}}
+{{- $secrets := dict -}}
+{{- $names := dict -}}
+{{- range $of := list "master" "worker" -}}
+{{- $own := printf "%s-agent-%s%s" $fullname $of (ternary "" (printf "-%d" $generation) (eq $generation 1)) -}}
+{{- $_ := set $secrets $of (get $agent (printf "%sSecret" $of) | default $own) -}}
+{{- $_ := set $names $of (printf "%s-%d.%s.%s.horovod.internal" $of $generation $fullname $.Release.Namespace) -}}
+{{- end -}}
+{{- $areOwn := not $agent.masterSecret -}}
+{{- $masterMakes := and $areOwn (not (empty $facts.serviceAccount)) -}}
+{{- $_ := set $facts "keys" (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMakes" $masterMakes) -}}
+
+{{- /* `make generate` makes the archive of files/hvd_pods (docs/adr/0027-programs-as-one-archive.md). */ -}}
+{{- $archive := .Subcharts.programs.Files.Get "programs.tgz" -}}
+{{- if not $archive -}}
+{{- fail "the chart has no charts/programs/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
+{{- end -}}
+{{- $hash := sha256sum $archive -}}
+{{- /* Named after its content and immutable, so that a pod never sees the programs of another chart version. */ -}}
+{{- $configMap := printf "%s-files-%s" $fullname (trunc 8 $hash) -}}
+{{- /* Kubernetes turns $$ into $. The arguments of the Python that then takes the place of files/unpack.py follow. */ -}}
+{{- $unpack := .Files.Get "files/unpack.py" | replace "$" "$$" -}}
+{{- $command := list "python3" "-I" "-S" "-c" $unpack $hash -}}
+{{- $_ := set $facts "programs" (dict "hash" $hash "configMap" $configMap "command" $command) -}}
+{{- end }}
+
+{{/* The worker groups. Call with (dict "root" $ "defaults" $defaultsOfTheChart). */}}
+{{- define "horovod.prepareGroups" -}}
+{{- $root := .root -}}
+{{- $values := .root.Values -}}
+{{- $facts := .root.horovod -}}
+{{- $defaults := dict "worker.volumes" list "worker.volumeMounts" list -}}
+{{- range $path, $default := .defaults -}}
+{{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
+{{- end -}}
+{{- $gang := 1 -}}
+{{- range ($values.workerGroups | default (list (dict "name" "worker"))) -}}
+{{- $group := deepCopy $values.worker -}}
+{{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
+{{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
+{{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
+{{- $most := add $group.number ($group.spares | default 0) -}}
+{{- if eq $values.launch.mode "elastic" -}}
+{{- $most = max $most (div (int ($values.launch.elastic.maxRanks | default 0)) (int $group.slots)) -}}
+{{- end -}}
+{{- $account := ternary (printf "%s-worker" $facts.fullname) "" $group.serviceAccount.create -}}
+{{- $_ := set $group "maximum" (int $most) -}}
+{{- $_ := set $group "statefulSet" (printf "%s-%s" $facts.fullname $group.name) -}}
+{{- $_ := set $group "account" ($group.serviceAccount.name | default $account) -}}
+{{- $_ := set $group "grace" (include "horovod.number" (list $group.terminationGracePeriodSeconds 30)) -}}
+{{- $_ := set $facts "groups" (append $facts.groups $group) -}}
+{{- $gang = add $gang $most -}}
+{{- end -}}
+{{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the master. */ -}}
+{{- $_ := set $facts "gangSize" $gang -}}
+{{- /* Some Kubernetes releases do not let the size of a PodGroup change, so that the size is in its name. */ -}}
+{{- $suffix := ternary (printf "-%d" $gang) "" (eq $values.gang "Kubernetes") -}}
+{{- $_ := set $facts "podGroup" (printf "%s%s" $facts.fullname $suffix) -}}
+{{- end }}
+
+{{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}
+{{- define "horovod.prepareCode" -}}
+{{- $archive := .Values.code.archive -}}
+{{- $text := include "horovod.flattenFiles" (dict "files" .Values.code.files "prefix" "") -}}
+{{- $files := fromJson $text -}}
+{{- $size := len $archive -}}
+{{- range $files -}}{{- $size = add $size (len .) -}}{{- end -}}
+{{- $most := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).codeCharacters | int -}}
+{{- $code := dict "files" $files "size" (int $size) "most" $most "version" "" "sha256" "" "configMap" "" -}}
+{{- $_ := set .horovod "code" $code -}}
+{{- if or .Values.code.files $archive -}}
+{{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
+{{- $_ := set $code "version" $version -}}
+{{- $_ := set $code "configMap" (printf "%s-code-%s" .horovod.fullname $version) -}}
+{{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs no other code
+(hvd_pods/common/code_archive.py). */ -}}
+{{- $keys := deepCopy $files -}}
+{{- with $archive -}}{{- $_ := set $keys "archive.tgz" (nospace . | b64dec) -}}{{- end -}}
+{{- $lines := "" -}}
+{{- range keys $keys | sortAlpha -}}
+{{- $lines = printf "%s%s  %s\n" $lines (get $keys . | sha256sum) . -}}
+{{- end -}}
+{{- $_ := set $code "sha256" (sha256sum $lines) -}}
+{{- end -}}
+{{- /* A single Python file is the command itself. */ -}}
+{{- $command := .Values.master.args -}}
+{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (keys $files | first)) (not $archive) -}}
+{{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
+{{- $command = list "python3" (keys $files | first) -}}
+{{- end -}}
+{{- $_ := set .horovod "command" $command -}}
+{{- end }}
+
+{{/* Directories, and what is known of the data in them. */}}
+{{- define "horovod.preparePaths" -}}
+{{- $facts := .horovod -}}
+{{- $output := "" -}}
+{{- range .Values.worker.env -}}
+{{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $facts "outputPath" $output -}}
+{{- $_ := set $facts "resultsPath" (.Values.results.path | default $output) -}}
+{{- $_ := set $facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
+{{- $source := pick .Values.staging "image" "command" "env" -}}
+{{- $_ := set $facts "stagingKey" (toJson $source | sha256sum | trunc 16) -}}
+{{- end }}
+
+{{/* The pods. The values are free of contradictions here, and what the cluster has of the run is known. */}}
+{{- define "horovod.preparePods" -}}
+{{- $facts := .horovod -}}
+{{- $_ := set $facts "fusesByRanks" (include "horovod.fusesByRanks" . | eq "yes") -}}
+{{- range prepend $facts.groups .Values.master -}}
+{{- include "horovod.addMetadata" (dict "root" $ "of" .) -}}
+{{- end -}}
+{{- $staged := list -}}
+{{- range $facts.groups -}}
+{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its own. */ -}}
+{{- if $facts.kueue -}}
+{{- $_ := set . "statefulSet" (printf "%s-%s" .statefulSet (trunc 8 $facts.settings)) -}}
+{{- end -}}
+{{- $this := dict "root" $ "group" . -}}
+{{- if and (ne .spread "None") (not (hasKey .affinity "podAntiAffinity")) -}}
+{{- $_ := set .affinity "podAntiAffinity" (include "horovod.spread" $this | fromYaml) -}}
+{{- end -}}
+{{- $_ := set . "env" (concat .env (include "horovod.switches" $this | fromJsonArray)) -}}
+{{- $_ := set . "pod" (include "horovod.workerPodBody" $this) -}}
+{{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet that the
+upgrade keeps keeps its own. */ -}}
+{{- $content := list .podLabels .podAnnotations | toJson | printf "%s %s" .pod -}}
+{{- $_ := set . "revision" (sha256sum $content | trunc 10) -}}
+{{- with get $facts.sets .statefulSet -}}
+{{- $_ := get .spec.template.metadata.labels "horovod/revision" | set $this.group "revision" -}}
+{{- end -}}
+{{- $_ := set . "staged" (include "horovod.stagedRecord" $this) -}}
+{{- $staged = append $staged .staged -}}
+{{- if .staged -}}{{- include "horovod.placeOnStaged" $this -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $facts "stagedRecords" (without (uniq $staged) "") -}}
+
+{{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's pods. Without a
+ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of the settings only. */ -}}
+{{- $_ := set $facts "masterPod" (include "horovod.masterPod" .) -}}
+{{- $content := ternary $facts.masterPod $facts.settings (ne $facts.serviceAccount "") -}}
+{{- $name := printf "%s-master-%s" $facts.fullname (sha256sum $content | trunc 8) -}}
+{{- $_ := set $facts "jobName" (dig "metadata" "name" $name $facts.job) -}}
+{{- end }}
