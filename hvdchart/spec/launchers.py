@@ -57,9 +57,9 @@ def common_interface(spec: Spec) -> str | None:
 
 
 def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
-    """What the chart or every pod would refuse in launch.options: path, problem, what is expected.
+    """What every pod would refuse in launch.options: path, problem, what is expected.
 
-    A pod refuses more: it knows which MPI its image has.
+    A pod refuses more: it knows which MPI its image has (docs/adr/0028).
     """
     interface = common_interface(spec)
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from hvdchart.chart_files import read_data
 from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import LAUNCH, check_options, nested_launcher
 from hvdchart.spec.model import (
@@ -30,11 +31,6 @@ from hvdchart.spec.topology import (
     workers,
 )
 
-# Kubernetes makes a label of a StatefulSet's name and a hash of 11 characters; labels have 63.
-# Source: kubernetes/kubernetes#64023.
-STATEFULSET_NAME_LIMIT = 52
-# Kueue's label has a hash of the run besides (templates/checks/_groups.tpl).
-QUEUED_NAME_LIMIT = 43
 Finding: TypeAlias = tuple[KeyPath, str, str]
 """The path of the value to change, the problem, what was expected."""
 
@@ -76,7 +72,7 @@ def _names(spec: Spec, index: int) -> Iterator[Finding]:
 def longest_name(spec: Spec) -> int:
     """The characters that the name of a StatefulSet of the run may have."""
     is_kueues = spec.values.get("queueName") and spec.values.get("gang") != "Volcano"
-    return QUEUED_NAME_LIMIT if is_kueues else STATEFULSET_NAME_LIMIT
+    return int(read_data("resources.json")["statefulSetName"]["inQueue" if is_kueues else "alone"])
 
 
 def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:

@@ -1,12 +1,8 @@
-"""hvdchart merges values, renders and installs as real Helms and a real API server do.
-
-The chart judges launch.options as the planner does, by launcher_options.json.
-"""
+"""hvdchart merges values, renders and installs as real Helms and a real API server do."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,15 +13,13 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
-from hvd_pods.common.launcher_options import given_options
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
-from tests.chart.render import CHART, Manifest, helm_template, parse_manifests, render, variables
+from tests.chart.render import Manifest, helm_template, parse_manifests, render, variables
 from tests.go_programs import NO_GARBAGE_COLLECTION
-from tests.unit import launch_cases
 from tests.unit.hvdchart.strategies import specs
 from tests.unit.hvdchart.values.test_values import HEAD, NODE
 from tests.unit.launch_cases import Case
@@ -132,47 +126,6 @@ def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
     spec.setdefault("image", {"repository": "registry.example/team/app"})
     plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
     assert manifests(plan, "team", str(tool("helm4")))
-
-
-# A template that checks all cases in one run of Helm.
-VERDICTS = """problems:
-{{- range .Values.cases }}
-- {{ include "horovod.optionProblem" (dict "Values" . "Files" $.Files) | quote }}
-{{- end }}
-"""
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a chart with the checks and data files of charts/horovod, and the template above."""
-    chart = tmp_path_factory.mktemp("judge")
-    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: judge\nversion: 1.0.0\n")
-    for name in ("templates/checks/_launch.tpl", "files/hvd_pods/common/launcher_options.json"):
-        (chart / name).parent.mkdir(parents=True)
-        shutil.copy(CHART / name, chart / name)
-    (chart / "templates" / "verdicts.yaml").write_text(VERDICTS)
-    return chart
-
-
-def no_launcher_has_all_options(case: Case) -> bool:
-    """Whether only the master can say so: by the MPI of its image, options of another are wrong."""
-    launchers = set(launch_cases.modes()[case.mode])
-    for _, option in given_options(case.options):
-        launchers &= set(option.get("readBy", launchers))
-    return not launchers
-
-
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Path) -> None:
-    cases = list(launch_cases.cases())
-    done = helm_template({"cases": [case.values() for case in cases]}, helm=helm, chart=judge)
-    assert done.returncode == 0, done.stderr
-    problems = YAML(typ="safe").load(done.stdout)["problems"]
-    for case, problem in zip(cases, problems, strict=True):
-        assert not problem or problem.startswith('launch.options has "')
-        if bool(problem) != case.is_refused_by_planner():
-            assert not problem, f"{case}: {problem!r}"
-            assert no_launcher_has_all_options(case), case
 
 
 @pytest.mark.parametrize(

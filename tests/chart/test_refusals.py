@@ -69,12 +69,6 @@ launch: {binding: {to: socket, ranksPerSocket: 1, coresPerRank: 2}}
   launch.binding.coresPerRank is 2 | launch.binding.to is socket
 launch: {binding: {ranksPerSocket: 1}}
   launch.binding.ranksPerSocket is 1 | launch.binding.to is none
-launch: {binding: {to: core, coresPerRank: 2}, options: [--bind-to=socket]}
-  launch.binding.to is core | launch.options | "bind-to"
-launch: {options: [-np, "4"]}
-  launch.options | "np" | worker.number and worker.slots
-{launch: {mode: horovodrun, options: [--network-interfaces, eth0]}, network: {interface: eth1}}
-  launch.options | "network-interfaces" | network.interface is "eth1"
 master: {ttlSecondsAfterFinished: 60}
   master.ttlSecondsAfterFinished | cleanup is OnSuccess
 {cleanup: Always, serviceAccount: {create: false}}

@@ -1,4 +1,4 @@
-"""Cases of launch.options, made from launchers.json, that planner, chart and pods judge."""
+"""Cases of launch.options, made from launcher_options.json, that planner and pods judge."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from hvd_pods.common.run import Run
 from hvdchart.chart_files import read_data
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.validate import find_contradictions
+from tests.unit.hvd_pods.runs import make_run
 
 # What no launcher has, what only begins like an option that one has, and what is not an option.
 UNKNOWN = ["no-such-option", "npersocketx", "binding-arg", "bind", "Z", "NP", ""]
@@ -77,18 +79,18 @@ class Case:
         assert all(path[:2] == ("launch", "options") for path, _, _ in problems), problems
         return bool(problems)
 
-    def values(self) -> dict[str, Any]:
-        """The values of the chart that say the same."""
-        numbers = {"core": {"coresPerRank": 2}, "socket": {"ranksPerSocket": 1}}
-        return {
-            "master": {"args": ["$(LAUNCH)"] if self.mode == "custom" else ["python"]},
-            "network": {"interface": self.interface, "transport": ""},
-            "launch": {
-                "mode": self.mode,
-                "options": list(self.options),
-                "binding": {"to": self.binding, **numbers.get(self.binding, {})},
-            },
-        }
+    def run(self) -> Run:
+        """The run that the master gets."""
+        numbers = {"core": (2, 0), "socket": (0, 1)}
+        cores, per_socket = numbers.get(self.binding, (0, 0))
+        binding = {"to": self.binding, "coresPerRank": cores, "ranksPerSocket": per_socket}
+        return make_run(
+            mode=self.mode,
+            args=["$(LAUNCH)"] if self.mode == "custom" else ["python"],
+            options=list(self.options),
+            binding=binding,
+            interface=self.interface,
+        )
 
 
 @functools.cache

@@ -2,8 +2,8 @@
 
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
-{{- /* With Kueue, a hash of the run follows. */ -}}
-{{- $longest := ternary 43 52 (not (empty .horovod.kueue)) -}}
+{{- $resources := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
+{{- $longest := ternary "alone" "inQueue" (empty .horovod.kueue) | get $resources.statefulSetName | int -}}
 {{- range .horovod.groups -}}
 {{- if gt (len .statefulSet) $longest -}}
 {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}

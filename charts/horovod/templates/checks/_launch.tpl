@@ -22,60 +22,11 @@
 {{- $why := "each rank of an MPI program would find itself alone" -}}
 {{- fail (printf "launch.framework is mpi but launch.mode is direct: %s; set launch.mode to mpirun" $why) -}}
 {{- end -}}
-{{- if .Values.launch.options -}}
-{{- with include "horovod.optionProblem" . -}}{{- fail . -}}{{- end -}}
-{{- end -}}
-{{- end }}
-
-{{/*
-Why launch.options cannot be used with these values; empty when they can. files/hvd_pods/common/launcher_options.json
-says which value replaces an option, and which launchers have it. Only the master knows the MPI of its image: it refuses
-options of another MPI (hvd_pods/common/launcher_options.py).
-*/}}
-{{- define "horovod.optionProblem" -}}
-{{- $values := .Values -}}
-{{- $data := .Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson -}}
-{{- $mode := $values.launch.mode -}}
-{{- $options := dict -}}
-{{- range $option := $data.options -}}
-{{- range .names -}}{{- $_ := set $options . $option -}}{{- end -}}
-{{- end -}}
-{{- $problems := list -}}
-{{- if eq $mode "direct" -}}
+{{- /* The master judges the options of a launcher: they depend on the MPI of its image (docs/adr/0028). */ -}}
+{{- if and (eq $mode "direct") .Values.launch.options -}}
 {{- $why := "but launch.mode is direct, which takes no options: remove it" -}}
-{{- range $values.launch.options -}}{{- $problems = append $problems (printf "launch.options has %q, %s" . $why) -}}{{- end -}}
+{{- fail (printf "launch.options has %q, %s" (first .Values.launch.options) $why) -}}
 {{- end -}}
-{{- /* How many of the next words are arguments of the option before them, and so no options. */ -}}
-{{- $arguments := 0 -}}
-{{- range $word := $values.launch.options -}}
-{{- $name := regexReplaceAll "^-+" $word "" | splitList "=" | first -}}
-{{- $option := get $options $name -}}
-{{- if gt $arguments 0 -}}
-{{- $arguments = sub $arguments 1 | int -}}
-{{- else if and $option (hasPrefix "-" $word) -}}
-{{- $arguments = ternary 0 (int $option.arguments) (contains "=" $word) -}}
-{{- $modes := list -}}
-{{- range $other, $launchers := $data.modes -}}
-{{- range $launchers -}}
-{{- if has . ($option.readBy | default $launchers) -}}{{- $modes = append $modes $other -}}{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- $problem := "" -}}
-{{- if $option.value -}}
-{{- $problem = printf "the chart sets that from %s: remove it from launch.options" $option.value -}}
-{{- else if not (has $mode $modes) -}}
-{{- $problem = printf "launch.mode is %s, whose launcher does not have that option" $mode -}}
-{{- $problem = printf "%s: remove it, or set launch.mode to %s" $problem ($modes | uniq | join " or ") -}}
-{{- else if and $option.interface $values.network.interface -}}
-{{- $problem = printf "network.interface is %q: give one of the two" $values.network.interface -}}
-{{- else if and $option.binding (ne $values.launch.binding.to "none") -}}
-{{- $remedy := "give one of the two (launch.binding.to none leaves it to the options)" -}}
-{{- $problem = printf "launch.binding.to is %s: %s" $values.launch.binding.to $remedy -}}
-{{- end -}}
-{{- with $problem -}}{{- $problems = append $problems (printf "launch.options has %q, but %s" $name .) -}}{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- with $problems -}}{{- first . -}}{{- end -}}
 {{- end }}
 
 {{- define "horovod.checkBinding" -}}

@@ -1,13 +1,15 @@
-"""launchers.json, and that planner and pods judge launch.options alike by it."""
+"""Planner and pods judge launch.options alike, by launcher_options.json."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import launch, mpi
+from tests.unit import launch_cases
 from tests.unit.hvd_pods.runs import make_run
 from tests.unit.launch_cases import Case
 
@@ -39,11 +41,51 @@ def test_pod_refuses_options_of_another_mpi(
         launch.build_command(make_run(options=options), implementation)
 
 
+CORES = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
+MPIS = (mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH)
+
+
+def pod_refuses(case: Case, implementation: mpi.MpiImplementation) -> bool:
+    try:
+        launch.build_command(case.run(), implementation)
+    except ConfigurationError:
+        return True
+    return False
+
+
+def test_planner_refuses_the_options_that_the_pods_of_every_image_refuse() -> None:
+    for case in launch_cases.cases():
+        is_hopeless = all(pod_refuses(case, implementation) for implementation in MPIS)
+        assert is_hopeless == case.is_refused_by_planner(), case
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"options": ["-np", "4"]}, ["-np", "worker.number and worker.slots"]),
+        (
+            {"options": ["--bind-to=socket"], "binding": CORES},
+            ["--bind-to=socket", "launch.binding.to is core"],
+        ),
+        (
+            {"mode": "horovodrun", "options": ["--network-interfaces", "a"], "interface": "eth1"},
+            ["--network-interfaces", "network.interface is eth1"],
+        ),
+        ({"mode": "direct", "options": ["--other"]}, ["--other", "launch.mode direct"]),
+    ],
+)
+def test_pod_names_the_option_and_the_value_that_it_contradicts(
+    changes: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        launch.build_command(make_run(**changes), mpi.OPEN_MPI_4)
+    assert [word for word in ["launch.options", *words] if word not in str(refused.value)] == []
+
+
 def test_binding_in_the_argument_of_an_option_is_no_binding() -> None:
     options = ["--mca", "a", "--bind-to"]
     assert Case("mpirun", tuple(options)).plan().launching.binding.to == "core"
-    binding = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
-    line = mpi.mpirun_line(make_run(options=options, binding=binding), mpi.OPEN_MPI_4)
+    line = mpi.mpirun_line(make_run(options=options, binding=CORES), mpi.OPEN_MPI_4)
     assert "slot:PE=2" in line
 
 

@@ -84,8 +84,7 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
 def check_options(run: Run, launcher: str) -> None:
     """Check launch.options for a launcher, named by its id. Raises ConfigurationError.
 
-    The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
-    whose own error would not say where the option comes from.
+    Only the pod knows the image's MPI, whose own error would not say where the option comes from.
     """
     if run.options and launcher == "direct":
         raise ConfigurationError(
