@@ -266,16 +266,15 @@ def plan_specs(
     `values`, or else read, and `report` gets its image. Raises FileError and SpecError, and
     typer.BadParameter when no spec is named.
     """
-    from hvdchart.plan.planner import make_plan
-    from hvdchart.spec.load import load_specs, read_spec
+    from hvdchart.plan.planner import plan_tree
+    from hvdchart.spec.load import load_specs
 
     paths = spec_files(specs, files, code)
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
     if is_script(paths):
         return paths, _plan_script(paths[0], settings, values or {}, code, report)
-    tree = load_specs(paths, settings or (), values)
-    return paths, make_plan(read_spec(tree), tree)
+    return paths, plan_tree(load_specs(paths, settings or (), values))
 
 
 def is_script(paths: Sequence[Path]) -> bool:

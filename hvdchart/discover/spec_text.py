@@ -10,9 +10,10 @@ from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import make_plan
+from hvdchart.plan.planner import plan_tree
 from hvdchart.plan.rules import Reason
 from hvdchart.spec.load import parse_spec
+from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.render import dump
 
 
@@ -65,4 +66,4 @@ def _selected_labels(selector: str) -> dict[str, str]:
 
 
 def _plan(discovery: Discovery, name: str) -> Plan:
-    return make_plan(parse_spec(dump(discovery.spec(name), {}).encode(), "the discovered spec"))
+    return plan_tree(parse(dump(discovery.spec(name), {}).encode(), "the discovered spec"))

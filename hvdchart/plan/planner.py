@@ -19,19 +19,27 @@ from hvdchart.plan.warnings import warnings
 from hvdchart.quantity import memory_text
 from hvdchart.spec import topology
 from hvdchart.spec.fields import camel
-from hvdchart.spec.load import checked_spec
+from hvdchart.spec.load import checked_spec, read_spec
 from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.paths import nearest_node
 from hvdchart.spec.yaml_tree import Node, Place, from_plain
 
 
 def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
-    """The plan of a spec. Raises SpecError for a spec that was built in Python and is wrong.
+    """The plan of a spec that was built or changed in Python. Raises SpecError if it is wrong.
 
     `tree` is the YAML that the spec was read from: errors that are found later, in the spec's
     `values`, name their places in it.
     """
-    spec = checked_spec(spec)
+    return _plan(checked_spec(spec), tree)
+
+
+def plan_tree(tree: Node) -> Plan:
+    """The plan of a spec in YAML. Raises SpecError if it is wrong."""
+    return _plan(read_spec(tree), tree)
+
+
+def _plan(spec: Spec, tree: Node | None) -> Plan:
     framework = plan_framework(spec)
     spec = dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, mode=framework.mode))
     groups = tuple(_plan_group(spec, index, framework) for index in range(len(spec.nodes)))

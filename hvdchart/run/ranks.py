@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.ranges import parse_ranges
 from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object
@@ -52,7 +53,9 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
     With spares, the record names the workers that have ranks in the present attempt.
     """
     try:
-        used = {name: list(_ranges(text)) for name, text in json.loads(record["hosts"]).items()}
+        used = {
+            name: list(parse_ranges(text)) for name, text in json.loads(record["hosts"]).items()
+        }
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         # There is no record yet, or somebody has changed it.
         used = {}
@@ -65,17 +68,6 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
             has_ranks = any(ordinal in part for part in named)
         if has_ranks:
             yield from [host.name] * host.slots
-
-
-def _ranges(text: str) -> Iterator[range]:
-    """The ranges in a list such as 0-2,5; raises ValueError for any other text."""
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        begin = parse_count(first, _MOST_RANKS)
-        end = parse_count(last or first, _MOST_RANKS)
-        if begin is None or end is None:
-            raise ValueError(part)
-        yield range(begin, end + 1)
 
 
 def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:

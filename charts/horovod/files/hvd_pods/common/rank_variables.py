@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hvd_pods.common import contract
 from hvd_pods.common.contract import MEETING
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
+from hvd_pods.common.ranges import parse_ranges
 
 # The name of this worker's pod.
 POD = contract.POD
@@ -124,9 +125,8 @@ def list_pods(hosts: str) -> Iterator[str]:
     """
     for part in hosts.split():
         name, _, ordinals = part.partition(":")
-        for numbers in ordinals.split(","):
-            first, _, last = numbers.partition("-")
-            yield from (f"{name}-{n}" for n in range(int(first), int(last or first) + 1))
+        for numbers in parse_ranges(ordinals):
+            yield from (f"{name}-{number}" for number in numbers)
 
 
 def check_meeting(given: Mapping[str, str]) -> None:

@@ -22,6 +22,7 @@ from hvd_pods.common import contract, fast_start, fusion, notices, rank_variable
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+from hvd_pods.common.ranges import format_ranges
 from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
 
 # Seconds in which the server where ranks of Horovod meet has to answer, and between two attempts.
@@ -65,14 +66,6 @@ def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | No
     if place.local_size != int(slots):
         return f"{place.local_size} ranks were started on this host, which has {slots} slots"
     return None
-
-
-def format_cpus(cpus: set[int]) -> str:
-    """CPU numbers in the kernel's list format: 0-3,8."""
-    ordered = sorted(cpus)
-    starts = [cpu for cpu in ordered if cpu - 1 not in cpus]
-    ends = [cpu for cpu in ordered if cpu + 1 not in cpus]
-    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in zip(starts, ends))
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
@@ -152,7 +145,7 @@ def main() -> int:
     place, problem = prepare(arguments)
     if problem is not None or place is None:
         return fail(problem, BAD_CONFIGURATION)
-    cpus = format_cpus(os.sched_getaffinity(0))
+    cpus = ",".join(format_ranges(sorted(os.sched_getaffinity(0))))
     where = f"rank {place.rank} of {place.size} on {socket.gethostname()}"
     print(f"[hvd] {where}, CPUs {cpus}", flush=True)
     chosen = threads.set_threads(os.environ, place.local_size)

@@ -6,6 +6,7 @@ import json
 from itertools import groupby
 from typing import Collection, Iterable, Mapping, Sequence
 
+from hvd_pods.common.ranges import format_ranges
 from hvd_pods.common.run import Host, Run
 
 # What a report shows at most: groups of hosts, characters of a reason, ranges of hosts in a group.
@@ -66,14 +67,7 @@ def format_hosts(hosts: Sequence[Host]) -> str:
 
 def format_ordinals(hosts: Iterable[Host]) -> list[str]:
     """Return the ordinals of a StatefulSet's hosts as ranges: `0-31` and `40`."""
-    found: list[tuple[int, int]] = []
-    for host in hosts:
-        number = int(host.name.rpartition("-")[2])
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return [f"{first}-{last}" if first != last else str(first) for first, last in found]
+    return format_ranges(int(host.name.rpartition("-")[2]) for host in hosts)
 
 
 def find_host(rank: int, hosts: Sequence[Host]) -> Host | None:

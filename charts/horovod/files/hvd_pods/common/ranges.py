@@ -1,0 +1,35 @@
+"""Numbers as ranges, in the form of the kernel's lists: 0-3,8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hvd_pods.common.hostile import parse_count
+
+# Numbers above this are no ordinals of pods, ranks or CPUs.
+LARGEST = 1_000_000
+
+
+def format_ranges(numbers: Iterable[int]) -> list[str]:
+    """The ranges of numbers, in their order: `0-31` and `40`."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return [f"{first}-{last}" if first != last else str(first) for first, last in found]
+
+
+def parse_ranges(text: str) -> Iterator[range]:
+    """The ranges in a text such as 0-3,8, none in an empty one.
+
+    Raises ValueError for any other text, and for numbers above LARGEST.
+    """
+    for part in text.split(",") if text != "" else ():
+        first, _, last = part.partition("-")
+        begin = parse_count(first, LARGEST)
+        end = parse_count(last or first, LARGEST)
+        if begin is None or end is None:
+            raise ValueError(f"{part!r} is no range of numbers")
+        yield range(begin, end + 1)
