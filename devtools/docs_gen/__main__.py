@@ -13,6 +13,7 @@ from devtools.docs_gen import (
     loop_docs,
     navigation,
     programs,
+    promises,
     reference_docs,
     spec_docs,
 )
@@ -20,7 +21,15 @@ from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.
 # The list of pages has what the other pages begin with.
-GENERATORS = (chart_docs, spec_docs, image_docs, reference_docs, loop_docs, navigation)
+GENERATORS = (
+    chart_docs,
+    spec_docs,
+    image_docs,
+    reference_docs,
+    loop_docs,
+    promises,
+    navigation,
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -29,7 +29,8 @@ OUTSIDE = (
 )
 # Where copies of other files are.
 COPIES = "source/"
-_LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+# In a text, and in a list of places: `[text](place)` and `[text]: place`.
+_LINK = re.compile(r"(\]\(|^\[[^\]\n]+\]:\s+)([^)\s]+)(\)?)", re.MULTILINE)
 _FENCE = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)\s*$", re.MULTILINE | re.DOTALL)
 _URL = re.compile(r"[a-z]+:|#|/")
 

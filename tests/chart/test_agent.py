@@ -109,6 +109,7 @@ def test_each_side_has_an_authority_of_its_own(made: dict[str, dict[str, bytes]]
         leaves[1].verify_directly_issued_by(authorities[0])
 
 
+@pytest.mark.promise("keys of the authorities are nowhere")
 def test_keys_of_the_authorities_are_nowhere(made: dict[str, dict[str, bytes]]) -> None:
     for data in made.values():
         (private,) = [key for key, content in data.items() if b"PRIVATE KEY" in content]
@@ -176,6 +177,7 @@ def test_master_refuses_the_agent_of_another_release(
         shake_hands(agent, master, "worker-1.other.team.horovod.internal")
 
 
+@pytest.mark.promise("private keys are in the secrets only")
 def test_private_keys_are_in_the_secrets_only() -> None:
     manifests = render(BY_HELM)
     elsewhere = json.dumps([item for item in manifests if item["kind"] != "Secret"])
@@ -191,6 +193,7 @@ def test_keys_are_files_in_the_pods_and_no_variables() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, BY_HELM, BROUGHT], ids=["", "no account", "brought"])
+@pytest.mark.promise("pod has its own key and the authority of its peers")
 def test_pod_has_its_own_key_and_the_authority_of_its_peers(values: Values) -> None:
     """A worker gets nothing of the master's Secret but the certificate of its authority."""
     manifests = render(values)
@@ -211,6 +214,7 @@ def test_no_pod_mounts_a_secret_otherwise() -> None:
         assert with_secrets == (set() if kind.startswith("Deployment") else {"keys"}), kind
 
 
+@pytest.mark.promise("only master and worker mount the keys and only to read")
 def test_only_master_and_worker_mount_the_keys_and_only_to_read() -> None:
     mounts = {
         container["name"]: mount
@@ -222,6 +226,7 @@ def test_only_master_and_worker_mount_the_keys_and_only_to_read() -> None:
     assert mounts == {"master": expected, "worker": expected}
 
 
+@pytest.mark.promise("owner and group of the keys may read them")
 def test_owner_and_group_of_the_keys_may_read_them() -> None:
     modes = [
         volume["projected"]["defaultMode"]
@@ -234,11 +239,13 @@ def test_owner_and_group_of_the_keys_may_read_them() -> None:
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
+@pytest.mark.promise("rendering without the cluster is repeatable")
 def test_rendering_without_the_cluster_is_repeatable(helm: str) -> None:
     """A GitOps tool compares each rendering with the last one."""
     assert render_uncached({}, helm) == render_uncached({}, helm)
 
 
+@pytest.mark.promise("rendering without the cluster makes no keys")
 def test_rendering_without_the_cluster_makes_no_keys() -> None:
     """The first master makes them."""
     assert secrets(render()) == {"hvd-agent-master": {}, "hvd-agent-worker": {}}
@@ -288,16 +295,19 @@ def test_both_sides_know_the_name_in_the_certificate_of_the_other(values: Values
     assert variables(manifests)["HVD_MASTER_NAME"] == master
 
 
+@pytest.mark.promise("secrets of the user replace those of the chart")
 def test_secrets_of_the_user_replace_those_of_the_chart() -> None:
     manifests = render(BROUGHT)
     assert secrets(manifests) == {}
     assert "HVD_KEYS_SECRETS" not in variables(manifests, "Job")
 
 
+@pytest.mark.promise("master has no right to the secrets of the user")
 def test_master_has_no_right_to_the_secrets_of_the_user() -> None:
     assert "secrets" not in str(one(render(BROUGHT), "Role")["rules"])
 
 
+@pytest.mark.promise("agent listens on an unprivileged port")
 def test_agent_listens_on_an_unprivileged_port() -> None:
     (port,) = main_container(render(), "StatefulSet")["ports"]
     assert port == {"name": "agent", "containerPort": 2222}
@@ -317,6 +327,7 @@ def test_worker_has_started_when_its_agent_listens() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
+@pytest.mark.promise("pods name a user whose uid may have no entry")
 def test_pods_name_a_user_whose_uid_may_have_no_entry(kind: str) -> None:
     """Python's getpass and torch ask for it."""
     named = variables(render(), kind)

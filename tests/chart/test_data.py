@@ -97,6 +97,7 @@ def on_disk(path: str, **mount: object) -> Values:
     }
 
 
+@pytest.mark.promise("releases share the record of what is in one directory of the nodes")
 def test_releases_share_the_record_of_what_is_in_one_directory_of_the_nodes() -> None:
     first = record(on_disk("/mnt/data/x"))
     assert first.startswith("horovod-staged-")

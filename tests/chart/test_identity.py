@@ -59,6 +59,7 @@ def revision(values: Values) -> str:
     [{"image": {"tag": "1.1"}}, {"agent": {"generation": 2}}, {"podLabels": {"team": "vision"}}],
     ids=["image", "keys", "label"],
 )
+@pytest.mark.promise("workers are replaced when their pods or keys change")
 def test_workers_are_replaced_when_their_pods_or_keys_change(values: Values) -> None:
     assert revision(merge_values(BASE, values)) != revision(BASE)
 

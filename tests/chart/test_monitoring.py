@@ -121,6 +121,7 @@ def board_policy(values: Values) -> Manifest:
     return spec
 
 
+@pytest.mark.promise("tensorboard is reached by nobody unless allowed")
 def test_tensorboard_is_reached_by_nobody_unless_allowed() -> None:
     closed = board_policy(BOARD)
     assert (closed["policyTypes"], closed["ingress"]) == (["Ingress"], [])

@@ -10,6 +10,7 @@ from tests.chart.test_placement import GPU_GROUPS, run_pods
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 
 
+@pytest.mark.promise("network policy selects and admits master and workers")
 def test_network_policy_selects_and_admits_master_and_workers() -> None:
     prometheus = [{"namespaceSelector": {"matchLabels": {"team": "watching"}}}]
     metrics = {"enabled": True, "allowFrom": prometheus}

@@ -78,6 +78,7 @@ NO_ACCOUNT: Values = {"serviceAccount": {"create": False}}
         ),
     ],
 )
+@pytest.mark.promise("default objects are complete")
 def test_default_objects_are_complete(values: Values, difference: dict[str, int]) -> None:
     expected = Counter(DEFAULT_CENSUS)
     expected.update(difference)
@@ -85,6 +86,7 @@ def test_default_objects_are_complete(values: Values, difference: dict[str, int]
 
 
 @pytest.mark.parametrize("case", ready_cases())
+@pytest.mark.promise("objects are namespaced and extend nothing")
 def test_objects_are_namespaced_and_extend_nothing(case: str) -> None:
     """A CustomResourceDefinition, a webhook or a ClusterRole would need cluster-wide rights."""
     assert {manifest["kind"] for manifest in ready_manifests(case)} <= NAMESPACED
@@ -175,6 +177,7 @@ def test_these_containers_run_programs_of_the_archive() -> None:
         assert scripts[name] == ["sh", "-c", text, path.partition("/")[2]]
 
 
+@pytest.mark.promise("pods unpack the archive that their template names")
 def test_pods_unpack_the_archive_that_their_template_names() -> None:
     """Kubernetes would replace a variable's name in parentheses after one dollar sign."""
     manifests = render(EVERY_POD)
@@ -212,6 +215,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("kinds", [("files",), ("archive",), ("files", "archive")], ids=str)
+@pytest.mark.promise("pod of the master names the sha256 of the code")
 def test_pod_of_the_master_names_the_sha256_of_the_code(kinds: tuple[str, ...]) -> None:
     """Whoever may change ConfigMaps, but no Jobs, cannot have other code run."""
     packed = base64.encodebytes(gzip.compress(bytes(range(256)) * 99)).decode()

@@ -123,6 +123,7 @@ def root_workers() -> list[Manifest]:
     return [pod_spec(workload)["containers"][0] for workload in workloads]
 
 
+@pytest.mark.promise("root workers get the capabilities of their group only")
 def test_root_workers_get_the_capabilities_of_their_group_only(
     root_workers: list[Manifest],
 ) -> None:
@@ -216,6 +217,7 @@ def test_containers_of_the_user_keep_a_security_context_of_their_own() -> None:
     assert with_containers(securityContext=own)["initContainers"][0]["securityContext"] == own
 
 
+@pytest.mark.promise("workers and groups have an identity and no token")
 def test_workers_and_groups_have_an_identity_and_no_token() -> None:
     """Clouds hand out their own tokens for a ServiceAccount with an annotation."""
     groups = [

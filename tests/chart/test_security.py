@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+import pytest
+
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -35,6 +37,7 @@ def pods() -> dict[str, Manifest]:
     return {kind.split()[0]: spec for kind, spec in pod_specs(render(EVERY_POD)).items()}
 
 
+@pytest.mark.promise("pods refuse root")
 def test_pods_refuse_root() -> None:
     for kind, spec in pods().items():
         assert spec["securityContext"]["runAsNonRoot"] is True, kind
@@ -49,12 +52,14 @@ def test_pods_filter_system_calls() -> None:
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, kind
 
 
+@pytest.mark.promise("pods share nothing with their node")
 def test_pods_share_nothing_with_their_node() -> None:
     for kind, spec in pods().items():
         assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}, kind
         assert not [volume for volume in spec["volumes"] if "hostPath" in volume], kind
 
 
+@pytest.mark.promise("containers have no capability and gain no privilege")
 def test_containers_have_no_capability_and_gain_no_privilege() -> None:
     for container in containers_of(render(EVERY_POD)):
         context = container["securityContext"]
@@ -63,6 +68,7 @@ def test_containers_have_no_capability_and_gain_no_privilege() -> None:
         assert not context.get("privileged"), container["name"]
 
 
+@pytest.mark.promise("containers write to these volumes only")
 def test_containers_write_to_these_volumes_only() -> None:
     writable = {}
     for container in containers_of(render(EVERY_POD)):
@@ -86,6 +92,7 @@ def test_what_pods_generate_stays_in_memory() -> None:
     assert volumes["generated"]["emptyDir"]["medium"] == "Memory"
 
 
+@pytest.mark.promise("strangers commands share no writable folder of the charts")
 def test_strangers_commands_share_no_writable_folder_of_the_charts() -> None:
     """The master's /tmp has the code that it runs, and /horovod/generated its own programs."""
     shared = {
@@ -99,6 +106,7 @@ def test_strangers_commands_share_no_writable_folder_of_the_charts() -> None:
     assert shared == {("staging", "tmp", "staging"), ("results", "tmp", "results"), exchange}
 
 
+@pytest.mark.promise("only the master and helm test have a token")
 def test_only_the_master_and_helm_test_have_a_token() -> None:
     tokens = {kind: spec["automountServiceAccountToken"] for kind, spec in pods().items()}
     assert tokens == {"StatefulSet": False, "Job": True, "Deployment": False, "Pod": True}
@@ -147,6 +155,7 @@ def test_page_lists_what_the_role_grants() -> None:
     assert set(rows) == set(granted(render()))
 
 
+@pytest.mark.promise("role grants only the verbs in use")
 def test_role_grants_only_the_verbs_in_use() -> None:
     manifests = render({"workerGroups": GROUPS})
     assert granted(manifests) == {
@@ -161,6 +170,7 @@ def test_role_grants_only_the_verbs_in_use() -> None:
     }
 
 
+@pytest.mark.promise("variables of workers are not in the masters pod")
 def test_variables_of_workers_are_not_in_the_masters_pod() -> None:
     """Ranks get a worker's variables within its pod, and never on a command line."""
     manifests = render({"worker": {"env": [{"name": "TOKEN", "value": "hunter2"}]}})

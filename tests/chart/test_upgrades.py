@@ -591,6 +591,7 @@ def test_run_that_is_there_stays_as_it_is_when_the_record_appears(staged: Staged
     assert set(staged.same.affinity) == {"podAntiAffinity"}
 
 
+@pytest.mark.promise("next run goes to the nodes that have the data")
 def test_next_run_goes_to_the_nodes_that_have_the_data(staged: Staged) -> None:
     preferred = [{"weight": 100, "preference": {"matchExpressions": [HAVE_THEM]}}]
     assert staged.other.affinity["nodeAffinity"] == {

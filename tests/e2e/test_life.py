@@ -124,6 +124,7 @@ class TestUpgrades:
         assert changed.job not in namespace.jobs("hvd"), "a changed run kept its old Job"
         assert_trained(namespace, "hvd")
 
+    @pytest.mark.promise("upgrade keeps the keys")
     def test_upgrade_keeps_the_keys(self, changed: Run, namespace: Namespace) -> None:
         assert namespace.keys("hvd") == changed.keys
 

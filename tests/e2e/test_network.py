@@ -116,6 +116,7 @@ class TestNetworkPolicies:
     def test_pod_of_the_release_reaches_other_pods(self, namespace: Namespace, target: str) -> None:
         assert_open(namespace, "guarded-worker-0", target)
 
+    @pytest.mark.promise("network policy admits only pods of the release")
     def test_network_policy_admits_only_pods_of_the_release(self, namespace: Namespace) -> None:
         assert probe(namespace, "open-worker-0", "guarded-worker-0") == "blocked"
 

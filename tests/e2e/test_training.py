@@ -80,6 +80,7 @@ def all_names(namespace: Namespace) -> list[str]:
 
 @pytest.mark.usefixtures("two_releases")
 class TestTwoReleases:
+    @pytest.mark.promise("two releases train side by side")
     def test_two_releases_train_side_by_side(self, namespace: Namespace) -> None:
         for release in RELEASES:
             assert_trained(namespace, release)
@@ -119,6 +120,7 @@ def test_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
     assert "[1,0]<stdout>" in log
 
 
+@pytest.mark.promise("run trains as any user id")
 def test_run_trains_as_any_user_id(namespace: Namespace) -> None:
     context = {"runAsUser": 123456, "runAsGroup": 0, "fsGroup": 123456}
     namespace.install("hvd", values(podSecurityContext=context))
@@ -194,6 +196,7 @@ def test_run_trains_under_horovodrun(namespace: Namespace) -> None:
     assert_trained(namespace, "hvd")
 
 
+@pytest.mark.promise("run trains without a service account")
 def test_run_trains_without_a_service_account(namespace: Namespace) -> None:
     namespace.install("hvd", values(serviceAccount={"create": False}))
     assert_trained(namespace, "hvd")
@@ -251,6 +254,7 @@ def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
     assert namespace.replicas("hvd-worker") == 0
 
 
+@pytest.mark.promise("keys are rotated by one upgrade")
 def test_keys_are_rotated_by_one_upgrade(namespace: Namespace) -> None:
     namespace.install("hvd", values())
     assert_trained(namespace, "hvd")

@@ -211,6 +211,7 @@ class TestUpgradeFromAnEarlierChart:
         namespace.assert_completes("hvd")
         assert ranks(namespace) == ["0", "1"]
 
+    @pytest.mark.promise("private keys are shown nowhere")
     def test_private_keys_are_shown_nowhere(self, upgraded: Run, namespace: Namespace) -> None:
         now = private_keys(read_secrets(namespace))
         assert_no_key_is_shown(namespace, [*now, *private_keys(upgraded.secrets)])
@@ -233,6 +234,7 @@ class TestUpgradeFromAnEarlierChart:
         assert len(made) > 7
         assert stale == [], "left over of the previous chart"
 
+    @pytest.mark.promise("uninstall leaves nothing")
     def test_uninstall_leaves_nothing(self, uninstalled: None, namespace: Namespace) -> None:
         # Helm 4 does not wait for the pods of what it removes.
         gone = "the uninstall leaves nothing"

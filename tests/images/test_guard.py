@@ -48,6 +48,7 @@ GUARDED = (
     ],
     ids=["guarded", "bare"],
 )
+@pytest.mark.promise("horovodrun runs code of nobody and answers no strangers")
 def test_horovodrun_runs_code_of_nobody_and_answers_no_strangers(
     inside: Sandbox, launcher: tuple[str, ...], ran: list[str], answered: list[str]
 ) -> None:

@@ -71,6 +71,7 @@ def test_program_of_the_archive_takes_the_place_of_the_start(container: Containe
     assert done.stdout == "runs 1 ['a b', '$c']\n"
 
 
+@pytest.mark.promise("changed archive runs nothing")
 def test_changed_archive_runs_nothing(container: Container) -> None:
     """Who may edit ConfigMaps, but not Jobs, gets no program to run."""
     container.archive.write_bytes(programs.pack({"master/main.py": b"print('evil')\n"}))

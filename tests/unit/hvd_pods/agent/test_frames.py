@@ -224,6 +224,7 @@ def test_frames_in_any_parts_arrive_as_they_were_sent(
 
 @pytest.mark.fuzz
 @given(content=st.binary(max_size=300), place=st.integers(0, 2000))
+@pytest.mark.promise("any bytes within a connection raise only errors of a connection")
 def test_any_bytes_within_a_connection_raise_only_errors_of_a_connection(
     ends: tuple[Keys, Keys], content: bytes, place: int
 ) -> None:

@@ -50,6 +50,7 @@ def test_any_bytes_are_refused(content: bytes) -> None:
 
 @pytest.mark.fuzz
 @given(request=REQUESTS, name=st.sampled_from([*Request._fields, "nonce", "more"]), value=JSON)
+@pytest.mark.promise("request with any value in a field is good or refused")
 def test_request_with_any_value_in_a_field_is_good_or_refused(
     request: Request, name: str, value: Any
 ) -> None:

@@ -78,6 +78,7 @@ def require_pair(api_server: FakeApi, folder: Path) -> None:
     }
 
 
+@pytest.mark.promise("the first master makes the keys and the next one finds them")
 def test_the_first_master_makes_the_keys_and_the_next_one_finds_them(
     api: kube.Api, api_server: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +103,7 @@ def test_the_first_master_makes_the_keys_and_the_next_one_finds_them(
     assert "created" not in capsys.readouterr().out
 
 
+@pytest.mark.promise("no private key is where it does not belong")
 def test_no_private_key_is_where_it_does_not_belong(
     api: kube.Api, api_server: FakeApi, tmp_path: Path
 ) -> None:

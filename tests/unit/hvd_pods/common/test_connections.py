@@ -57,6 +57,7 @@ def test_request_may_come_in_parts_and_its_connection_be_kept() -> None:
         assert read(connection) == b"hello"
 
 
+@pytest.mark.promise("clients that send slowly or nothing or do not read are given up")
 def test_clients_that_send_slowly_or_nothing_or_do_not_read_are_given_up() -> None:
     """A byte at a time does not give a connection more time."""
     port = start(limits=Limits(1.0, 4096, 16))
@@ -89,6 +90,7 @@ def test_request_that_is_too_long_is_not_answered() -> None:
     assert ask(port, b"hello") == b"hello"
 
 
+@pytest.mark.promise("oldest connection makes room for a new one")
 def test_oldest_connection_makes_room_for_a_new_one() -> None:
     """Silent connections, of which anybody can make many, keep no client away."""
     port = start(limits=Limits(TIMEOUT, 4096, 3))

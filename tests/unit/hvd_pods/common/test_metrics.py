@@ -121,6 +121,7 @@ def test_what_a_script_may_add(line: str, sample: Sample | None) -> None:
 
 @pytest.mark.fuzz
 @given(st.text(alphabet='ab_{}="\\,\n 01.eE+-#nNiIfF\u2028é') | st.text())
+@pytest.mark.promise("page with any text of a script is one that is read again")
 def test_page_with_any_text_of_a_script_is_one_that_is_read_again(text: str) -> None:
     samples, refused = metrics.parse_samples(text)
     page = metrics.format_page([sample.labelled('rank="0"') for sample in samples])
@@ -133,6 +134,7 @@ def test_page_with_any_text_of_a_script_is_one_that_is_read_again(text: str) -> 
     assert len(metrics.parse_progress(metrics.select_progress(text))) <= len(metrics.PROGRESS)
 
 
+@pytest.mark.promise("files that are none are left out")
 def test_files_that_are_none_are_left_out(tmp_path: Path) -> None:
     """A FIFO would keep the server waiting, and a link show what only the pod may read."""
     os.mkfifo(tmp_path / "0")

@@ -196,6 +196,7 @@ def test_index_that_takes_connections_and_says_nothing_costs_a_limited_time(
     ],
     ids=["path", "version", "option", "password", "name", "file"],
 )
+@pytest.mark.promise("secrets of the requirements are not in what is told")
 def test_secrets_of_the_requirements_are_not_in_what_is_told(
     code: Path, index: Index, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:

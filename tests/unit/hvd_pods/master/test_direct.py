@@ -191,6 +191,7 @@ def test_store_takes_little_from_a_stranger(monkeypatch: pytest.MonkeyPatch) -> 
         assert connection.recv(1) == b"", "the request has no end yet"
 
 
+@pytest.mark.promise("store answers only addresses that have shown the secret")
 def test_store_answers_only_addresses_that_have_shown_the_secret() -> None:
     store = GlooStore("127.0.0.1", "s3cret")
     threading.Thread(target=store.serve, daemon=True).start()

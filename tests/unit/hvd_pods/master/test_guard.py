@@ -72,6 +72,7 @@ def test_pickle_cannot_change_horovods_classes() -> None:
     assert PingRequest.sent == "by Horovod"  # type: ignore[attr-defined]
 
 
+@pytest.mark.promise("silent strangers keep no rank away")
 def test_silent_strangers_keep_no_rank_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """They can make more connections than have room, again and again."""
 

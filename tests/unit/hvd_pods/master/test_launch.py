@@ -223,6 +223,7 @@ def test_discovery_script_prints_the_live_hosts(
         (b"\x7fELF", "elastic", None),
     ],
 )
+@pytest.mark.promise("horovodrun is guarded in its own python or elastic is refused")
 def test_horovodrun_is_guarded_in_its_own_python_or_elastic_is_refused(
     first: bytes, mode: str, line: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("line", REFUSED.values(), ids=REFUSED)
+@pytest.mark.promise("what is no notice of this run is refused")
 def test_what_is_no_notice_of_this_run_is_refused(port: Port, line: str) -> None:
     port.write(line.replace("SECRET", port.secret).encode(errors="surrogateescape") + b"\n")
     assert port.taken() == []

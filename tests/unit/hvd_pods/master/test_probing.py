@@ -226,6 +226,7 @@ def test_kept_connection_stays_until_another_one_has_a_banner(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("banner", [None, b""], ids=["silent", "closes"])
+@pytest.mark.promise("host whose kernel accepts connections is there whatever its agent says")
 def test_host_whose_kernel_accepts_connections_is_there_whatever_its_agent_says(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, banner: bytes | None
 ) -> None:

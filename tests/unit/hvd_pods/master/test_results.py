@@ -152,6 +152,7 @@ PLACE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", PLACE)
+@pytest.mark.promise("answer shows nothing of the masters and does not block it")
 def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
     exchange: Path,
     kind: str,

@@ -48,6 +48,7 @@ def granted() -> Iterator[RIGHT]:
 
 
 @pytest.mark.slow
+@pytest.mark.promise("the role is what the files use")
 def test_the_role_is_what_the_files_use() -> None:
     used = {right for source in FILES.rglob("*.py") for right in asked(source)}
     assert len(used) > 5

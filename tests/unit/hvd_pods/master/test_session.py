@@ -85,6 +85,7 @@ def check_keys_problem(worker: ReleaseKeys, master: ReleaseKeys, folder: Path, s
     assert problem.is_sure, "another attempt cannot help"
 
 
+@pytest.mark.promise("worker of another release is refused")
 def test_worker_of_another_release_is_refused(tmp_path: Path, release: ReleaseKeys) -> None:
     said = f"its certificate is not of this release's authority: {REMEDY}"
     check_keys_problem(ReleaseKeys(), release, tmp_path, said)

@@ -240,6 +240,7 @@ def test_unknown_host_is_named_and_nothing_is_started(pod: Pod, host: str) -> No
     ],
     ids=" ".join,
 )
+@pytest.mark.promise("name of a host or an option starts no program")
 def test_name_of_a_host_or_an_option_starts_no_program(
     pod: Pod, tmp_path: Path, words: list[str]
 ) -> None:

@@ -131,6 +131,7 @@ def test_broken_archive_is_a_wrong_configuration(
 
 
 @pytest.mark.parametrize("changed", ["train.py", "archive.tgz", "sitecustomize.py"])
+@pytest.mark.promise("code that is not that of the job is not unpacked")
 def test_code_that_is_not_that_of_the_job_is_not_unpacked(mounted: Path, changed: str) -> None:
     mount(mounted, "train.py", b"train")
     mount(mounted, "archive.tgz", make_archive(make_member("a.py", b"a")))

@@ -160,6 +160,7 @@ def test_report_says_that_pods_cannot_be_read() -> None:
     assert "cannot read pods: 503: away" in world.logged()
 
 
+@pytest.mark.promise("a thousand missing hosts cost one list and a short message")
 def test_a_thousand_missing_hosts_cost_one_list_and_a_short_message() -> None:
     world = waiting(World(one_group(1000)))
     refusals = {"w": "exceeded quota: " + "x" * 5000}

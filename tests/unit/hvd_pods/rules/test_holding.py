@@ -312,6 +312,7 @@ COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "epoch"), 
 @given(RECORDS, COUNTS, st.sampled_from(CURVES) | NUMBERS)
 @example({"holder": ""}, {"epoch": LATEST}, "")
 @example({"superseded": "uid-1", "holderJob": "9" * 5000}, {}, "")
+@pytest.mark.promise("any record leads to a run or to an end that workers and logs accept")
 def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     record: dict[str, str], counts: dict[str, str], curve: str
 ) -> None:

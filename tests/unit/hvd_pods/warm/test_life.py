@@ -66,6 +66,7 @@ def test_finished_rank_leaves_no_process(warm_worker: Worker) -> None:
         assert not is_alive(orphan)
 
 
+@pytest.mark.promise("rank dies with its client and all that it has started")
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
     """A launcher kills the process that it started, which cannot pass this signal on."""
     with running(warm_worker, WAITS) as (client, pids):
@@ -192,12 +193,14 @@ def test_warm_process_ends_with_its_worker() -> None:
         wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
 
 
+@pytest.mark.promise("socket is open to the workers user only")
 def test_socket_is_open_to_the_workers_user_only(warm_worker: Worker) -> None:
     for name in ("warm.sock", "warm.json"):
         assert (warm_worker.root / "generated" / name).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.promise("other user gets no fork")
 def test_other_user_gets_no_fork() -> None:
     """Also where the socket's mode does not keep it out."""
     ask = (
@@ -216,6 +219,7 @@ def test_other_user_gets_no_fork() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.promise("rank is not handed to another user")
 def test_rank_is_not_handed_to_another_user() -> None:
     """Its environment may have secrets."""
     listen = (

@@ -175,6 +175,7 @@ def test_release_that_wants_other_data_is_told_of_the_one_that_was_first(
     assert (volume.path / "a").read_text() == "one\n"
 
 
+@pytest.mark.promise("publishers checksums reach no other file of the volume")
 def test_publishers_checksums_reach_no_other_file_of_the_volume(
     volume: Volume, tmp_path: Path
 ) -> None:
@@ -205,6 +206,7 @@ def test_publishers_checksums_reach_no_other_file_of_the_volume(
     ],
     ids=["line break", "file", "checksums", "folder", "device", "place of the fetch"],
 )
+@pytest.mark.promise("names and links that lead out of the data are refused")
 def test_names_and_links_that_lead_out_of_the_data_are_refused(
     volume: Volume, tmp_path: Path, command: str
 ) -> None:

@@ -350,6 +350,7 @@ def assert_ended(folder: Path) -> None:
     wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids), 20, "the ranks end")
 
 
+@pytest.mark.promise("a rank without the secret gets nothing")
 def test_a_rank_without_the_secret_gets_nothing(connection: Connection, tmp_path: Path) -> None:
     def knock() -> bytes:
         port, number = sys.argv[1:]

@@ -79,6 +79,7 @@ def hostile(fake_cluster: FakeCluster) -> FakeCluster:
     [["status", "hvd"], ["list"], ["events", "hvd"], ["wait", "hvd"], ["status", "x"]],
     ids=" ".join,
 )
+@pytest.mark.promise("no command prints what controls a terminal")
 def test_no_command_prints_what_controls_a_terminal(
     hvdchart: Command, hostile: FakeCluster, words: list[str]
 ) -> None:
@@ -130,6 +131,7 @@ RECORDS = st.fixed_dictionaries(
 
 @pytest.mark.fuzz
 @given(record=RECORDS, is_current=st.booleans(), groups=st.sampled_from([1, 2]))
+@pytest.mark.promise("any record is read")
 def test_any_record_is_read(record: dict[str, str], is_current: bool, groups: int) -> None:
     """Anybody may write it who may edit ConfigMaps."""
     run = job(groups=groups)

@@ -175,6 +175,7 @@ def test_name_that_only_looks_like_a_secret_is_handed_out(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     "target", ["outside/key", ".env", "inner/.git/config", "loop", "/proc/self/environ"]
 )
+@pytest.mark.promise("link to what the code does not have is refused")
 def test_link_to_what_the_code_does_not_have_is_refused(tmp_path: Path, target: str) -> None:
     """A repository of a stranger may have it."""
     write(tmp_path, {"outside/key": "", "code/.env": "", "code/inner/.git/config": ""})
@@ -219,6 +220,7 @@ def test_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [".", "data.bin", "program"])
+@pytest.mark.promise("file that is larger than any code is refused unread")
 def test_file_that_is_larger_than_any_code_is_refused_unread(tmp_path: Path, path: str) -> None:
     """It has no blocks on the disk, and more bytes than any machine has memory."""
     for name in ("data.bin", "program"):
@@ -320,6 +322,7 @@ def bomb() -> dict[str, Any]:
         (lambda: {"data": {"out.py": 1}}, "no code that can be unpacked"),
     ],
 )
+@pytest.mark.promise("hostile code is refused and writes nothing")
 def test_hostile_code_is_refused_and_writes_nothing(
     tmp_path: Path, hostile: Callable[[], dict[str, Any]], message: str
 ) -> None:
@@ -357,6 +360,7 @@ FLIPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=
 
 @pytest.mark.fuzz
 @given(st.lists(st.sampled_from(MEMBERS), max_size=5), FLIPS)
+@pytest.mark.promise("any archive is refused or stays in its folder")
 def test_any_archive_is_refused_or_stays_in_its_folder(
     members: list[bytes], flips: list[tuple[int, int]]
 ) -> None:

@@ -96,6 +96,7 @@ def test_log_without_line_ends_is_read_in_parts_and_in_time(fake_cluster: FakeCl
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:1", "https://elsewhere.example"])
+@pytest.mark.promise("redirects are not followed")
 def test_a_redirect_is_not_followed(fake_cluster: FakeCluster, place: str) -> None:
     """It would take the answer of another server, without encryption perhaps, for the cluster's."""
     fake_cluster.fail("GET", "core/pods", faults.status(307, "moved", Location=f"{place}/x"))

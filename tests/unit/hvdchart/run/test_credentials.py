@@ -363,6 +363,7 @@ def test_file_that_is_no_kubeconfig_is_named_in_one_line(
         b"clusters: [{name: c, cluster: {server: 'ftp://me:31337@api.example'}}]",
     ],
 )
+@pytest.mark.promise("messages have no password")
 def test_messages_have_no_password(kubeconfig_file: Path, spoilt: bytes) -> None:
     """Logs of CI jobs keep them."""
     write_kubeconfig(kubeconfig_file, {"server": "https://127.0.0.1:1"}, {})

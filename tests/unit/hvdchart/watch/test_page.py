@@ -54,6 +54,7 @@ def test_the_page_is_served_with_a_policy_that_loads_nothing(server: PageServer)
 
 
 @pytest.mark.parametrize("path", ["/", "/events", "/wrong/", "/wrong/events", "//", "/{}/more"])
+@pytest.mark.promise("who does not know the token gets nothing")
 def test_who_does_not_know_the_token_gets_nothing(server: PageServer, path: str) -> None:
     token = urlsplit(server.address).path.strip("/")
     answer = ask(server, path.format(token))
@@ -62,6 +63,7 @@ def test_who_does_not_know_the_token_gets_nothing(server: PageServer, path: str)
 
 
 @pytest.mark.parametrize("host", ["none", "evil.example", "127.0.0.1", "127.0.0.1:1", "[::1]:{}"])
+@pytest.mark.promise("a page of another site cannot give this server its name")
 def test_a_page_of_another_site_cannot_give_this_server_its_name(
     server: PageServer, host: str
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
 @needs_browser
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@pytest.mark.promise("texts of a stranger stay texts in a browser")
 def test_texts_of_a_stranger_stay_texts_in_a_browser(tmp_path: Path) -> None:
     view = sample.stalled_view()
     assert view.stall

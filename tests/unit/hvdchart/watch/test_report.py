@@ -73,6 +73,7 @@ def test_a_report_has_what_the_run_was_read_from(report: dict[str, Any]) -> None
     assert report["view"]["state"] == "finished"
 
 
+@pytest.mark.promise("a report masks secrets and nothing else")
 def test_a_report_masks_secrets_and_nothing_else(report: dict[str, Any]) -> None:
     texts = {section["title"]: section["text"] for section in report["sections"]}
     values = texts["Values of the release"]

@@ -16,6 +16,7 @@ def test_a_training_begins_with_what_the_script_has_made(worker: Path) -> None:
     assert resume() == (0, b"made")
 
 
+@pytest.mark.promise("a new process goes on after the last commit")
 def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
     train(1, 2, 3)
     state = train()
@@ -52,6 +53,7 @@ def test_a_damaged_commit_costs_one_step(worker: Path) -> None:
 
 
 @pytest.mark.parametrize("run", ["two", ""])
+@pytest.mark.promise("another run never goes on from it")
 def test_another_run_never_goes_on_from_it(
     worker: Path, monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:

@@ -78,6 +78,7 @@ def test_silent_clients_of_an_address_are_few_and_the_oldest_goes_first(
         check_served(agent)
 
 
+@pytest.mark.promise("silent clients of many addresses are few and the oldest goes first")
 def test_silent_clients_of_many_addresses_are_few_and_the_oldest_goes_first(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
@@ -113,6 +114,7 @@ def test_sessions_are_none_of_the_clients_that_make_room(
 
 
 @pytest.mark.parametrize("content", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"])
+@pytest.mark.promise("client that stalls is given up and delays nobody")
 def test_client_that_stalls_is_given_up_and_delays_nobody(
     tmp_path: Path, release: ReleaseKeys, content: bytes
 ) -> None:
@@ -152,6 +154,7 @@ def test_master_that_asks_for_nothing_is_given_up(tmp_path: Path, release: Relea
         client.receive()
 
 
+@pytest.mark.promise("log has few lines about clients and none of their content")
 def test_log_has_few_lines_about_clients_and_none_of_their_content(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:

@@ -27,6 +27,7 @@ def ending() -> Iterator[AgentPod]:
         yield started
 
 
+@pytest.mark.promise("worker ends with its agent")
 def test_worker_ends_with_its_agent(ending: AgentPod) -> None:
     """The kubelet then starts the container again, and nothing of it is left."""
     os.kill(ending.agent, signal.SIGKILL)

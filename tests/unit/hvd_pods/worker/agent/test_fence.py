@@ -47,6 +47,7 @@ def epoch(fenced: AgentPod) -> int:
 _EPOCHS = [100]
 
 
+@pytest.mark.promise("newer master ends the programs of the older one which is then refused")
 def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
     fenced: AgentPod, epoch: int
 ) -> None:
@@ -83,6 +84,7 @@ def test_program_without_an_epoch_runs_beside_those_of_the_present_one(
         "cd / && exec -a hvd-guard {program} &",
     ],
 )
+@pytest.mark.promise("what older epochs have left is ended before a newer one starts a program")
 def test_whatever_older_epochs_have_left_is_ended_before_a_program_of_a_newer_one_starts(
     fenced: AgentPod, epoch: int, how: str
 ) -> None:
@@ -110,6 +112,7 @@ def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, epoch: int
     assert str(ready).encode() not in all_commands()
 
 
+@pytest.mark.promise("files that a program writes change no epoch and no environment")
 def test_files_that_a_program_writes_change_no_epoch_and_no_environment(
     fenced: AgentPod, epoch: int
 ) -> None:
@@ -280,6 +283,7 @@ def test_guard_of_a_warm_rank_ends_it_or_is_ended_after_a_while(ends: bool, is_l
         "mkdir more",
     ],
 )
+@pytest.mark.promise("program that training code has changed does not run for the next launch")
 def test_program_that_training_code_has_changed_does_not_run_for_the_next_launch(
     change: str,
 ) -> None:

@@ -84,6 +84,7 @@ CHANGES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: json.dumps(change)[:40])
+@pytest.mark.promise("request with anything unexpected starts nothing")
 def test_request_with_anything_unexpected_starts_nothing(
     master: tuple[Client, str], tmp_path: Path, change: dict[str, Any]
 ) -> None:
@@ -137,6 +138,7 @@ def test_request_of_more_than_64_kib_starts_nothing(
     wait_until(lambda: "at most 65536 are allowed" in agent.log[before:], 20, "it is told")
 
 
+@pytest.mark.promise("request is not served on another connection")
 def test_request_is_not_served_on_another_connection(
     agent: LimitedAgent, master: tuple[Client, str], tmp_path: Path
 ) -> None:
@@ -178,6 +180,7 @@ def test_another_frame_before_the_request_is_refused(
     ("kind", "content"),
     [(frames.SIGNAL, b"1"), (frames.HELLO, b""), (frames.TAKEN, b""), (b"\0", b"")],
 )
+@pytest.mark.promise("frame that no master sends ends the session")
 def test_frame_that_no_master_sends_ends_the_session(
     master: tuple[Client, str], kind: bytes, content: bytes
 ) -> None:
@@ -204,6 +207,7 @@ def test_refusal_names_no_value(agent: LimitedAgent, master: tuple[Client, str])
     assert "secret-value" not in agent.log
 
 
+@pytest.mark.promise("argument that is no text arrives as it is")
 def test_argument_that_is_no_text_arrives_as_it_is(agent: LimitedAgent) -> None:
     with agent.ask(
         ["printf", "%s", b"\xff\xfe caf\xc3\xa9".decode("utf-8", "surrogateescape")]

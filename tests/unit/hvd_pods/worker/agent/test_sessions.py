@@ -48,6 +48,7 @@ def test_large_input_and_output_come_whole(worker: AgentPod) -> None:
     assert program.output == content
 
 
+@pytest.mark.promise("program waits while its master does not read")
 def test_program_waits_while_its_master_does_not_read(worker: AgentPod) -> None:
     with worker.shell("head -c 100000000 /dev/zero & wait; echo end >&2") as program:
         while not program.output:
@@ -73,6 +74,7 @@ def test_program_gets_a_signal(worker: AgentPod) -> None:
     assert it.output == b"caught\n"
 
 
+@pytest.mark.promise("program has the containers environment and what the master gives")
 def test_program_has_the_containers_environment_and_what_the_master_gives(
     worker: AgentPod,
 ) -> None:
@@ -127,6 +129,7 @@ def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_session(
         assert mark.encode() not in all_commands()
 
 
+@pytest.mark.promise("end of the connection ends the program with all that it has started")
 def test_end_of_the_connection_ends_the_program_with_all_that_it_has_started(
     worker: AgentPod,
 ) -> None:
@@ -155,6 +158,7 @@ def test_programs_run_side_by_side(worker: AgentPod) -> None:
         program.close()
 
 
+@pytest.mark.promise("log has peer epoch and hash of a session and no values")
 def test_log_has_peer_epoch_and_hash_of_a_session_and_no_values(worker: AgentPod) -> None:
     worker.run("exit 9; echo secret-argument", variables={"HVD_NOTICES": "a,1,secret-value"})
     wait_until(lambda: "ended: 9" in worker.log, 20, "the log has the session")

@@ -73,16 +73,19 @@ def test_master_is_served(agent: LimitedAgent) -> None:
     assert agent.run("echo started").output == b"started\n"
 
 
+@pytest.mark.promise("client without a certificate is refused")
 def test_client_without_a_certificate_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
     check_refusal(agent, tmp_path, None, "peer did not return a certificate")
 
 
+@pytest.mark.promise("key of a worker is useless for asking a worker")
 def test_key_of_a_worker_is_useless_for_asking_a_worker(
     agent: LimitedAgent, tmp_path: Path
 ) -> None:
     check_refusal(agent, tmp_path, agent.release.worker, "not of the authority of this release")
 
 
+@pytest.mark.promise("master of another release is refused")
 def test_master_of_another_release_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
     check_refusal(agent, tmp_path, ReleaseKeys().master, "not of the authority of this release")
 
@@ -151,6 +154,7 @@ def test_clocks_that_differ_by_hours_keep_no_master_out(tmp_path: Path) -> None:
         pytest.param("*.hvd.team.horovod.internal", id="wildcard"),
     ],
 )
+@pytest.mark.promise("certificate of the same authority with another name is refused")
 def test_certificate_of_the_same_authority_with_another_name_is_refused(
     tmp_path: Path, name: str
 ) -> None:
@@ -170,6 +174,7 @@ def test_certificate_of_the_same_authority_with_another_name_is_refused(
     assert not (tmp_path / "started").exists()
 
 
+@pytest.mark.promise("TLS 1.2 is refused")
 def test_tls_1_2_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
     own = agent.release.master
     check_refusal(
@@ -186,6 +191,7 @@ def test_tls_1_2_is_refused(agent: LimitedAgent, tmp_path: Path) -> None:
     ],
     ids=["http", "ssh", "frame"],
 )
+@pytest.mark.promise("plain text is refused and not repeated in the log")
 def test_plain_text_is_refused_and_not_repeated_in_the_log(
     agent: LimitedAgent, content: bytes
 ) -> None:
@@ -201,6 +207,7 @@ def test_plain_text_is_refused_and_not_repeated_in_the_log(
     assert "worker" not in agent.log[before:].replace("worker's", "")
 
 
+@pytest.mark.promise("no session can be resumed without the certificate")
 def test_no_session_can_be_resumed_without_the_certificate(
     agent: LimitedAgent, tmp_path: Path
 ) -> None:
@@ -216,6 +223,7 @@ def test_no_session_can_be_resumed_without_the_certificate(
         assert not client.connection.session_reused
 
 
+@pytest.mark.promise("keys that are replaced are those of the next connection")
 def test_keys_that_are_replaced_are_those_of_the_next_connection(tmp_path: Path) -> None:
     first = ReleaseKeys()
     second = ReleaseKeys()

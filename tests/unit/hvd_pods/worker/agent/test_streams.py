@@ -102,6 +102,7 @@ def test_end_of_the_input_reaches_a_program_that_has_read_nothing_yet(worker: Ag
     assert program.output == b"1000000\n"
 
 
+@pytest.mark.promise("program that was left goes on for its time and is then ended")
 def test_program_that_was_left_goes_on_for_its_time_and_is_then_ended(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:

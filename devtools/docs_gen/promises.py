@@ -1,0 +1,76 @@
+"""Where the tests of promises are: the links of docs/security.md.
+
+A test that guards a promise has the marker `promise` with a text that names it. The page links the
+text, as in [the text][], and the generated list at its end says in which test it is. So a test may
+be renamed or moved, and `make generate` follows.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from devtools.docs_gen.generated import replace_sections
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "security.md"
+MARKER = "pytest.mark.promise"
+_LINK = re.compile(r"\[([^\[\]]+)\]\[\]")
+
+
+class Promise(NamedTuple):
+    """A promise, and the test that guards it."""
+
+    text: str
+    file: Path
+    test: str
+
+
+def find_promises() -> Iterator[Promise]:
+    """The promises of all tests that have the marker, with a text of one string."""
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        source = file.read_text("utf-8")
+        if "mark.promise(" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                for mark in node.decorator_list:
+                    if (
+                        isinstance(mark, ast.Call)
+                        and ast.unparse(mark.func) == "pytest.mark.promise"
+                    ):
+                        yield Promise(ast.literal_eval(mark.args[0]), file, node.name)
+
+
+def linked(text: str) -> set[str]:
+    """The promises that a page or a part of one links."""
+    return {" ".join(found.split()) for found in _LINK.findall(text)}
+
+
+def generated_texts() -> dict[Path, str]:
+    """The page with the places of the tests.
+
+    Exits with a message for a promise that no test or more than one has, and for one that the page
+    does not link.
+    """
+    promises: dict[str, Promise] = {}
+    for promise in find_promises():
+        if promise.text in promises:
+            sys.exit(
+                f"{promise.file}: {promise.test}: another test has the promise {promise.text!r}"
+            )
+        promises[promise.text] = promise
+    texts = linked(PAGE.read_text("utf-8"))
+    for text in sorted(texts.symmetric_difference(promises)):
+        lacking = f"{PAGE} does not link it" if text in promises else "no test has it"
+        sys.exit(f"promise {text!r}: {lacking}")
+    places = "\n".join(
+        f'[{text}]:\n  {os.path.relpath(promise.file, PAGE.parent)}\n  "{promise.test}"'
+        for text, promise in sorted(promises.items())
+    )
+    return {PAGE: replace_sections(PAGE, {"tests": f"\n{places}\n"})}
