@@ -23,19 +23,8 @@ lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spell
 	@$(PY) -m devtools.checks.lint
 
 unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take 0.1 s and more)
-ifdef ALL
-	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup tests/unit -m "not fuzz"
-else
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-first unit-second
-endif
-
-# Two processes, which take about equally long. These tests take milliseconds each, and
-# pytest-xdist would take a fifth more.
-unit-first:
-	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first tests/unit/hvd_pods -m "not fuzz and not slow"
-
-unit-second:
-	@$(PY) -m pytest -q tests/unit --ignore=tests/unit/hvd_pods -m "not fuzz and not slow"
+	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup tests/unit \
+	  -m "not fuzz$(if $(ALL),, and not slow)"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit -m fuzz --hypothesis-profile=many
