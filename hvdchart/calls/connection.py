@@ -70,7 +70,15 @@ class Connection:
     Raises LostError when the server does not answer, and CallError when its Python is another one.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        beat_every: float = wire.BEAT_EVERY,
+        silent_for: float = wire.SILENT_FOR,
+    ) -> None:
+        self._beat_every = beat_every
+        self._silent_for = silent_for
         # Whether the last call came to its end, so that another may follow.
         self.is_reusable = False
         # Why the caller ended the connection, and since when it waits for the server (inf: not).
@@ -214,13 +222,13 @@ class Connection:
 
     def _beat(self) -> None:
         """Send heartbeats, and end the connection when the server was silent for too long."""
-        while not self._closed.wait(wire.BEAT_EVERY):
+        while not self._closed.wait(self._beat_every):
             # A frame that is being sent is as good as a heartbeat.
             if not self._sending.locked():
                 with suppress(HvdchartError, ValueError):
                     self._send(wire.Frame(wire.BEAT, 0, b"").encode())
-            if time.monotonic() - self._waits_since > wire.SILENT_FOR:
-                silent = f"nothing has come from the pods for {wire.SILENT_FOR:g} s"
+            if time.monotonic() - self._waits_since > self._silent_for:
+                silent = f"nothing has come from the pods for {self._silent_for:g} s"
                 self.end(LostError(f"the connection to the pods is lost: {silent}"))
 
     def _loss(self) -> HvdchartError:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.master import progress
-from hvd_pods.master.progress import ProgressFollower
+from hvd_pods.master.progress import Pace, ProgressFollower
 from hvd_pods.rules.messages import ProgressReported
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.told import Told
@@ -19,17 +18,15 @@ Follow = Callable[[str], ProgressFollower]
 
 
 @pytest.fixture
-def follow(told: Told, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow]:
+def follow(told: Told, agents: ScriptedAgents) -> Iterator[Follow]:
     """Follows the second attempt's ranks on two hosts; the sessions run the script given."""
-    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
-    monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
-    monkeypatch.setattr(progress, "LAST_WITHIN", TIMEOUT)
+    pace = Pace(first_look=0.0, again_after=0.01, last_within=TIMEOUT)
     started: list[ProgressFollower] = []
 
     def start(script: str) -> ProgressFollower:
         agents.install(script)
         hosts = make_run().hosts[:2]
-        started.append(ProgressFollower(lambda: agents.reach, hosts, told, 2))
+        started.append(ProgressFollower(lambda: agents.reach, hosts, told, 2, pace))
         return started[-1]
 
     yield start

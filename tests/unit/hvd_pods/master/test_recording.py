@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
-def start(path: Path) -> recording.Recorder:
+def start(path: Path, **limits: Any) -> recording.Recorder:
     facts = Facts(parse_run(DESCRIBED), "own", "job-1", "uid-1")
-    return recording.Recorder(path, facts, DESCRIBED)
+    return recording.Recorder(path, facts, DESCRIBED, **limits)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -47,24 +48,19 @@ def test_recorded_run_is_decided_alike(path: Path, seed: int) -> None:
     assert repr(replayed[-1][2]) == repr(world.state)
 
 
-def test_recording_ends_at_its_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_ends_at_its_limit(path: Path) -> None:
     """It is in the pod's memory."""
-    monkeypatch.setattr(recording, "LONGEST", 4000)
-    recorder = start(path)
+    recorder = start(path, longest=4000)
     for _ in range(100):
         recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
     recorder.close()
     assert 3800 < path.stat().st_size < 4000
 
 
-def test_file_that_hangs_does_not_keep_the_master(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_that_hangs_does_not_keep_the_master(path: Path) -> None:
     """As one of a server that is away: nobody reads from this FIFO."""
     os.mkfifo(path)
-    monkeypatch.setattr(recording, "CLOSE_WITHIN", 0.01)
-    monkeypatch.setattr(recording, "MOST_WAITING", 5)
-    recorder = start(path)
+    recorder = start(path, close_within=0.01, most_waiting=5)
     for _ in range(9):
         recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
     recorder.close()

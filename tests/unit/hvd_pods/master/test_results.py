@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +159,10 @@ def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
     kind: str,
     background: Callable[..., Any],
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such as the private key, which would then be in the log, in an event and in the record."""
-    monkeypatch.setattr(results, "ATTEMPTS", 1)
     os.mkfifo(exchange / "go")
-    stored = background(results.store, TIMEOUT, lambda: False)
+    stored = background(partial(results.store, TIMEOUT, lambda: False, attempts=1))
     (exchange / "go").read_text()
     PLACE[kind](exchange / "answer")
     failure = stored.result(TIMEOUT)
@@ -173,11 +172,8 @@ def test_answer_shows_nothing_of_the_masters_and_does_not_block_it(
 
 
 @pytest.mark.parametrize("kind", ["link", "long file", "folder"])
-def test_request_goes_to_nothing_but_a_pipe(
-    exchange: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "READY_WITHIN", 0.05)
-    monkeypatch.setattr(results, "ATTEMPTS", 1)
+def test_request_goes_to_nothing_but_a_pipe(exchange: Path, kind: str) -> None:
     PLACE[kind](exchange / "go")
-    assert "is not running" in results.store(TIMEOUT, lambda: False)
+    failure = results.store(TIMEOUT, lambda: False, attempts=1, ready_within=0.05)
+    assert "is not running" in failure
     assert (exchange.parent / "user-key").read_text() == "1 PRIVATE"

@@ -106,8 +106,8 @@ class Pod:
         variable = f"HVD_CALLS={self._environment['HVD_CALLS']}"
         return ["env", variable, sys.executable, server.__file__, "connect"]
 
-    def connect(self) -> Connection:
-        return Connection(self.command())
+    def connect(self, **seconds: float) -> Connection:
+        return Connection(self.command(), **seconds)
 
 
 @pytest.fixture(scope="module")
@@ -409,17 +409,16 @@ PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
     ],
 )
 def test_server_that_says_too_little_is_told(
-    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     frames: list[wire.Frame],
     error: type[HvdchartError],
     says: str,
 ) -> None:
-    monkeypatch.setattr(wire, "BEAT_EVERY", 0.1)
-    monkeypatch.setattr(wire, "SILENT_FOR", 0.5 if error is ClusterError else 60.0)
+    silent_for = 0.5 if error is ClusterError else 60.0
+    command = ["sh", "-c", f"cat {tmp_path}/said; exec sleep 60"]
     (tmp_path / "said").write_bytes(b"".join(frame.encode() for frame in frames))
     with pytest.raises(error, match=says):
-        call(Connection(["sh", "-c", f"cat {tmp_path}/said; exec sleep 60"]), own_rank)
+        call(Connection(command, beat_every=0.1, silent_for=silent_for), own_rank)
 
 
 @pytest.fixture
@@ -432,22 +431,15 @@ def impatient(tmp_path: Path) -> Iterator[Pod]:
     process.wait()
 
 
-def test_caller_that_waits_long_does_not_count_as_gone(
-    monkeypatch: pytest.MonkeyPatch, impatient: Pod
-) -> None:
-    monkeypatch.setattr(wire, "BEAT_EVERY", 0.1)
-    monkeypatch.setattr(wire, "SILENT_FOR", 10.0)
-    with closing(impatient.connect()) as connection:
+def test_caller_that_waits_long_does_not_count_as_gone(impatient: Pod) -> None:
+    with closing(impatient.connect(beat_every=0.1, silent_for=10.0)) as connection:
         assert call(connection, lambda: time.sleep(11.0))[0] == [None, None]
 
 
-def test_ranks_end_when_their_caller_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, impatient: Pod, tmp_path: Path
-) -> None:
+def test_ranks_end_when_their_caller_says_nothing(impatient: Pod, tmp_path: Path) -> None:
     (tmp_path / "pids").mkdir()
-    monkeypatch.setattr(wire, "BEAT_EVERY", 60.0)
-    monkeypatch.setattr(wire, "SILENT_FOR", 60.0)
-    with closing(impatient.connect()) as connection, pytest.raises(ClusterError):
+    quiet = impatient.connect(beat_every=60.0, silent_for=60.0)
+    with closing(quiet) as connection, pytest.raises(ClusterError):
         call(connection, write_pid_and_wait, str(tmp_path / "pids"))
     assert_ended(tmp_path / "pids")
 

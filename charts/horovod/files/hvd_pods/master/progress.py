@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from contextlib import suppress
-from typing import Callable, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
 from hvd_pods.cluster.spawn import spawn
@@ -22,14 +22,22 @@ from hvd_pods.master import remote
 from hvd_pods.master.session import Session, SessionError
 from hvd_pods.rules.messages import ProgressReported, Tell
 
-# Seconds before the first look: ranks import for seconds.
-FIRST_LOOK = 2.0
-# Seconds until a session that ended is started again.
-AGAIN_AFTER = 5.0
-# Seconds in which the worker has to tell the last step, at the end of the training.
-LAST_WITHIN = 2.0
 # Bytes of a line.
 LONGEST_LINE = 4096
+
+
+class Pace(NamedTuple):
+    """How long the follower waits for what, in seconds."""
+
+    # Before the first look: ranks import for seconds.
+    first_look: float = 2.0
+    # Until a session that ended is started again.
+    again_after: float = 5.0
+    # For the worker to tell the last step, at the end of the training.
+    last_within: float = 2.0
+
+
+PACE = Pace()
 
 
 class ProgressFollower:
@@ -41,8 +49,10 @@ class ProgressFollower:
         hosts: Sequence[Host],
         tell: Tell,
         attempt: int,
+        pace: Pace = PACE,
     ) -> None:
         self._reach = reach
+        self._pace = pace
         # Replaced when hosts join or leave an elastic run.
         self.hosts = hosts
         self._tell = tell
@@ -56,24 +66,24 @@ class ProgressFollower:
 
     def close(self, *, wait_for_last_step: bool) -> None:
         """End the session; with `wait_for_last_step`, wait a moment for the last step."""
-        self._until = time.monotonic() + (LAST_WITHIN if wait_for_last_step else 0.0)
+        self._until = time.monotonic() + (self._pace.last_within if wait_for_last_step else 0.0)
         if not self._closed.is_set():
             self._closed.set()
             # Its end wakes the thread.
             os.close(self._waker)
         if wait_for_last_step:
-            self._thread.join(LAST_WITHIN)
+            self._thread.join(self._pace.last_within)
 
     def _follow(self) -> None:
         number = 0
-        pause = FIRST_LOOK
+        pause = self._pace.first_look
         while not self._closed.wait(pause):
             host = self.hosts[number % len(self.hosts)]
             # What cannot be followed is tried again on the next host.
             with suppress(SessionError, RunError):
                 self._follow_host(host)
             number = number + 1
-            pause = AGAIN_AFTER
+            pause = self._pace.again_after
         os.close(self._woken)
 
     def _follow_host(self, host: Host) -> None:

@@ -66,11 +66,22 @@ class Recorder:
     the file is too slow, the recording ends: with a gap it would mislead.
     """
 
-    def __init__(self, path: Path, facts: Facts, run: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        facts: Facts,
+        run: str,
+        *,
+        longest: int = LONGEST,
+        most_waiting: int = MOST_WAITING,
+        close_within: float = CLOSE_WITHIN,
+    ) -> None:
+        self._longest = longest
+        self._close_within = close_within
         self._path = path
         self._facts = facts
         self._run = run
-        self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(most_waiting)
         self._is_open = True
         self._thread = spawn("record-events", self._follow)
 
@@ -87,7 +98,7 @@ class Recorder:
         self._is_open = False
         with suppress(queue.Full):
             self._waiting.put_nowait(None)
-        self._thread.join(CLOSE_WITHIN)
+        self._thread.join(self._close_within)
 
     def _follow(self) -> None:
         try:
@@ -103,7 +114,7 @@ class Recorder:
         own = {name: getattr(self._facts, name) for name in OF_FACTS}
         line = json.dumps({"run": self._run, **own})
         written = 0
-        while written + len(line) < LONGEST:
+        while written + len(line) < self._longest:
             file.write(line + "\n")
             # What a master that is killed has seen so far is of use.
             file.flush()

@@ -29,12 +29,18 @@ TERMINATED = "the master was terminated meanwhile"
 IsStopped = Callable[[], bool]
 
 
-def store(within: float, is_stopped: IsStopped) -> str:
-    """Run the command at most ATTEMPTS times; return why it failed, or "" when it succeeded."""
+def store(
+    within: float,
+    is_stopped: IsStopped,
+    *,
+    attempts: int = ATTEMPTS,
+    ready_within: float = READY_WITHIN,
+) -> str:
+    """Run the command at most `attempts` times; return why it failed, or "" when it succeeded."""
     pause = FIRST_PAUSE
     until = time.monotonic() + within
-    for left in reversed(range(ATTEMPTS)):
-        failure = _try(until, is_stopped)
+    for left in reversed(range(attempts)):
+        failure = _try(until, ready_within, is_stopped)
         if not failure or not left or is_stopped() or time.monotonic() + pause > until:
             break
         log(f"{failure}; trying again in {pause:.0f} s")
@@ -44,13 +50,13 @@ def store(within: float, is_stopped: IsStopped) -> str:
     return failure
 
 
-def _try(until: float, is_stopped: IsStopped) -> str:
+def _try(until: float, ready_within: float, is_stopped: IsStopped) -> str:
     if time.monotonic() > until:
         return TOO_LONG
     try:
         (EXCHANGE / "answer").unlink(missing_ok=True)
         log("storing the results")
-        if not _wait(_ask, min(until, time.monotonic() + READY_WITHIN), is_stopped):
+        if not _wait(_ask, min(until, time.monotonic() + ready_within), is_stopped):
             return TERMINATED if is_stopped() else f"the container results is not running; {_see()}"
         if not _wait(lambda: os.path.lexists(EXCHANGE / "answer"), until, is_stopped):
             return TERMINATED if is_stopped() else TOO_LONG
