@@ -11,11 +11,10 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.plan.framework import used_modules
 from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import make_plan
+from hvdchart.plan.planner import plan_tree
 from hvdchart.project.default_images import DefaultImage, default_image
 from hvdchart.quantity import cpu_millis
 from hvdchart.spec.fields import OBJECT_NAME, nearest
-from hvdchart.spec.load import read_spec
 from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
 from hvdchart.spec.run_options import COMMAND, RUN, in_options, in_words_of_run
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
@@ -124,7 +123,7 @@ def plan_script(
         tree = merge_specs(
             [spec, *(from_plain({"values": each}, place) for each in (marks, values))]
         )
-        return ScriptPlan(make_plan(read_spec(tree), tree), spec, default)
+        return ScriptPlan(plan_tree(tree), spec, default)
     except SpecError as error:
         raise in_words_of_run(error) from error
 
