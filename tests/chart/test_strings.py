@@ -58,7 +58,9 @@ def fill(node: dict[str, Any], text: str, other: str) -> Any:
     properties = node.get("properties")
     if properties is None:
         # A map of strings, or an object of Kubernetes.
-        return {"key": text}
+        every = node.get("additionalProperties")
+        value = fill(every, text, other) if isinstance(every, dict) else text
+        return None if value is None else {"key": value}
     values = {
         name: value
         for name, child in properties.items()
