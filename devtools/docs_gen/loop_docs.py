@@ -11,12 +11,12 @@ from pathlib import Path
 
 from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common import contract
-from hvd_pods.rules import decide, ending, gathering, holding, lease, messages, training
+from hvd_pods.rules import decide, ending, gathering, growing, holding, lease, messages, training
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "inside.md"
 PICTURE = ROOT / "docs" / "pictures" / "loop.svg"
-RULES = (decide, ending, gathering, holding, lease, training)
+RULES = (decide, ending, gathering, growing, holding, lease, training)
 # Heights of a line and of the space around a group, in pixels, and the left edges of the columns.
 LINE = 20
 SPACE = 44

@@ -155,6 +155,20 @@ def test_annotation_tells_hvdchart_status_the_spares(with_spares: list[Manifest]
     assert notes == {"hvd-a": {"horovod/spares": "3"}, "hvd-b": None}
 
 
+def test_minimum_is_that_of_each_group() -> None:
+    """Without one, the run needs all of its workers."""
+    groups: list[Values] = [{"name": "a"}, {"name": "b", "number": 1, "minimum": None}]
+    manifests = render({"worker": {"number": 4, "minimum": 2}, "workerGroups": groups})
+    sets = of_kind(manifests, "StatefulSet")
+    assert [each["metadata"].get("annotations") for each in sets] == [
+        {"horovod/minimum": "2"},
+        None,
+    ]
+    run = run_settings(manifests)
+    assert [group["minimum"] for group in run["groups"]] == [2, 1]
+    assert run["shrinkAfterSeconds"] == 30
+
+
 def test_spares_have_no_ranks(with_spares: list[Manifest]) -> None:
     groups = run_settings(with_spares)["groups"]
     assert [(group["number"], group["maximum"]) for group in groups] == [(2, 5), (1, 1)]
@@ -164,6 +178,10 @@ def test_master_may_delete_spares(with_spares: list[Manifest]) -> None:
     rules = one(with_spares, "Role")["rules"]
     (deletable,) = (rule for rule in rules if rule["verbs"] == ["delete"])
     assert deletable["resourceNames"] == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
+
+
+def test_no_minimum_is_as_without_the_key() -> None:
+    assert render({"worker": {"minimum": None}}) == render({})
 
 
 @pytest.mark.parametrize("nothing", [None, 0])

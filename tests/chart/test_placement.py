@@ -279,6 +279,7 @@ def elastic(slots: int, fewest: int | None) -> Values:
         (GPU_GROUPS, 6),
         # An eviction may hit a pod with ranks as well as a spare.
         (SPARES, 7),
+        ({"worker": {"number": 4, "minimum": 2}}, 3),
         (elastic(slots=2, fewest=4), 3),
         (elastic(slots=2, fewest=5), 4),
         (elastic(slots=2, fewest=None), 2),

@@ -33,6 +33,12 @@ workerGroups: [{name: a, number: null}]
   group "worker": spares is 1 | launch.mode is elastic | launch.elastic.minRanks
 {worker: {spares: 1}, launch: {mode: custom}, master: {args: [mpirun, -H, "hvd-worker-0.hvd:1"]}}
   spares is 1 | master.args | "hvd-worker-0" | $(HOSTFILE) | $(LAUNCH)
+worker: {number: 2, minimum: 3}
+  group "worker": minimum is 3 | number is 2
+{worker: {number: 2, minimum: 1}, launch: {mode: elastic}}
+  group "worker": minimum is 1 | launch.mode is elastic
+{worker: {minimum: 1}, launch: {mode: custom}, master: {args: [mpirun, -H, "hvd-worker-0.hvd:1"]}}
+  minimum is 1 | master.args | "hvd-worker-0" | $(HOSTFILE)
 launch: {mode: custom}
   launch.mode | master.args
 launch: {allowIdleWorkers: true}

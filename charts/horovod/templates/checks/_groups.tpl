@@ -36,20 +36,26 @@
 {{- end -}}
 {{- end }}
 
-{{/* Refuses spares that could never replace a host. */}}
+{{/* Refuses spares that could never replace a host, and a minimum that could never be used. */}}
 {{- define "horovod.checkSpares" -}}
 {{- $root := . -}}
 {{- range $group := .horovod.groups -}}
-{{- if $group.spares -}}
-{{- $given := printf "group %q: spares is %d" $group.name (int $group.spares) -}}
+{{- if gt (int $group.minimum) (int $group.number) -}}
+{{- $given := printf "group %q: minimum is %d but number is %d" $group.name (int $group.minimum) (int $group.number) -}}
+{{- fail (printf "%s: give at most the number of workers" $given) -}}
+{{- end -}}
+{{- range $key := list "spares" "minimum" -}}
+{{- if get $group $key -}}
+{{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
 {{- if eq $root.Values.launch.mode "elastic" -}}
-{{- $remedy := "remove spares: an elastic run continues without lost workers, down to launch.elastic.minRanks" -}}
-{{- fail (printf "%s but launch.mode is elastic: %s" $given $remedy) -}}
+{{- $why := "an elastic run continues without lost workers, down to launch.elastic.minRanks" -}}
+{{- fail (printf "%s but launch.mode is elastic: remove %s: %s" $given $key $why) -}}
 {{- end -}}
 {{- range $root.Values.master.args -}}
 {{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
 {{- $remedy := "take the hosts from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
-{{- fail (printf "%s but master.args names the host %q, which a spare may replace: %s" $given . $remedy) -}}
+{{- fail (printf "%s but master.args names the host %q, which the run may do without: %s" $given . $remedy) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

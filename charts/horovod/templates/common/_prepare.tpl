@@ -105,6 +105,7 @@ Those of the run in the cluster are listed at horovod.findRun.
 {{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
 {{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
 {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
+{{- if not $group.minimum -}}{{- $_ := unset $group "minimum" -}}{{- end -}}
 {{- $most := add $group.number ($group.spares | default 0) -}}
 {{- if eq $values.launch.mode "elastic" -}}
 {{- $most = max $most (div (int ($values.launch.elastic.maxRanks | default 0)) (int $group.slots)) -}}

@@ -8,6 +8,7 @@ so that only the workers' environment names it.
 {{- $groups := list -}}
 {{- range .horovod.groups -}}
 {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
+{{- $_ := set $numbers "minimum" (int (.minimum | default .number)) -}}
 {{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
 {{- end -}}
 {{- /* The API takes a selector in a query as KEY=VALUE,... */ -}}
@@ -42,6 +43,7 @@ so that only the workers' environment names it.
   "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
   "lostAfterSeconds" (include "horovod.number" (list .Values.launch.lostAfterSeconds 12) | int)
+  "shrinkAfterSeconds" (include "horovod.number" (list .Values.launch.shrinkAfterSeconds 30) | int)
   "stallTimeoutSeconds" (.horovod.stallTimeout | int)
   "failOnNaN" .Values.launch.failOnNaN
   "allowIdleWorkers" .Values.launch.allowIdleWorkers

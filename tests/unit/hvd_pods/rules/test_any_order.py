@@ -28,6 +28,7 @@ RUNS: dict[str, Run] = {
     "plain": one_group(lostAfterSeconds=15),
     "spare": one_group(1, 2, lostAfterSeconds=15, cleanup="Always", failOnNaN=True),
     "direct": one_group(mode="direct", lostAfterSeconds=3),
+    "minimum": one_group(3, 4, 1, mode="direct", lostAfterSeconds=3, shrinkAfterSeconds=5),
     "elastic": one_group(1, 3, mode="elastic", cleanup="Always"),
     "custom": one_group(mode="custom"),
     "no API": one_group(api=False, retries=2),
@@ -75,6 +76,14 @@ def happen(world: World, choice: int) -> None:
         world.fire()
 
 
+def check_hosts(run: Run, launch: m.Launch) -> None:
+    """A launch has at least the minimum of each group, and at most the number."""
+    for name, most in run.needed_workers.items():
+        used = sum(host.rpartition("-")[0] == name for host in launch.hosts)
+        if not run.elastic:
+            assert run.least_workers[name] <= used <= most, "a number that nobody asked for"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 @settings(max_examples=200, deadline=None)
@@ -107,6 +116,7 @@ def test_a_run_is_driven_once_and_always_ends(
                 assert not is_stopped, "a launch after SIGTERM"
                 assert not finished, "a training that has finished is repeated"
                 is_running = True
+                check_hosts(world.run, effect)
             if isinstance(effect, (m.ScaleDown, m.ScaleUp, m.DeletePods)):
                 assert not world.state.hold.lost_to, "the workers are another master's"
             if isinstance(effect, m.WriteRecord) and ends:

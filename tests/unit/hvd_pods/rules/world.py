@@ -33,9 +33,10 @@ def leased(seconds: int, renewal: str = "1") -> dict[str, Any]:
     return {**JOB, "metadata": {"annotations": notes}}
 
 
-def one_group(number: int = 2, maximum: int = 0, **changes: Any) -> Run:
+def one_group(number: int = 2, maximum: int = 0, minimum: int = 0, **changes: Any) -> Run:
     """A run of one group of workers with two slots each."""
     group = {"statefulSet": "w", "number": number, "maximum": maximum or number}
+    group["minimum"] = minimum or number
     return make_run(groups=[{**group, "slots": 2, "revision": "r1"}], **changes)
 
 
@@ -171,6 +172,11 @@ class World:
             ],
             m.ReadLease: [m.LeaseRead(self.job), m.LeaseRead(None)],
             m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
+            m.PrepareNewcomers: [
+                m.NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=True),
+                m.NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=False),
+                m.NewcomersReady(attempt, [], is_kept=True, problem=problem),
+            ],
             m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
             m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],
             m.AskRanks: [

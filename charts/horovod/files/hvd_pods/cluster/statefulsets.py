@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Mapping, Sequence
+from typing import Container, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object
@@ -47,15 +47,16 @@ def scale_to_zero(api: Api, names: Sequence[str]) -> None:
 def fit_to_run(api: Api, run: Run) -> None:
     """Give each StatefulSet the number of workers that the run starts with.
 
-    Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
-    run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
-    server is away, one StatefulSet is enough to wait for: there may be many, and the training may
-    begin without it. Workers that are missing then are scaled up while they are waited for.
+    Helm does so, but GitOps tools leave the number alone, because the master changes it. A run that
+    goes on with fewer workers keeps a number that a person or an autoscaler chose. A failure is
+    logged. While the API server is away, one StatefulSet is enough to wait for: there may be many,
+    and the training may begin without it. Workers that are missing then are scaled up while they
+    are waited for.
     """
     for name, number in run.initial_workers.items():
         try:
-            below = 1 if run.elastic else sys.maxsize
-            set_number(api, name, number, START_RETRY_SECONDS, below)
+            kept = range(1, sys.maxsize) if run.elastic else range(run.least_workers[name], number)
+            set_number(api, name, number, START_RETRY_SECONDS, kept)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")
             if problem.is_temporary:
@@ -77,15 +78,15 @@ def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None
 
 
 def set_number(
-    api: Api, name: str, number: int, retry_seconds: float, below: int = sys.maxsize
+    api: Api, name: str, number: int, retry_seconds: float, kept: Container[int] = ()
 ) -> None:
-    """Scale a StatefulSet, and log it, if it has another number of workers, and fewer than `below`.
+    """Scale a StatefulSet, and log it, unless it has this number of workers or one that is kept.
 
     Raises ApiError when the number can be neither read nor set within `retry_seconds`.
     """
     found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
     current = found.get("spec", {}).get("replicas", 0)
-    if current != number and current < below:
+    if current != number and current not in kept:
         scale(api, {name: number}, retry_seconds)
         log(f"{name} had {current} workers: scaled to {number}")
 

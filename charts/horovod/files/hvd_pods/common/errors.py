@@ -59,6 +59,10 @@ class WorkerLeftError(LaunchError):
     """The attempt ended because a worker was terminated, which does not count as a failure."""
 
 
+class ResizedError(LaunchError):
+    """The attempt was ended because workers have come, which the next one uses: no failure."""
+
+
 class NotANumberError(LaunchError):
     """The attempt was ended because the loss that the script reports is not a number."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, Mapping, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from hvd_pods.common.binding import Binding
 
@@ -71,6 +71,10 @@ class Run:
     # With how many ranks an elastic run goes on, at least and at most.
     min_ranks: int
     max_ranks: int
+    # With how many workers a run goes on, by the name of the StatefulSet, and how many seconds its
+    # first attempt waits for the others.
+    least_workers: Mapping[str, int]
+    shrink_after: float
     binding: Binding
     transport: str
     retries: int
@@ -104,6 +108,15 @@ class Run:
     def ranks(self) -> int:
         """The number of ranks to start with: the slots of all hosts that are not optional."""
         return sum(host.slots for host in self.hosts if not host.optional)
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the run goes on with fewer workers, and takes those that come."""
+        return self.least_workers != self.needed_workers
+
+    def on(self, hosts: Sequence[Host]) -> Run:
+        """This run as one attempt makes it, with ranks on all of these hosts and no others."""
+        return replace(self, hosts=[replace(host, optional=False) for host in hosts])
 
     @property
     def ranks_to_start(self) -> int:
@@ -172,6 +185,11 @@ def parse_run(text: str) -> Run:
         cleanup=document["cleanup"],
         min_ranks=document["minRanks"],
         max_ranks=document["maxRanks"],
+        least_workers={
+            group["statefulSet"]: group.get("minimum", group["number"])
+            for group in document["groups"]
+        },
+        shrink_after=float(document.get("shrinkAfterSeconds", 0)),
         record=document["record"],
         api=document["api"],
         binding=Binding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import queue
 import signal
@@ -71,6 +72,7 @@ LEASE = "lease"
 PODS = "pods"
 PREPARE = "prepare"
 DELIVER = "deliver"
+GROW = "prepare-newcomers"
 JUDGE = "judge"
 RESULTS = "results"
 ASK = "ask-ranks"
@@ -134,6 +136,7 @@ class Effects:
             m.DeletePods: (PODS, self._delete_pods),
             m.ScaleUp: (PODS, self._scale_up),
             m.Deliver: (DELIVER, self._deliver),
+            m.PrepareNewcomers: (GROW, self._prepare_newcomers),
             m.FindCause: (JUDGE, self._find_cause),
             m.AskRanks: (ASK, self._ask_ranks),
             m.ShowStacks: (STACKS, self._show_stacks),
@@ -244,7 +247,7 @@ class Effects:
 
     def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
         if self._hosts:
-            self._hosts.freeze()
+            self._hosts.freeze(effect.hosts)
 
     def _end_launcher(self, effect: m.EndLauncher) -> None:
         if self._launcher:
@@ -317,7 +320,8 @@ class Effects:
         number = effect.number
         try:
             if not self._stopped.is_set():
-                set_number(self._access, name, number, retry_seconds=0.0, below=effect.below)
+                kept = range(effect.below, sys.maxsize)
+                set_number(self._access, name, number, 0.0, kept)
         except ApiError as problem:
             self._log_once(f"cannot scale {name} to {number}: {problem}")
 
@@ -343,6 +347,27 @@ class Effects:
         reached = [host.name for host, pod in pods.items() if self._code.is_on(host, pod)]
         return m.Delivered(effect.attempt, reached, problem)
 
+    def _prepare_newcomers(self, effect: m.PrepareNewcomers) -> m.Event:
+        hosts = self._of(effect.hosts)
+        pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
+        self._find({host: pod.address for host, pod in pods.items()})
+        watched = self._hosts
+        # The next attempt hands the code out again, and finds the packages installed.
+        code = copy.copy(self._code)
+        code.forget()
+
+        def is_over() -> bool:
+            return self._stopped.is_set() or watched is None or watched.is_closed
+
+        try:
+            if not remote.are_kept(self._reach(), hosts):
+                return m.NewcomersReady(effect.attempt, [*effect.pods], is_kept=False)
+            code.deliver(self._reach(), pods)
+            ready = remote.wait_until_warm(self._reach(), [*pods], is_over)
+        except RunError as problem:
+            return m.NewcomersReady(effect.attempt, [], is_kept=True, problem=problem)
+        return m.NewcomersReady(effect.attempt, [host.name for host in ready], is_kept=True)
+
     def _look_at(self, effect: m.Deliver) -> list[Host]:
         """Take note of the hosts that answer, also of those without ranks."""
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
@@ -352,7 +377,7 @@ class Effects:
     def _have_finished(self, effect: m.Deliver) -> bool:
         hosts = self._look_at(effect)
         number = remote.count_finished(self._reach(), hosts, effect.left, self._stopped.is_set)
-        return number == self._run.ranks
+        return number == effect.left_ranks
 
     def _launch(self, effect: m.Launch) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
@@ -362,6 +387,9 @@ class Effects:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
             stay = {contract.STAY_WITHIN: str(effect.stay)}
             variables = {**self._variables, MEETING: meeting, **stay}
+            if not self._run.elastic:
+                # There may be fewer ranks than in the launch before.
+                self._arguments = build_command(self._run.on(self._of(effect.hosts)), self._mpi)
             to_run = (self._arguments, variables, self._code.directory)
             self._launcher = Launcher(*to_run, self._tell, effect.attempt)
         except RunError as problem:

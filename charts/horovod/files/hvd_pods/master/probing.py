@@ -26,7 +26,7 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
@@ -106,7 +106,9 @@ class Prober:
         self._port = port
         self._source = source
         self._tell = tell
+        # The addresses of hosts that are followed no longer, which may be all.
         self._frozen: Mapping[str, Endpoint] = {}
+        self._is_frozen = False
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
@@ -124,9 +126,17 @@ class Prober:
         spawn("probe-hosts", self._run)
         self._source.start(self.wake)
 
-    def freeze(self) -> None:
-        """Keep the addresses that are known now. Hosts that cannot be lost are asked no longer."""
-        self._frozen = self._source.endpoints()
+    def freeze(self, hosts: Collection[str] | None = None) -> None:
+        """Keep the addresses of these hosts, or of all, that are known now.
+
+        With all of them, hosts that cannot be lost are asked no longer.
+        """
+        known = self._source.endpoints()
+        if hosts is not None:
+            self._frozen = {name: known[name] for name in hosts if name in known}
+            return
+        self._frozen = known
+        self._is_frozen = True
         self._source.close()
         if not self._lost_after:
             self.close()
@@ -179,7 +189,9 @@ class Prober:
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
-        endpoints = self._frozen or self._source.endpoints()
+        endpoints = self._frozen
+        if not self._is_frozen:
+            endpoints = {**self._source.endpoints(), **self._frozen}
         now = time.monotonic()
         for target in self._targets:
             before = target.endpoint

@@ -19,6 +19,7 @@ from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.session import Session, SessionError, Where, make_request
+from hvd_pods.rank.warm_client import WAIT_SECONDS
 
 # Sessions at a time: each has a thread, which waits.
 SESSIONS = 512
@@ -31,6 +32,8 @@ LOOK_WITHIN = 4.0
 # Seconds in which a worker has to save the states of an earlier run: they may have many GiB.
 SAVE_WITHIN = 600.0
 LOOK = ("worker/draining.py", "look")
+# Seconds that the warm process of a worker which has come has, and some for the answer.
+WARM_WITHIN = WAIT_SECONDS + 10.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
 # Seconds between two looks at whether the master was asked to end.
@@ -130,6 +133,25 @@ def _numbers(answers: Mapping[Host, tuple[int, str]]) -> dict[Host, list[str]]:
     # The worker's Python may print warnings before them.
     lines = {host: [] if code else text.splitlines()[-1:] for host, (code, text) in answers.items()}
     return {host: line[0].split() if line else [] for host, line in lines.items()}
+
+
+def are_kept(reach: Reach, hosts: Sequence[Host]) -> bool:
+    """Whether all ranks on these hosts run, and this run's state is in the memory of each host."""
+    program = ("worker/draining.py", "kept")
+    said = _numbers(call(reach, hosts, program, seconds=LOOK_WITHIN))
+    return all(said[host] == [str(host.slots)] for host in hosts)
+
+
+def wait_until_warm(
+    reach: Reach, hosts: Sequence[Host], is_stopped: Callable[[], bool]
+) -> list[Host]:
+    """The hosts whose ranks could begin without an import; failures are logged."""
+    program = ["worker/warming.py"]
+    answers = call(reach, hosts, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
+    for host, (code, output) in answers.items():
+        if code and not is_stopped():
+            log(f"{host.name} is not ready for ranks: {one_line(output)}")
+    return [host for host, (code, _) in answers.items() if not code]
 
 
 def may_stay(reach: Reach, hosts: Sequence[Host]) -> bool:

@@ -19,7 +19,7 @@ def make_page(state: State, script_file: str) -> str:
     ]
     launched = state.attempt.launched
     samples += [
-        Sample("horovod_ranks", str(state.facts.run.ranks)),
+        Sample("horovod_ranks", str(state.ranks)),
         Sample("horovod_hosts_ready", str(len(state.gathered.answering))),
         Sample("horovod_launches_total", str(state.launches)),
         Sample("horovod_stalls_total", str(state.stalls)),

@@ -9,8 +9,14 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
-from hvd_pods.common.errors import InterruptedRunError, LostHostError, NotANumberError, RunError
-from hvd_pods.rules import ending, gathering, holding, lease, training
+from hvd_pods.common.errors import (
+    InterruptedRunError,
+    LostHostError,
+    NotANumberError,
+    ResizedError,
+    RunError,
+)
+from hvd_pods.rules import ending, gathering, growing, holding, lease, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
 
@@ -27,6 +33,8 @@ OF_ATTEMPT = (
     "ends",
     "deliver",
     "leave",
+    "shrink",
+    "grow",
 )
 
 
@@ -65,7 +73,8 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     epoch = state.hold.epoch + 1
     step.set_hold(epoch=epoch)
     progress = state.progress.forget()
-    step.set(attempts=number, attempt=Attempt(number), progress=progress, phase=Phase.GATHERING)
+    attempt = Attempt(number, gathered=gathering.expect(state))
+    step.set(attempts=number, attempt=attempt, progress=progress, phase=Phase.GATHERING)
     step.record(RUNNING, state.last_failure)
     step.write_record("begin")
     is_resumed = run.elastic and state.was_training
@@ -90,25 +99,33 @@ def on_prepared(step: Step, event: m.Prepared) -> None:
 def on_host_answers(step: Step, event: m.HostAnswers) -> None:
     """A host answers, for the first time or again."""
     gathering.on_answer(step, event)
-    training.on_hosts(step)
+    _follow_hosts(step)
 
 
 def on_host_problem(step: Step, event: m.HostProblem) -> None:
     """A host does not answer."""
     gathering.on_problem(step, event)
-    training.on_hosts(step)
+    _follow_hosts(step)
 
 
 def on_host_gone(step: Step, event: m.HostGone) -> None:
     """A host has another pod, or none."""
     gathering.on_gone(step, event)
+    _follow_hosts(step)
+
+
+def _follow_hosts(step: Step) -> None:
+    """Hosts have come or gone, which may change a launch that runs."""
     training.on_hosts(step)
+    growing.look(step)
 
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
     """Hosts have the user's code: those of a launch, or those that joined an elastic run."""
     if step.state.phase == Phase.DELIVERING:
         training.begin(step, event)
+        growing.note_size(step)
+        growing.look(step)
     elif step.state.phase == Phase.TRAINING:
         training.on_delivered(step, event)
 
@@ -120,8 +137,9 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     step.set_attempt(problem=event.problem)
     step.set(phase=Phase.JUDGING)
     step.do(m.StopWatching())
-    # The next attempt is compared with the last step. A host that is lost cannot tell it.
-    is_known = not isinstance(event.problem, LostHostError)
+    # The next attempt is compared with the last step. A host that is lost cannot tell it, and one
+    # that has come is waiting.
+    is_known = not isinstance(event.problem, (LostHostError, ResizedError))
     step.do(m.StopProgress(attempt.number, wait_for_last_step=is_known))
 
 
@@ -201,7 +219,10 @@ def conclude(step: Step, job: Object | None) -> None:
         step.do(m.Emit("Finished", "the training ended with exit code 0"))
         ending.finish(step, None)
     else:
-        ending.announce(step, problem)
+        if isinstance(problem, ResizedError):
+            step.log(str(problem))
+        else:
+            ending.announce(step, problem)
         _retry(step, problem, is_over=run.api and (job is None or ending.is_withdrawn(job)))
 
 
@@ -210,8 +231,12 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
     state = step.state
     retries = state.retries.note_job(state.job)
     step_reached = state.progress.step
-    verdict = retries.judge(problem, state.attempt.seconds, state.failures, step_reached)
-    step.set(retries=verdict.retries, failures=verdict.failures, last_failure=str(problem))
+    seconds = state.attempt.seconds
+    adapts = state.run.is_adaptive
+    verdict = retries.judge(problem, seconds, state.failures, step_reached, adapts=adapts)
+    step.set(retries=verdict.retries, failures=verdict.failures)
+    if not isinstance(problem, ResizedError):
+        step.set(last_failure=str(problem))
     if is_over or verdict.pause is None or step.state.lease.has_ended:
         if verdict.pause is None and verdict.explanation:
             step.log(verdict.explanation)
@@ -289,6 +314,8 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "look": lambda step: step.do(m.ReadRecord()),
     "renew": holding.renew,
     "hosts": gathering.time_out,
+    "shrink": gathering.lose_patience,
+    "grow": growing.prepare,
     "pods": gathering.list_pods,
     "resume": gathering.start_if_possible,
     "loss": training.on_hosts,
@@ -318,6 +345,7 @@ HANDLERS: Mapping[type, Handler] = {
     m.HostGone: on_host_gone,
     m.PodsListed: gathering.on_pods,
     m.Delivered: on_delivered,
+    m.NewcomersReady: growing.on_ready,
     m.NoticeTaken: training.on_notice,
     m.RankMissing: training.on_missing_rank,
     m.StacksShown: training.end_stalled,

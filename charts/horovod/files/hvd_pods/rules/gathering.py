@@ -2,7 +2,8 @@
 
 A run that is not elastic has a fixed number of hosts in each group. It begins as soon as so many of
 a group answer, whichever these are, and leaves the others idle: spares. After a failure the next
-attempt chooses again, so that a spare takes the place of a host that is gone.
+attempt chooses again, so that a spare takes the place of a host that is gone. A run whose groups
+have a minimum begins without hosts that do not come, and takes them later (rules/growing.py).
 
 An upgrade leaves pods of an earlier revision, which may never answer, and which nothing but the
 master replaces. The pod of a node that is gone, which Kubernetes has given up after some minutes,
@@ -22,8 +23,14 @@ from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, LostHo
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import describe, describe_loss, describe_spares, format_hosts
-from hvd_pods.rules.state import Phase, State, Step
+from hvd_pods.rules.host_names import (
+    describe,
+    describe_loss,
+    describe_spares,
+    format_hosts,
+    read_hosts,
+)
+from hvd_pods.rules.state import Gathered, Phase, State, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -36,6 +43,11 @@ REPEAT_REPORT_AFTER = 60.0
 RESUME_WITHIN = 10.0
 # Seconds in which all hosts have to answer whose ranks may have finished without a master.
 LEFT_WITHIN = 5.0
+# Seconds for which hosts that answered in the attempt before are waited for, when there are enough
+# others.
+MISS_WITHIN = 3.0
+# Seconds between two looks at pods while ranks train without them.
+LOOK_EVERY = 60.0
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
 GIVE_UP_AFTER = 60.0
 # Factor on launch.lostAfterSeconds while all hosts are silent: the master itself may be offline.
@@ -60,6 +72,43 @@ def begin(step: Step) -> None:
     if _left(step.state):
         step.set_timer("resume", step.now + LEFT_WITHIN)
     extend_deadline(step)
+
+
+def expect(state: State) -> Gathered:
+    """What the attempt after the present one may count on: hosts that should answer at once.
+
+    Those of the present attempt that still answer, or of the one that another master has left.
+    """
+    before = state.attempt
+    if before.launched:
+        gone = {*before.gathered.reasons, *before.launched.leaving}
+        left = frozenset(before.gathered.answering) - gone
+        return Gathered(expected=left, patience=MISS_WITHIN)
+    if state.was_training:
+        recorded = read_hosts(state.run, state.recorded_hosts)
+        names = frozenset(host.name for host in recorded)
+        return Gathered(expected=names, patience=state.run.shrink_after)
+    return Gathered(patience=state.run.shrink_after)
+
+
+def lose_patience(step: Step) -> None:
+    """Begin without the hosts that are missing, where the run can do without them."""
+    step.set_gathered(patience=0.0)
+    start_if_possible(step)
+
+
+def _note_enough(step: Step) -> None:
+    """There are as many hosts as the run can do with: wait for the others for some time."""
+    state = step.state
+    is_new = state.phase == Phase.GATHERING and "shrink" not in state.timers
+    if is_new and state.gathered.patience and _has_least(state):
+        step.set_timer("shrink", step.now + state.gathered.patience)
+
+
+def _has_least(state: State) -> bool:
+    """Whether a run can do with the hosts that answer, although others are missing."""
+    run = state.run
+    return run.is_adaptive and not _count_lacking(run.least_workers, run, state.gathered.answering)
 
 
 def _left(state: State) -> int:
@@ -129,6 +178,7 @@ def _drop(step: Step, host: str) -> None:
 
 def start_if_possible(step: Step) -> None:
     """Hand out the code as soon as enough hosts answer and the launcher is prepared."""
+    _note_enough(step)
     state = step.state
     is_waiting = (
         state.phase == Phase.GATHERING and state.attempt.is_prepared and not state.is_stopped
@@ -142,8 +192,10 @@ def start_if_possible(step: Step) -> None:
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
     step.do(m.Emit("HostsReady", f"{len(chosen)} hosts respond{spares}"))
-    step.clear_timers("hosts", "resume")
-    if not run.elastic:
+    step.clear_timers("hosts", "resume", "shrink")
+    if count_missing_workers(run, chosen) and not run.elastic:
+        step.do(m.FreezeHosts([*chosen]))
+    elif not run.elastic:
         # Another master may replace the workers while this one ends: it must not do the same. And
         # a pod that is to end still trains until its grace period is over.
         step.clear_timers("pods")
@@ -152,7 +204,9 @@ def start_if_possible(step: Step) -> None:
     step.set_attempt(elastic=replace(state.attempt.elastic, asked=chosen))
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
-    step.do(m.Deliver(state.attempt.number, chosen, saves, _left(state), addresses))
+    left = _left(state)
+    left_ranks = sum(host.slots for host in read_hosts(run, state.recorded_hosts))
+    step.do(m.Deliver(state.attempt.number, chosen, saves, left, left_ranks, addresses))
 
 
 def is_enough(step: Step) -> bool:
@@ -165,10 +219,18 @@ def is_enough(step: Step) -> bool:
     answering = state.gathered.answering
     if not run.elastic:
         is_waiting = "resume" in state.timers and len(answering) < len(run.hosts)
-        return not (is_waiting or count_missing_workers(run, answering))
+        is_short = bool(count_missing_workers(run, answering)) and not _may_shrink(state)
+        return not (is_waiting or is_short)
     slots = sum(state.facts.hosts[name].slots for name in answering)
     is_resumed = state.was_training and "resume" not in state.timers
     return slots >= (run.min_ranks if is_resumed else run.ranks)
+
+
+def _may_shrink(state: State) -> bool:
+    """Whether the attempt may begin without the hosts that are missing."""
+    gathered = state.gathered
+    is_complete = gathered.expected is not None and gathered.expected <= gathered.answering.keys()
+    return _has_least(state) and (is_complete or not gathered.patience)
 
 
 def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int]:
@@ -176,8 +238,14 @@ def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int
 
     Groups that need none are left out.
     """
+    return _count_lacking(run.needed_workers, run, answering)
+
+
+def _count_lacking(
+    needed: Mapping[str, int], run: Run, answering: Collection[str]
+) -> dict[str, int]:
     present = Counter(host.stateful_set for host in run.hosts if host.name in answering)
-    lacking = {name: number - present[name] for name, number in run.needed_workers.items()}
+    lacking = {name: number - present[name] for name, number in needed.items()}
     return {name: number for name, number in lacking.items() if number > 0}
 
 
@@ -211,7 +279,15 @@ def may_replace_pods(state: State) -> bool:
     phases = [Phase.GATHERING]
     if state.run.elastic:
         phases += [Phase.DELIVERING, Phase.TRAINING]
+    elif _trains_with_fewer(state):
+        phases.append(Phase.TRAINING)
     return state.phase in phases and not (state.is_stopped or state.hold.lost_to)
+
+
+def _trains_with_fewer(state: State) -> bool:
+    launched = state.attempt.launched
+    is_short = launched and count_missing_workers(state.run, launched.hosts)
+    return bool(is_short) and state.phase == Phase.TRAINING and not state.run.elastic
 
 
 def list_pods(step: Step) -> None:
@@ -219,11 +295,12 @@ def list_pods(step: Step) -> None:
     state = step.state
     if not may_replace_pods(state):
         return
-    step.set_timer("pods", step.now + REPORT_EVERY)
+    has_fewer = _trains_with_fewer(state)
+    step.set_timer("pods", step.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
     if state.gathered.is_listing:
         return
     missing = []
-    if state.phase == Phase.GATHERING:
+    if state.phase == Phase.GATHERING or has_fewer:
         missing = find_missing(state.run, state.gathered.answering)
     reasons = state.gathered.reasons.values()
     if not (missing or any(reason.startswith(STALE) for reason in reasons)):
@@ -266,14 +343,16 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
         if not is_stale and name in replaced:
             # Whatever its StatefulSet made before, it has been mended.
             step.set_gathered(replaced={n: each for n, each in replaced.items() if n != name})
-        if since is None and is_stale and _may_replace(step, name, item["uid"]):
+        # While ranks train, a stale one may be the next run's.
+        is_in_the_way = since is None and is_stale and not _trains_with_fewer(step.state)
+        if is_in_the_way and _may_replace(step, name, item["uid"]):
             stale[name] = item["uid"]
         elif since and name not in answering and step.wall - parse_time(since) > GIVE_UP_AFTER:
             node = pods[name].get("spec", {}).get("nodeName")
-            _log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
+            log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
             ending[name] = item["uid"]
     if stale:
-        _log_once(step, f"replacing workers {STALE}: {format_hosts([hosts[n] for n in stale])}")
+        log_once(step, f"replacing workers {STALE}: {format_hosts([hosts[n] for n in stale])}")
         step.do(m.DeletePods(stale))
     if ending:
         step.do(m.DeletePods(ending, grace=0))
@@ -298,8 +377,8 @@ def _makes_stale_pods(step: Step, host: Host, pod: Object | None) -> bool:
     return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
 
-def _log_once(step: Step, text: str) -> None:
-    """Log a message once in an attempt: a failed deletion is tried again every few seconds."""
+def log_once(step: Step, text: str) -> None:
+    """Log a message once in an attempt, of what is tried again and again."""
     told = step.state.gathered.told
     if text not in told:
         step.log(text)
@@ -324,8 +403,8 @@ def _scale_up(step: Step, event: m.PodsListed) -> None:
     if event.problem:
         return
     for name in sorted(absent):
-        # A person may have chosen the number of an elastic run.
-        below = 1 if run.elastic else run.needed_workers[name]
+        # A person may have chosen the number of workers, where it may change.
+        below = 1 if run.elastic else run.least_workers[name]
         step.do(m.ScaleUp(name, run.initial_workers[name], below))
 
 
@@ -407,10 +486,10 @@ def report(step: Step, event: m.PodsListed) -> None:
 
 
 def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
-    """Whether a group has more hosts with problems that last than spares."""
+    """Whether a group has more hosts with problems that last than it can do without."""
     problems = Counter(host.stateful_set for host in lasting)
     return any(
-        problems[name] > run.initial_workers[name] - run.needed_workers[name]
+        problems[name] > run.initial_workers[name] - run.least_workers[name]
         for name in run.stateful_sets
     )
 
@@ -418,6 +497,9 @@ def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
 def time_out(step: Step) -> None:
     """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
     state = step.state
+    if state.phase == Phase.GATHERING and _has_least(state):
+        lose_patience(step)
+        return
     if state.phase != Phase.GATHERING or is_enough(step):
         # Where only the launcher is not prepared yet, that takes its own time.
         return

@@ -20,6 +20,7 @@ from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
+from hvd_pods.rules.host_names import read_hosts
 from hvd_pods.rules.state import END, FAILED, FINISHED, Phase, Progress, Step, read_losses
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
@@ -114,6 +115,8 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     step.set(was_training=was_training, has_reached=was_training)
     if step.state.was_training:
         step.set(left=number(data.get("launched")))
+        before = read_hosts(run, step.state.recorded_hosts)
+        step.set(hosts_before=len(before))
     if not run.api:
         step.then(m.AttemptBegins())
     elif has_ended(run, data, facts.uid):

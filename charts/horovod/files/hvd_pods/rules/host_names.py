@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Collection, Iterable, Mapping, Sequence
 
 from hvd_pods.common.ranges import format_ranges
+from hvd_pods.common.rank_variables import list_pods
 from hvd_pods.common.run import Host, Run
 
 # What a report shows at most: groups of hosts, characters of a reason, ranges of hosts in a group.
@@ -44,12 +45,27 @@ def describe_spares(run: Run, idle: int) -> str:
 
 
 def record_hosts(run: Run, chosen: Collection[str]) -> str:
-    """Return the ordinals of the hosts to use as JSON, by StatefulSet; empty without spares."""
-    if run.initial_workers == run.needed_workers:
+    """Return the ordinals of the hosts to use as JSON, by StatefulSet.
+
+    Empty where these are always the same, without spares and a minimum.
+    """
+    if run.initial_workers == run.needed_workers and not run.is_adaptive:
         return ""
     used = (host for host in run.hosts if host.name in chosen)
     groups = groupby(used, key=lambda host: host.stateful_set)
     return json.dumps({name: ",".join(format_ordinals(same)) for name, same in groups})
+
+
+def read_hosts(run: Run, record: str) -> list[Host]:
+    """The hosts of `record_hosts`; those that the run starts with for any other text."""
+    try:
+        groups = [f"{name}:{text}" for name, text in json.loads(record).items()]
+        names = set(islice(list_pods(" ".join(groups)), len(run.hosts) + 1))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        names = set()
+    return [host for host in run.hosts if host.name in names] or [
+        host for host in run.hosts if not host.optional
+    ]
 
 
 def format_hosts(hosts: Sequence[Host]) -> str:

@@ -220,6 +220,19 @@ class Delivered(AttemptEvent):
 
 
 @dataclass(frozen=True)
+class NewcomersReady(AttemptEvent):
+    """These hosts could have ranks at once; `problem` is why others could not.
+
+    `is_kept`: all ranks keep their state in memory (library/keep), so that no step is lost when
+    they are ended.
+    """
+
+    hosts: Sequence[str]
+    is_kept: bool
+    problem: RunError | None = None
+
+
+@dataclass(frozen=True)
 class WorkerReached(AttemptEvent):
     """A program of this pod, such as a launcher, has asked a worker's agent to start a program."""
 
@@ -414,7 +427,12 @@ class WatchHosts(Effect):
 
 @dataclass(frozen=True)
 class FreezeHosts(Effect):
-    """Follow the hosts' addresses no longer: those known now are the attempt's."""
+    """Follow the hosts' addresses no longer: those known now are the attempt's.
+
+    `hosts`: only the addresses of these, while others may still come; None for all.
+    """
+
+    hosts: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -460,7 +478,21 @@ class Deliver(Effect):
     saves: bool = False
     # First look whether the ranks of this epoch have finished at one of these addresses.
     left: int = 0
+    # How many ranks that launch had.
+    left_ranks: int = 0
     addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PrepareNewcomers(Effect):
+    """Prepare hosts that have come for the next launch, while this one runs: NewcomersReady
+    follows. They get the user's code, and import what the script does.
+    """
+
+    attempt: int
+    pods: Mapping[str, Pod]
+    # Those of this launch, whose ranks are asked whether they keep their state.
+    hosts: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -475,9 +507,13 @@ class WriteLiveHosts(Effect):
 
 @dataclass(frozen=True)
 class Launch(Effect):
-    """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows."""
+    """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows.
+
+    One that has gone in this moment has no address.
+    """
 
     attempt: int
+    hosts: Sequence[str]
     addresses: Mapping[str, str]
     # Seconds in which ranks that are left alone wait for another master.
     stay: float

@@ -15,6 +15,7 @@ from hvd_pods.common.errors import (
     HostsTimeoutError,
     LostHostError,
     NotANumberError,
+    ResizedError,
     RunError,
     WorkerLeftError,
 )
@@ -67,14 +68,20 @@ class Retries:
         failed = int(job.get("status", {}).get("failed") or 0)
         return replace(self, limit=int(job["spec"]["backoffLimit"]), lost_masters=failed)
 
-    def judge(self, problem: RunError, seconds: float, failures: int, step: int) -> Verdict:
+    def judge(
+        self, problem: RunError, seconds: float, failures: int, step: int, *, adapts: bool = False
+    ) -> Verdict:
         """Decide about the attempt after one that failed.
 
         `seconds`: how long the launcher ran. `failures`: of the attempts before. `step`: the last
-        one that the script has reported, 0 without such a report.
+        one that the script has reported, 0 without such a report. `adapts`: the run goes on with
+        fewer workers, so that to lose one is no failure.
         """
         free = 0
-        if isinstance(problem, WorkerLeftError):
+        if isinstance(problem, ResizedError):
+            changed = replace(self, furthest=max(self.furthest, step))
+            return Verdict(changed, failures, 0.0, "the next attempt begins at once")
+        if isinstance(problem, WorkerLeftError) or (adapts and isinstance(problem, LostHostError)):
             came_further = step > self.furthest or seconds >= TRAINED_AFTER
             free = 0 if came_further else self.free + 1
             if free <= MOST_FREE:

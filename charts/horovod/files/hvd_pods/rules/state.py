@@ -125,6 +125,10 @@ class Gathered:
     told: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
+    # The hosts that should answer at once; None where that is not known, before the first launch.
+    expected: frozenset[str] | None = None
+    # Seconds for which others are waited for when those that answer would be enough; 0: none.
+    patience: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,8 @@ class Launched:
     idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     # Hosts that were lost, while their pods are being listed to say why.
     lost: tuple[str, ...] = ()
+    # Hosts that have come are being prepared for the next launch.
+    is_growing: bool = False
     code: int = 0
 
 
@@ -313,6 +319,11 @@ class State:
     # The epoch of the last launch whose ranks may go on without a master.
     left: int = 0
     progress: Progress = field(default_factory=Progress)
+    # How many hosts the last launch had, when one has begun because hosts had come, and how many
+    # seconds pass at least until the next such one.
+    hosts_before: int = 0
+    grown_at: float = float("-inf")
+    grow_pause: float = 0.0
     # What the record says of the run; empty while an earlier end is only repeated.
     entry: Mapping[str, str] = field(default_factory=dict)
     # The ordinals of the hosts that have ranks, where they need not be the first ones.
@@ -332,6 +343,19 @@ class State:
     def run(self) -> Run:
         """The run, which no event changes."""
         return self.facts.run
+
+    @property
+    def recorded_hosts(self) -> str:
+        """The hosts of the launch that another master has left, as the record names them."""
+        return str(self.hold.data.get("hosts", ""))
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks of the present launch, or of the next one as far as is known."""
+        launched = self.attempt.launched
+        if launched is None or self.run.elastic:
+            return self.run.ranks
+        return sum(self.facts.hosts[name].slots for name in launched.hosts)
 
     @property
     def gathered(self) -> Gathered:

@@ -11,6 +11,7 @@ from hvd_pods.common.errors import (
     LaunchError,
     LostHostError,
     NotANumberError,
+    ResizedError,
     RunError,
     WorkerLeftError,
 )
@@ -33,7 +34,7 @@ from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, REPORT_EVER
 from hvd_pods.rules.state import RUNNING, Launched, Phase, State, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
-# it would wait; and when hosts are lost in mode direct, which starts no daemons.
+# it would wait, or have come; and the same in mode direct, which starts no daemons.
 END_WITHIN = 5.0
 END_WITHOUT_HOSTS_WITHIN = 1.0
 END_DIRECT_WITHIN = 0.3
@@ -81,11 +82,11 @@ def begin(step: Step, event: m.Delivered) -> None:
         seen = frozenset(chosen)
         step.set_attempt(elastic=replace(state.attempt.elastic, seen=seen, has_code=seen))
         step.do(m.WriteLiveHosts(chosen))
-    what = f"{run.mode} starts {run.ranks} ranks on {len(chosen)} hosts"
+    what = f"{run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
     step.do(m.Emit("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
-    step.do(m.Launch(state.attempt.number, addresses, stay))
+    step.do(m.Launch(state.attempt.number, chosen, addresses, stay))
     step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
     step.record(RUNNING, state.last_failure)
@@ -207,7 +208,7 @@ def abort(step: Step, problem: RunError) -> None:
         return
     step.set_launched(problem=problem)
     within = END_WITHIN
-    if isinstance(problem, LostHostError):
+    if isinstance(problem, (LostHostError, ResizedError)):
         is_direct = step.state.run.mode == "direct"
         within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
     step.set_timer("kill", step.now + within)
@@ -361,7 +362,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     step.set_launched(idle=idle)
     # Those of a command's earlier ranks have the numbers of its present ones.
     over = frozenset() if run.mode == "custom" else launched.ended.union(launched.finished)
-    if run.elastic or len(idle) < run.ranks - len(over):
+    if run.elastic or len(idle) < step.state.ranks - len(over):
         # Ranks of an elastic run change their numbers.
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
@@ -421,7 +422,7 @@ def _find_unfinished(step: Step) -> list[tuple[str, int]]:
     assert launched  # noqa: S101
     over = {rank for _, rank in launched.ended.union(launched.finished)}
     hosts = [step.state.facts.hosts[name] for name in launched.hosts]
-    found = [(rank, find_host(rank, hosts)) for rank in range(step.state.run.ranks)]
+    found = [(rank, find_host(rank, hosts)) for rank in range(step.state.ranks)]
     return [(host.name, rank) for rank, host in found if host and rank not in over]
 
 
@@ -504,7 +505,11 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     problem = launched.problem
     # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
     # another reason have not finished, whatever their handlers of signals make of it.
-    if event.code == 0 and (problem is None or isinstance(problem, LostHostError)):
+    # Only mode direct never exits with 0 when it was asked to end.
+    may_have_ended = isinstance(problem, LostHostError) or (
+        isinstance(problem, ResizedError) and state.run.mode == "direct"
+    )
+    if event.code == 0 and (problem is None or may_have_ended):
         if left:
             names = ", ".join(left)
             step.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")

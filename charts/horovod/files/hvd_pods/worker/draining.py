@@ -81,21 +81,29 @@ def _is_own(pid: int) -> bool:
     return True
 
 
+def is_kept() -> bool:
+    """Whether this run's state is in the worker's memory (library/keep)."""
+    run = Path(os.environ.get(contract.RUN_ID, "")).name
+    return bool(run) and any((KEPT / run).glob("*-shared.*"))
+
+
 def may_stay(script: ranks.Script) -> bool:
     """Whether a script loses nothing if a session of another master kills it later."""
-    run = Path(os.environ.get(contract.RUN_ID, "")).name
-    is_kept = bool(run) and any((KEPT / run).glob("*-shared.*"))
-    # This run's state is in the worker's memory (library/keep), and no handler would save it.
-    return is_kept and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
+    # No handler would save its state.
+    return is_kept() and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
 
 
 def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
 
     With the argument `look`, print how many need not be asked because they may stay, then the epoch
-    of a launch whose ranks on this host have all finished, and their number (rank/host.py).
+    of a launch whose ranks on this host have all finished, and their number (rank/host.py). With
+    `kept`, print how many lose nothing but the step that they are at if they are killed now.
     """
     scripts = list(ranks.running())
+    if sys.argv[1:] == ["kept"]:
+        print(len(scripts) if is_kept() else 0)
+        return 0
     if sys.argv[1:] == ["look"]:
         print(sum(map(may_stay, scripts)), end=" ")
         with suppress(OSError):

@@ -1,0 +1,107 @@
+"""Rules of a run that goes on with fewer workers: it takes those that come while it trains.
+
+The launch is ended and the next one begins at once, on more hosts. The ranks go on from what they
+keep in memory (library/keep); of a script that keeps nothing, the launch is not ended. Meanwhile
+the new hosts are prepared, so that the ranks stop for as long as a restart of them takes.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from hvd_pods.common.errors import ResizedError
+from hvd_pods.common.run import Pod
+from hvd_pods.rules import gathering, training
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.host_names import format_hosts
+from hvd_pods.rules.state import Phase, Step
+
+# Seconds for which a host has to answer before ranks are ended for it: others may come with it.
+SETTLE = 3.0
+# Seconds between two launches that begin because hosts have come. They are doubled, up to the last
+# number, each time that a host is lost within twice as many seconds: one that comes and goes again
+# and again must not stop the training.
+GROW_EVERY = 30.0
+LONGEST_PAUSE = 600.0
+# Seconds until hosts that could not be used are tried again.
+AGAIN_AFTER = 30.0
+
+
+def note_size(step: Step) -> None:
+    """Say that the ranks start on another number of hosts than before."""
+    state = step.state
+    launched = state.attempt.launched
+    run = step.state.run
+    if launched is None or not run.is_adaptive or state.phase != Phase.TRAINING:
+        return
+    wanted = sum(run.needed_workers.values())
+    before = state.hosts_before or wanted
+    now = len(launched.hosts)
+    pause = state.grow_pause or GROW_EVERY
+    what = f"{state.ranks} ranks train on {now} of {wanted} workers"
+    if now < before:
+        is_soon = step.now - state.grown_at < 2 * pause
+        step.set(grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY)
+        step.do(m.Emit("Shrunk", what, "note"))
+    elif now > before:
+        step.do(m.Emit("Grown", what, "note"))
+    step.set(hosts_before=now)
+
+
+def look(step: Step) -> None:
+    """Hosts have come or gone: wait a moment for those that could have ranks."""
+    if not find_newcomers(step):
+        step.clear_timers("grow")
+    elif "grow" not in step.state.timers:
+        pause = step.state.grow_pause or GROW_EVERY
+        step.set_timer("grow", max(step.now + SETTLE, step.state.grown_at + pause))
+
+
+def find_newcomers(step: Step) -> Mapping[str, Pod]:
+    """The hosts that answer and that the launch lacks; none while it cannot be ended for them."""
+    state = step.state
+    run = step.state.run
+    launched = state.attempt.launched
+    if state.phase != Phase.TRAINING or launched is None or not run.is_adaptive:
+        return {}
+    is_ending = launched.problem or launched.asked or launched.finished or launched.ended
+    if is_ending or launched.is_growing or state.is_stopped:
+        return {}
+    left = gathering.count_missing_workers(run, launched.hosts)
+    found = {}
+    for host in run.hosts:
+        pod = state.gathered.answering.get(host.name)
+        is_steady = pod is not None and host.name not in state.gathered.reasons
+        if is_steady and host.name not in launched.hosts and left.get(host.stateful_set, 0):
+            left[host.stateful_set] -= 1
+            found[host.name] = state.gathered.answering[host.name]
+    return found
+
+
+def prepare(step: Step) -> None:
+    """Hosts have answered for a while: prepare them for the next launch."""
+    launched = step.state.attempt.launched
+    pods = find_newcomers(step)
+    if launched and pods:
+        step.set_launched(is_growing=True)
+        step.do(m.PrepareNewcomers(step.state.attempt.number, pods, launched.hosts))
+
+
+def on_ready(step: Step, event: m.NewcomersReady) -> None:
+    """The hosts are prepared: end the launch, so that the next one has them."""
+    if step.state.phase != Phase.TRAINING or not step.state.attempt.launched:
+        return
+    step.set_launched(is_growing=False)
+    came = find_newcomers(step)
+    names = format_hosts([step.state.facts.hosts[name] for name in event.hosts if name in came])
+    if event.problem:
+        gathering.log_once(step, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
+    elif names and not event.is_kept:
+        why = "the ranks do not keep their state in memory (keep), and would lose steps"
+        gathering.log_once(step, f"{names} wait for the next attempt: {why}")
+    elif names:
+        step.set(grown_at=step.now)
+        training.abort(step, ResizedError(f"{names} came: starting the ranks again with them", 1))
+        return
+    if came:
+        step.set_timer("grow", step.now + AGAIN_AFTER)

@@ -1,0 +1,261 @@
+"""A run with a minimum: it goes on with fewer workers, and takes those that come."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.errors import LostHostError
+from hvd_pods.common.notices import FINISHED, LEAVING
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.gathering import LOOK_EVERY, MISS_WITHIN
+from hvd_pods.rules.growing import AGAIN_AFTER, GROW_EVERY, SETTLE
+from hvd_pods.rules.state import Phase
+from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
+
+START_AFTER = 30.0
+
+
+def worker(name: str, **changes: Any) -> tuple[str, dict[str, Any]]:
+    """The name of a pod, and the pod."""
+    labels = {"horovod/revision": "r1"}
+    return name, {"metadata": {"name": name, "uid": f"uid of {name}", "labels": labels, **changes}}
+
+
+class Adaptive(World):
+    """A run of four workers, two of which are enough. Only some of its hosts answer."""
+
+    def __init__(
+        self,
+        *there: int,
+        spares: int = 0,
+        hosts_timeout: int = 60,
+        record: dict[str, str] | None = None,
+    ) -> None:
+        times = {"shrinkAfterSeconds": START_AFTER, "hostsTimeoutSeconds": hosts_timeout}
+        run = one_group(4, 4 + spares, 2, mode="direct", lostAfterSeconds=3, **times)
+        super().__init__(run, record=record or {})
+        self.there = {f"w-{number}" for number in there}
+        # Pods that do not answer.
+        self.others: dict[str, Any] = {}
+
+    def answers_to(self, effect: m.Effect) -> list[m.Event]:
+        answers = super().answers_to(effect)
+        if isinstance(effect, m.WatchHosts):
+            return [a for a in answers if isinstance(a, m.HostAnswers) and a.host in self.there]
+        if isinstance(effect, m.ListPods):
+            return [m.PodsListed(effect.attempt, {**dict(map(worker, self.there)), **self.others})]
+        return answers
+
+    def run_for(self, seconds: float) -> Adaptive:
+        """Let this time pass, with all that happens by itself meanwhile."""
+        until = self.now + seconds
+        while self.answers or min(self.state.timers.values(), default=until + 1) <= until:
+            if self.answers:
+                self.answer()
+            else:
+                self.fire()
+        self.now = max(self.now, until)
+        return self
+
+    def begin(self) -> Adaptive:
+        self.tell(m.Started())
+        return self.run_for(0.5)
+
+    def lose(self, *numbers: int) -> None:
+        for number in numbers:
+            self.there.discard(f"w-{number}")
+            self.tell(m.HostProblem(self.state.attempt.number, f"w-{number}", "closed", 3.0))
+
+    def bring(self, *numbers: int) -> None:
+        for number in numbers:
+            self.there.add(f"w-{number}")
+            attempt = self.state.attempt.number
+            self.tell(m.HostAnswers(attempt, f"w-{number}", pod(f"w-{number}")))
+
+    def launched(self) -> list[str]:
+        """The ordinals of the hosts of each launch."""
+        return ["".join(n[2:] for n in sorted(launch.hosts)) for launch in self.of(m.Launch)]
+
+    def told(self, reason: str) -> list[str]:
+        return [effect.message for effect in self.of(m.Emit) if effect.reason == reason]
+
+
+def test_a_run_starts_with_what_is_there_after_a_while() -> None:
+    world = Adaptive(0, 2, 3).begin()
+    assert world.launched() == []
+    world.run_for(START_AFTER)
+    assert world.launched() == ["023"]
+    assert world.told("Shrunk") == ["6 ranks train on 3 of 4 workers"]
+    assert json.loads(world.of(m.WriteRecord)[-1].data["hosts"]) == {"w": "0,2-3"}
+
+
+def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever() -> None:
+    assert Adaptive(0, 1, 2, 3).begin().launched() == ["0123"]
+    assert Adaptive(1).begin().run_for(START_AFTER + 20).launched() == []
+
+
+def test_hosts_timeout_ends_the_wait_for_others_and_not_the_run() -> None:
+    world = Adaptive(0, 1, hosts_timeout=5)
+    assert world.begin().run_for(6).launched() == ["01"]
+
+
+@pytest.mark.parametrize(("spares", "after"), [(0, "012"), (1, "0124")])
+def test_a_lost_worker_costs_no_wait_and_no_retry(spares: int, after: str) -> None:
+    world = Adaptive(*range(4 + spares), spares=spares).begin()
+    before = world.now
+    world.lose(3)
+    world.run_for(0.5)
+    assert world.now - before < MISS_WITHIN
+    assert world.launched() == ["0123", after]
+    assert world.state.failures == 0
+    assert bool(world.told("Shrunk")) is (spares == 0)
+
+
+def test_a_worker_that_is_drained_is_not_waited_for() -> None:
+    """Its agent may still answer for a moment."""
+    world = Adaptive(0, 1, 2, 3).begin()
+    leaving = {"kind": LEAVING, "host": "w-1", "rank": 2, "seconds": 30.0}
+    world.tell(m.NoticeTaken(1, leaving))
+    world.there.remove("w-1")
+    world.end_launcher(143)
+    assert world.run_for(0.5).launched() == ["0123", "023"]
+
+
+def test_a_host_that_should_answer_is_waited_for_a_moment() -> None:
+    """Nobody has seen yet that it is lost, or it is slow."""
+    world = Adaptive(0, 1, 2, 3).begin()
+    world.there.remove("w-2")
+    world.end_launcher(1)
+    assert world.run_for(MISS_WITHIN / 2).launched() == ["0123"]
+    assert world.run_for(MISS_WITHIN).launched() == ["0123", "013"]
+
+
+def test_fewer_than_the_minimum_are_waited_for() -> None:
+    world = Adaptive(0, 1, 2, 3).begin()
+    world.lose(1, 2, 3)
+    assert world.run_for(START_AFTER).launched() == ["0123"]
+    world.bring(2)
+    assert world.run_for(MISS_WITHIN + 0.1).launched() == ["0123", "02"]
+
+
+def test_workers_that_come_are_taken_together_without_a_failure() -> None:
+    world = Adaptive(0, 1).begin().run_for(START_AFTER)
+    world.bring(2)
+    world.run_for(SETTLE / 2)
+    world.bring(3)
+    assert world.run_for(SETTLE).launched() == ["01", "0123"]
+    assert world.told("Grown") == ["8 ranks train on 4 of 4 workers"]
+    assert not world.told("Failed")
+    assert (world.state.failures, world.state.last_failure) == (0, "")
+
+
+def test_only_hosts_of_the_launch_keep_their_addresses_while_others_may_come() -> None:
+    world = Adaptive(0, 1).begin().run_for(START_AFTER)
+    assert [effect.hosts for effect in world.of(m.FreezeHosts)] == [["w-0", "w-1"]]
+    world.bring(2, 3)
+    world.run_for(SETTLE)
+    assert world.of(m.FreezeHosts)[-1].hosts is None
+
+
+def test_worker_that_goes_again_is_not_taken() -> None:
+    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world.bring(3)
+    world.run_for(SETTLE / 2)
+    world.lose(3)
+    assert world.run_for(60).launched() == ["012"]
+    assert not world.of(m.PrepareNewcomers)
+
+
+def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
+    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    began = world.now
+    for _ in range(400):
+        world.bring(3)
+        world.run_for(SETTLE + 1)
+        world.lose(3)
+        world.run_for(1)
+    grown = len([hosts for hosts in world.launched() if hosts == "0123"])
+    assert world.now - began > 4 * 400
+    assert 3 < grown < 8
+    assert world.state.failures == 0
+
+
+def test_ranks_that_keep_nothing_are_not_ended_for_a_worker() -> None:
+    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world.bring(3)
+    while not world.of(m.PrepareNewcomers):
+        assert world.fire()
+    world.answers.clear()
+    world.tell(m.NewcomersReady(1, ["w-3"], is_kept=False))
+    assert "w-3 wait for the next attempt: the ranks do not keep" in world.logged()
+    # They may have made no step yet.
+    assert world.run_for(AGAIN_AFTER).launched() == ["012", "0123"]
+
+
+@pytest.mark.parametrize("kind", ["finished", "terminated", "lost"])
+def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) -> None:
+    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world.bring(3)
+    if kind == "finished":
+        world.tell(m.NoticeTaken(1, {"kind": FINISHED, "host": "w-0", "rank": 0}))
+    elif kind == "terminated":
+        world.tell(m.Terminated())
+    else:
+        world.tell(m.HostProblem(1, "w-1", "closed", 3.0))
+        assert isinstance(world.state.attempt.launched.problem, LostHostError)  # type: ignore[union-attr]
+    world.tell(m.Timer("grow"))
+    assert not world.of(m.PrepareNewcomers)
+
+
+def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
+    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    world.bring(3)
+    while not world.of(m.EndLauncher):
+        if world.answers:
+            world.answer()
+        else:
+            world.fire()
+    world.answers.clear()
+    world.end_launcher(0)
+    assert world.end() == (0, "")
+
+
+def test_next_master_goes_on_with_the_hosts_of_the_one_before() -> None:
+    record = {"run": "run-1", "settings": "settings-1", "trained": "uid-1", "hosts": '{"w": "1-2"}'}
+    world = Adaptive(1, 2, record=record).begin()
+    assert world.launched() == ["12"]
+    assert not world.told("Shrunk")
+
+
+def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
+    record = {"run": "run-1", "settings": "settings-1", "trained": "uid-1", "hosts": '{"w": "1-2"}'}
+    world = Adaptive(0, 1, 2, 3, record={**record, "launched": "7"}).begin()
+    assert [(effect.left, effect.left_ranks) for effect in world.of(m.Deliver)] == [(7, 4)]
+
+
+def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:
+    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER + 1)
+    assert world.state.phase == Phase.TRAINING
+    assert WALL > 1_789_957_000, "which is long ago"
+    world.others = dict([worker("w-3", deletionTimestamp="2026-09-21T00:00:00Z")])
+    world.run_for(LOOK_EVERY)
+    replaced = [(effect.uids, effect.grace) for effect in world.of(m.DeletePods)]
+    assert replaced == [({"w-3": "uid of w-3"}, 0)]
+
+
+def test_number_of_workers_that_a_person_has_chosen_stays() -> None:
+    world = Adaptive(0).begin()
+    world.run_for(10)
+    assert {(effect.number, effect.below) for effect in world.of(m.ScaleUp)} == {(4, 2)}
+
+
+def test_growth_waits_after_the_last_one() -> None:
+    world = Adaptive(0, 1).begin().run_for(START_AFTER)
+    world.bring(2)
+    world.run_for(SETTLE + 0.1)
+    world.bring(3)
+    assert world.run_for(GROW_EVERY / 2).launched() == ["01", "012"]
+    assert world.run_for(GROW_EVERY / 2).launched() == ["01", "012", "0123"]
