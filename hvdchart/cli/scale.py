@@ -23,7 +23,8 @@ def scale(
     """Change the number of a run's workers.
 
     An active run is replaced by a run on that number of workers, and its script resumes from the
-    last checkpoint. An elastic run continues instead.
+    last checkpoint. A run with a minimum continues instead, on any number from that minimum to the
+    number that it was deployed with, and so does an elastic run.
 
     Examples:
       hvdchart scale resnet50 8

@@ -52,5 +52,5 @@ def measuring_plan(plan: Plan, purpose: str, command: Sequence[str], workers: in
         command,
         retries=0,
         name=f"{plan.spec.name[:longest].rstrip('-')}-{purpose}",
-        nodes=(dataclasses.replace(plan.spec.nodes[0], count=workers, spares=0),),
+        nodes=(dataclasses.replace(plan.spec.nodes[0], count=workers, spares=0, minimum=None),),
     )

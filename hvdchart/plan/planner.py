@@ -129,6 +129,8 @@ def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
     # What the whole run then follows: ranks, threads and bindings.
     if group.spares:
         choose.reasons["spares"] = rules.override_reason(f"nodes[{index}].spares")
+    if group.minimum:
+        choose.reasons["minimum"] = rules.override_reason(f"nodes[{index}].minimum")
     own = {"number": group.count, "spares": group.spares, "slots": rules.slots(group)[0]}
     for name, planned in own.items():
         if topology.override(spec, name) is not None:

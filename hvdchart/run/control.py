@@ -1,8 +1,8 @@
 """Changes an existing release: stops, restarts and scales its run.
 
 Each change is an upgrade of the release by Helm with one of its values changed, so that a later
-upgrade knows of it. Only an elastic run is scaled without Helm: it continues. `warn` is told before
-what an end of the workers loses.
+upgrade knows of it. A run that may go on with another number of workers is scaled without Helm.
+`warn` is told before what an end of the workers loses.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm, last_revision, release_values, undeploy, upgrade
@@ -102,10 +103,10 @@ def scale(
 ) -> bool:
     """Set the number of workers, of a group if there are several.
 
-    Returns True when the run continues, as an elastic one does, and False when another run takes
-    its place. Raises NoRunError without a release; ClusterError for a group that it does not have,
-    without a group where it has several, and for more workers than an elastic run has room for;
-    and HelmError.
+    Returns True when the run continues, as one with a minimum or an elastic one does, and False
+    when another run takes its place. Raises NoRunError without a release; ClusterError for a group
+    that it does not have, without a group where it has several, and for more workers than an
+    elastic run has room for; and HelmError.
     """
     release = cluster.present_release(name)
     job = newest_job(release)
@@ -124,6 +125,11 @@ def scale(
             )
         cluster.scale(stateful_set, number)
         return True
+    if run and _is_in_place(run, index, number):
+        stateful_set = run.stateful_sets[index or 0]
+        spares = run.initial_workers[stateful_set] - run.needed_workers[stateful_set]
+        cluster.scale(stateful_set, number + spares)
+        return True
     _warn_of_loss(release, warn)
     if index is None:
         _change(cluster, name, helm, {"worker": {"number": number}}, values)
@@ -132,6 +138,16 @@ def scale(
         changed[index]["number"] = number
         _change(cluster, name, helm, {"workerGroups": changed}, values)
     return False
+
+
+def _is_in_place(run: Run, index: int | None, number: int) -> bool:
+    """Whether a run has room for this number of workers of a group, and can do with it."""
+    if (index or 0) >= len(run.stateful_sets):
+        return False
+    stateful_set = run.stateful_sets[index or 0]
+    least = run.least_workers[stateful_set]
+    most = run.needed_workers[stateful_set]
+    return least < most and least <= number <= most
 
 
 def _warn_of_loss(release: Release, warn: Warn) -> None:

@@ -50,15 +50,9 @@ def run_of(job: Object) -> Run:
 def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
     """The pod of each rank that the run starts with, from rank 0: launchers fill host by host.
 
-    With spares, the record names the workers that have ranks in the present attempt.
+    With spares or a minimum, the record names the workers that have ranks in the present attempt.
     """
-    try:
-        used = {
-            name: list(parse_ranges(text)) for name, text in json.loads(record["hosts"]).items()
-        }
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        # There is no record yet, or somebody has changed it.
-        used = {}
+    used = _used(record)
     for host in run.hosts:
         named = used.get(host.stateful_set)
         if named is None:
@@ -68,6 +62,22 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
             has_ranks = any(ordinal in part for part in named)
         if has_ranks:
             yield from [host.name] * host.slots
+
+
+def count_workers(record: Mapping[str, str]) -> int:
+    """How many workers have ranks in the present attempt; 0 where the record names none."""
+    return sum(len(part) for parts in _used(record).values() for part in parts)
+
+
+def _used(record: Mapping[str, str]) -> dict[str, list[range]]:
+    """The ordinals of the workers with ranks, by StatefulSet."""
+    try:
+        return {
+            name: list(parse_ranges(text)) for name, text in json.loads(record["hosts"]).items()
+        }
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        # There is no record yet, or somebody has changed it.
+        return {}
 
 
 def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.lease import LEASE_KEPT
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.progress import Progress, read_progress, step_time
+from hvdchart.run.ranks import count_workers
 from hvdchart.run.release import Object, Release, component_of, event_time, is_event_of
 from hvdchart.run.stalls import Stall, parse_stall, place_of, seconds_of
 from hvdchart.spec.run_options import COMMAND, RUN, in_options
@@ -120,14 +121,14 @@ def run_status(release: Release) -> Status:
     """The status of a release's newest run."""
     job = newest_job(release)
     pods = [pod for pod in release.pods if job is None or not belongs_to_other_job(pod, job)]
-    workers = _count_workers(release, pods)
+    record = run_record(release)
+    workers = _count_workers(release, pods, count_workers(record))
     state, reason, advice = _judge(release, job, pods, workers)
     is_of_script = made_by_run(job)
     word = in_options if is_of_script else str
     name = ""
     attempt = 0
     attempts = 0
-    record = run_record(release)
     if job:
         name = str(job["metadata"]["name"])
         # Six is Kubernetes' own default.
@@ -268,7 +269,7 @@ def _judge(
     last = record.get("reason") or _last_failure(masters)
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in masters):
         return "retrying", f"the last attempt failed: {last}", ""
-    if workers.ready < workers.wanted or not masters:
+    if not workers.are_enough or not masters:
         waiting: dict[str, list[str]] = {}
         for pod in needed:
             what = waits_for(pod)
@@ -281,6 +282,8 @@ def _judge(
     # Spares that do not come up keep nothing from training.
     spare, advice = _problems(release, workers.dispensable)
     reasons = []
+    if workers.used and workers.used < workers.wanted:
+        reasons.append(f"it trains on {workers.used} of {workers.wanted} workers")
     if last:
         reasons.append(f"an earlier attempt failed: {last}")
     if spare:
@@ -431,8 +434,13 @@ def _by_name(pod: Object) -> tuple[str, int, str]:
 
 @dataclass
 class _Workers:
-    """How many workers and spares there are; `dispensable` pods are not up, and not needed."""
+    """How many workers and spares there are; `dispensable` pods are not up, and not needed.
 
+    `used`: how many have ranks, of a run that may go on with fewer than it wants; else 0.
+    """
+
+    used: int = 0
+    are_enough: bool = True
     ready: int = 0
     wanted: int = 0
     spares_ready: int = 0
@@ -440,23 +448,32 @@ class _Workers:
     dispensable: list[Object] = field(default_factory=list)
 
 
-def _count_workers(release: Release, pods: Sequence[Object]) -> _Workers:
-    """Count workers: as many of each StatefulSet as the ranks need, whichever pods these are."""
+def _count_workers(release: Release, pods: Sequence[Object], used: int) -> _Workers:
+    """Count workers: as many of each StatefulSet as the ranks need, whichever pods these are.
+
+    `used`: how many have ranks as the record says, 0 before the run has trained.
+    """
     workers = _Workers()
     for stateful_set in release.stateful_sets:
         metadata = stateful_set["metadata"]
         replicas = int(stateful_set["spec"].get("replicas", 0))
         # The chart notes how many of the replicas are spares. Scaled to 0, there are none.
-        noted = str((metadata.get("annotations") or {}).get("horovod/spares", ""))
-        spares = min(parse_count(noted, _MOST) or 0, replicas)
+        notes = metadata.get("annotations") or {}
+        spares = min(parse_count(str(notes.get("horovod/spares", "")), _MOST) or 0, replicas)
+        minimum = parse_count(str(notes.get("horovod/minimum", "")), _MOST)
         own = [pod for pod in pods if _is_child(pod, metadata["name"])]
         ready = sum(map(is_ready, own))
         wanted = replicas - spares
+        needed = wanted
+        if minimum and used:
+            workers.used = used
+            needed = min(minimum, wanted)
+        workers.are_enough = workers.are_enough and ready >= needed
         workers.ready += min(ready, wanted) if spares else ready
         workers.wanted += wanted
         workers.spares_ready += min(max(ready - wanted, 0), spares)
         workers.spares_wanted += spares
-        if spares and ready >= wanted:
+        if (spares or needed < wanted) and ready >= needed:
             workers.dispensable += [pod for pod in own if not is_ready(pod)]
     return workers
 

@@ -151,6 +151,11 @@ class NodeGroup:
         "additional nodes, whose worker pods wait without ranks and replace lost workers",
         0,
     )
+    minimum: int | None = optional(
+        Integer(1, 10_000),
+        "number of nodes with which the run goes on when others are missing, with fewer ranks "
+        "(default: count)",
+    )
     sockets: int | None = optional(Integer(1, 64), "CPU sockets of a node (default: 1)")
     cores_per_socket: int | None = optional(
         Integer(1, 1024), "physical cores of a socket; needed unless the nodes have GPUs"

@@ -52,8 +52,18 @@ def find_contradictions(spec: Spec) -> Iterator[Finding]:
             problem = f"{group.spares} spares with launch.mode elastic"
             expected = "no spares: an elastic run continues without lost workers"
             yield ("nodes", index, "spares"), problem, expected
+        yield from _minimum(("nodes", index, "minimum"), spec, group)
     yield from _volumes(spec)
     yield from _run(spec)
+
+
+def _minimum(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
+    count = workers(group, spec)
+    if group.minimum and group.minimum > count:
+        yield at, f"{group.minimum} of {count} nodes", f"1 to {count}"
+    if group.minimum and spec.launch.mode == "elastic":
+        problem = "a minimum with launch.mode elastic"
+        yield at, problem, "launch.elastic.minRanks, or another launch.mode"
 
 
 def _names(spec: Spec, index: int) -> Iterator[Finding]:

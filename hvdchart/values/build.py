@@ -124,6 +124,7 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
     worker: dict[str, Plain] = {
         "number": nodes.count,
         "spares": nodes.spares or None,
+        "minimum": nodes.minimum,
         "slots": group.slots,
     }
     own_env = {**group.env, **interfaces, **own_paths}

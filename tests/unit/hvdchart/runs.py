@@ -45,8 +45,9 @@ def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict
 
 def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
     """What the chart tells the master: two groups, the second with two ranks on each worker."""
+    first = {"number": 2, "maximum": 4, "minimum": more.get("minimum", 2), "slots": 1}
     groups = [
-        {"statefulSet": "hvd-worker", "number": 2, "maximum": 4, "slots": 1, "revision": ""},
+        {"statefulSet": "hvd-worker", "revision": "", **first},
         {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
     ]
     run = {

@@ -235,6 +235,26 @@ def test_an_elastic_run_is_not_scaled_beyond_its_room(
     assert installed_values(helm) is None
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_run_with_a_minimum_is_scaled_without_helm_and_goes_on(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, number: int
+) -> None:
+    running.put("jobs", job(minimum=1))
+    done = hvdchart("scale", "hvd", str(number))
+    assert (done.code, "and continues" in done.output) == (0, True)
+    patches = [request.body for request in running.requests if request.method == "PATCH"]
+    # It has two spares.
+    assert patches == [{"spec": {"replicas": number + 2}}]
+    assert installed_values(helm) is None
+
+
+def test_another_run_begins_on_more_workers_than_a_run_with_a_minimum_was_deployed_with(
+    hvdchart: Command, running: FakeCluster
+) -> None:
+    running.put("jobs", job(minimum=1))
+    assert "starts again" in hvdchart("scale", "hvd", "3").output
+
+
 def test_an_elastic_run_that_is_over_is_scaled_by_starting_it_again(
     hvdchart: Command, elastic: FakeCluster
 ) -> None:

@@ -326,6 +326,27 @@ def test_reports_count_workers_and_spares(standing_in: Status) -> None:
     assert " 2/2+0/1 " in list_report([("team", standing_in)])[1]
 
 
+FEWER = {"name": "hvd-worker", "annotations": {"horovod/minimum": "1"}}
+WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "state", "reason"),
+    [
+        ('{"hvd-worker": "0,2"}', "running", "it trains on 2 of 3 workers"),
+        ('{"hvd-worker": "0-2"}', "running", ""),
+        ("", "waiting", "2 of 3 workers are up"),
+    ],
+)
+def test_run_with_a_minimum_goes_on_without_a_worker(hosts: str, state: str, reason: str) -> None:
+    """Before it has trained, it waits for all."""
+    record = {"job": JOB, "state": "Running", "hosts": hosts}
+    pods = [*up_without(1), pod("hvd-worker-1", "worker", CREATING)]
+    current = status(pods, sets=WITH_A_MINIMUM, record=record)
+    assert (current.state, current.reason.partition(";")[0]) == (state, reason)
+    assert (current.workers_ready, current.workers_wanted) == (2, 3)
+
+
 def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
     number = 200
     many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(number)]
