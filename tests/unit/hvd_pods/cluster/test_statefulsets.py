@@ -31,6 +31,12 @@ def replicas(api_server: FakeApi) -> tuple[int, int]:
     return found["hvd-cpu"], found["hvd-gpu"]
 
 
+ADAPTIVE = [
+    {"statefulSet": "hvd-cpu", "number": 2, "maximum": 2, "minimum": 1, "slots": 2, "revision": ""},
+    {"statefulSet": "hvd-gpu", "number": 1, "maximum": 1, "slots": 4, "revision": ""},
+]
+
+
 @pytest.fixture
 def api(api_server: FakeApi) -> kube.Api:
     put_number(api_server, cpu=2, gpu=0)
@@ -48,6 +54,10 @@ def api(api_server: FakeApi) -> kube.Api:
         # A person may have scaled an elastic run.
         (1, {"mode": "elastic"}, 1),
         (0, {"mode": "elastic"}, 2),
+        # Or one that can do with fewer workers.
+        (1, {"groups": ADAPTIVE}, 1),
+        (0, {"groups": ADAPTIVE}, 2),
+        (5, {"groups": ADAPTIVE}, 2),
     ],
 )
 def test_statefulsets_get_the_number_that_the_run_starts_with(

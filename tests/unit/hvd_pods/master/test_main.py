@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from hvd_pods.master import effects, probing, record_io, recording
-from hvd_pods.rules import holding, retries
+from hvd_pods.rules import growing, holding, retries
 from hvd_pods.rules.messages import Launch
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.waiting import wait_until
 
 Background = Callable[..., Any]
 # Writes the number and the epoch of each attempt, and fails until the attempt given.
@@ -164,6 +165,57 @@ def test_a_defect_of_the_master_is_left_to_another_master(
     assert "KeyError: 'defect'" in capsys.readouterr().err
     assert record(pod)["holder"] == "", "the other one need not wait"
     assert pod.replicas() == 2
+
+
+# Says that the ranks of the host keep their state.
+KEEPS = """
+case "$2" in
+*"draining.py kept"*) echo 2;;
+*) exit 0;;
+esac
+"""
+# Trains until a test says how it ends.
+FOLLOWS = """
+echo "$2" >>"$OUT/numbers"
+cat "$OUT/generated/hostfile" >"$OUT/hostfile"
+while [ ! -e "$OUT/end" ]; do sleep 0.05; done
+"""
+
+
+def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
+    pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing, "SETTLE", 0.1)
+    pod.workers.install(KEEPS)
+    pod.install(FOLLOWS)
+    group = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "minimum": 1}
+    groups = [{**group, "slots": 2, "revision": "r1"}]
+    numbers = pod.generated.parent / "numbers"
+
+    def wait_for(launches: list[str]) -> None:
+        def has_come() -> bool:
+            return numbers.exists() and numbers.read_text().split() == launches
+
+        wait_until(has_come, TIMEOUT, f"launches of {launches} ranks")
+
+    def change() -> None:
+        try:
+            wait_for(["4"])
+            pod.workers.start(2)
+            wait_for(["4", "6"])
+            pod.workers.stop(1)
+            wait_for(["4", "6", "4"])
+        finally:
+            (pod.generated.parent / "end").touch()
+
+    changes = background(change)
+    assert pod.run(groups=groups, shrinkAfterSeconds=0.2, lostAfterSeconds=1) == 0
+    changes.result(TIMEOUT)
+    hosts = (pod.generated.parent / "hostfile").read_text().split()[::2]
+    assert hosts == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]
+    told = [reason for reason in pod.stages() if reason in ("Shrunk", "Grown")]
+    assert told[:2] == ["Shrunk", "Grown"]
+    assert record(pod)["failures"] == "0"
 
 
 def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:

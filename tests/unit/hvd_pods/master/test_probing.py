@@ -134,6 +134,18 @@ def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> Non
         current.wait(lambda: current.reasons(HOST)[-1] == "no address")
 
 
+def test_host_whose_address_is_frozen_stays_while_others_come(probe: Probe) -> None:
+    with FakeWorker(format_banner("r1")) as worker:
+        current = probe([HOST, OTHER], worker.port)
+        current.put(HOST, uid="u1")
+        current.wait_for(HostAnswers, host=HOST.name)
+        current.prober.freeze([HOST.name])
+        current.remove(HOST)
+        current.put(OTHER, uid="u2")
+        current.wait_for(HostAnswers, host=OTHER.name)
+        assert not current.of(HostGone)
+
+
 @pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
 def test_hosts_that_have_answered_leave_room_for_others(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, lost_after: float

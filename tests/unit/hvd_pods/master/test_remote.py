@@ -39,6 +39,7 @@ def test_program_of_a_host_gets_its_input_and_answers(
 
 
 STAY: Ask = partial(remote.may_stay, hosts=[FIRST, SECOND])
+KEPT: Ask = partial(remote.are_kept, hosts=[FIRST, SECOND])
 FINISHED: Ask = partial(
     remote.count_finished, hosts=[FIRST, SECOND], epoch=7, is_stopped=lambda: False
 )
@@ -51,6 +52,9 @@ LEAVE: Ask = partial(remote.ask_ranks, hosts=[FIRST, SECOND])
         # Ranks may stay where all of each host run and lose nothing.
         *((STAY, "echo 2", script, False) for script in ("echo 1", "echo 2; exit 1", "")),
         (STAY, "echo 2", "echo warning; echo 2", True),
+        # Ranks may be ended for others where each host keeps the state of all of its own.
+        *((KEPT, "echo 2", script, False) for script in ("echo 1", "echo 0", "exit 1", "")),
+        (KEPT, "echo 2", "echo warning; echo 2", True),
         # Those have finished whose hosts say so of their launch.
         (FINISHED, "echo 0 7 2", "echo 0 7 2", 4),
         *(

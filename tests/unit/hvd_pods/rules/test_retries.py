@@ -8,6 +8,7 @@ from hvd_pods.common.errors import (
     LaunchError,
     LostHostError,
     NotANumberError,
+    ResizedError,
     RunError,
     WorkerLeftError,
 )
@@ -82,3 +83,19 @@ def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
         retries = verdict.retries
         counted = verdict.failures
     assert counted == failures
+
+
+@pytest.mark.parametrize(
+    ("problem", "adapts", "failures"),
+    [
+        (ResizedError("w-1 came", 1), True, 0),
+        (LostHostError("w-1 is lost", 1), True, 0),
+        (LostHostError("w-1 is lost", 1), False, 1),
+        (FAILED, True, 1),
+    ],
+)
+def test_change_of_the_number_of_workers_is_no_failure(
+    problem: RunError, adapts: bool, failures: int
+) -> None:
+    verdict = Retries(9).judge(problem, 1.0, 0, 0, adapts=adapts)
+    assert (verdict.failures, verdict.pause) == (failures, 0.0)

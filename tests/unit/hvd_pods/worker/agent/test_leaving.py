@@ -196,15 +196,17 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
 
 
 @pytest.mark.parametrize(
-    ("content", "kept", "number"),
+    ("content", "kept", "word", "number"),
     [
-        pytest.param(IDLE, "run-1", b"1 7 2\n", id="state kept"),
-        pytest.param(IDLE, "run-2", b"0 7 2\n", id="another run's state"),
-        pytest.param(SCRIPT, "run-1", b"0 7 2\n", id="saves by itself"),
+        pytest.param(IDLE, "run-1", "look", b"1 7 2\n", id="state kept"),
+        pytest.param(IDLE, "run-2", "look", b"0 7 2\n", id="another run's state"),
+        pytest.param(SCRIPT, "run-1", "look", b"0 7 2\n", id="saves by itself"),
+        pytest.param(SCRIPT, "run-1", "kept", b"1\n", id="state kept, and saves by itself"),
+        pytest.param(IDLE, "run-2", "kept", b"0\n", id="nothing kept"),
     ],
 )
 def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
-    notices: object, content: str, kept: str, number: bytes
+    notices: object, content: str, kept: str, word: str, number: bytes
 ) -> None:
     with start_agent() as worker:
         root = worker.pod.root
@@ -215,5 +217,5 @@ def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
         with running_rank(worker, content=content):
             line = f"HVD_KEEP={root}/shm python3 -I {worker.pod.files}/hvd_pods/worker/draining.py"
             given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
-            done = worker.run(f"{line} look", EPOCH, run="run-1", variables=given)
+            done = worker.run(f"{line} {word}", EPOCH, run="run-1", variables=given)
         assert (done.output, done.errors) == (number, b"")

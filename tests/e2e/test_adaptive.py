@@ -1,0 +1,145 @@
+"""Runs with a minimum: they go on with fewer workers, and take those that come."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from itertools import pairwise
+
+import pytest
+
+from tests.e2e.cluster import Namespace, Values
+
+# Each step adds 1 to the weights on all ranks. Ends when it has made twenty steps on as many ranks
+# as each of SIZES in this order.
+STEPS = """
+import os, sys, time
+import keep
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+weights = tf.Variable(np.zeros(1000, "float32"))
+state = keep.State(weights=weights, sizes=[])
+state.restore()
+if state.sizes[-1:] != [hvd.size()]:
+    state.sizes = [*state.sizes, hvd.size()]
+begun = state.step
+while state.sizes != SIZES or state.step < begun + 20:
+    weights.assign_add(hvd.allreduce(tf.ones_like(weights), name="ones"))
+    state.commit()
+    if hvd.rank() == 0:
+        print(f"STEP {state.step} OF {state.sizes} AT {time.time():.3f}", flush=True)
+    time.sleep(0.05)
+assert (weights.numpy() == state.step).all(), "a step was lost or made twice"
+if hvd.rank() == 0:
+    print(f"DONE {state.sizes}", flush=True)
+"""
+TORCH = """
+import os, sys, time
+import keep
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+size = dist.get_world_size()
+weights = torch.zeros(1000)
+state = keep.State(weights=weights, sizes=[])
+state.restore()
+if state.sizes[-1:] != [size]:
+    state.sizes = [*state.sizes, size]
+begun = state.step
+while state.sizes != SIZES or state.step < begun + 20:
+    ones = torch.ones(1000)
+    dist.all_reduce(ones)
+    weights += ones / size
+    state.commit()
+    if dist.get_rank() == 0:
+        print(f"STEP {state.step} OF {state.sizes} AT {time.time():.3f}", flush=True)
+    time.sleep(0.05)
+assert torch.equal(weights, torch.full((1000,), float(state.step))), "a step was lost or made twice"
+if dist.get_rank() == 0:
+    print(f"DONE {state.sizes}", flush=True)
+dist.destroy_process_group()
+"""
+STEP = re.compile(r"STEP (\d+) OF \[(.*)\] AT ([\d.]+)$", re.M)
+
+
+def values_of(script: str, sizes: list[int], mode: str = "direct") -> Values:
+    return {
+        "worker": {"number": 3, "minimum": 1},
+        "master": {
+            "args": ["python", "-c", script.replace("SIZES", str(sizes))],
+            "backoffLimit": 0,
+        },
+        "launch": {"mode": mode, "preload": None, "lostAfterSeconds": 3},
+    }
+
+
+def follow(namespace: Namespace, *texts: str) -> None:
+    """Follow the master's log until one line contains all `texts`."""
+    pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 180)
+    with subprocess.Popen(
+        ["timeout", "240", *namespace.client.command("logs", "--follow", pod)],
+        env=namespace.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as log:
+        found = any(all(text in line for text in texts) for line in log.stdout or ())
+        log.terminate()
+    assert found, f"no line of the log has {texts}:\n{namespace.log('hvd')}"
+
+
+def check(namespace: Namespace, sizes: list[int]) -> None:
+    """The run has finished on these numbers of ranks, and no committed step was made twice."""
+    namespace.assert_completes("hvd")
+    log = namespace.log("hvd")
+    assert f"DONE {sizes}" in log
+    made = [(int(step), of, float(at)) for step, of, at in STEP.findall(log)]
+    assert all(before[0] < after[0] for before, after in pairwise(made))
+    assert len(namespace.attempts("hvd")) == 1, "a change of size cost the master"
+    for before, after in pairwise(made):
+        if before[1] != after[1]:
+            print(f"[{before[1]}] -> [{after[1]}]: {after[2] - before[2]:.2f} s without a step")
+
+
+@pytest.mark.parametrize("mode", ["direct", "mpirun"])
+def test_training_goes_on_with_fewer_workers_and_takes_them_again(
+    namespace: Namespace, mode: str
+) -> None:
+    sizes = [3, 2, 3]
+    namespace.install("hvd", values_of(STEPS, sizes, mode))
+    follow(namespace, "STEP 20 ")
+    namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=2")
+    follow(namespace, "OF [3, 2]")
+    namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=3")
+    check(namespace, sizes)
+    namespace.wait_for_event("Shrunk", 5)
+    namespace.wait_for_event("Grown", 5)
+
+
+def test_lost_worker_is_done_without_until_it_is_back(
+    namespace: Namespace, pytorch_image: dict[str, str]
+) -> None:
+    sizes = [3, 2, 3]
+    values = values_of(TORCH, sizes)
+    launch = {**values["launch"], "framework": "torch"}
+    namespace.install("hvd", {**values, "launch": launch, "image": pytorch_image})
+    follow(namespace, "STEP 20 ")
+    namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
+    check(namespace, sizes)
+
+
+def test_run_starts_with_the_workers_that_are_there(namespace: Namespace) -> None:
+    sizes = [2, 3]
+    values = values_of(STEPS, sizes)
+    values["launch"]["shrinkAfterSeconds"] = 2
+    # Room for the master and two workers.
+    quota = {"hard": {"pods": "3"}}
+    metadata = {"name": "small"}
+    namespace.apply(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": quota}
+    )
+    namespace.install("hvd", values)
+    follow(namespace, "OF [2]")
+    namespace.kubectl("delete", "resourcequota", "small")
+    check(namespace, sizes)
