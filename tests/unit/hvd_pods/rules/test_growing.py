@@ -110,8 +110,9 @@ def test_a_lost_worker_costs_no_wait_and_no_retry(spares: int, after: str) -> No
     world.run_for(0.5)
     assert world.now - before < MISS_WITHIN
     assert world.launched() == ["0123", after]
-    assert world.state.failures == 0
+    assert (world.state.failures, world.state.last_failure, world.told("Failed")) == (0, "", [])
     assert bool(world.told("Shrunk")) is (spares == 0)
+    assert world.told("HostLost")
 
 
 def test_a_worker_that_is_drained_is_not_waited_for() -> None:

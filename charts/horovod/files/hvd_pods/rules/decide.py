@@ -219,10 +219,6 @@ def conclude(step: Step, job: Object | None) -> None:
         step.do(m.Emit("Finished", "the training ended with exit code 0"))
         ending.finish(step, None)
     else:
-        if isinstance(problem, ResizedError):
-            step.log(str(problem))
-        else:
-            ending.announce(step, problem)
         _retry(step, problem, is_over=run.api and (job is None or ending.is_withdrawn(job)))
 
 
@@ -234,10 +230,14 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
     seconds = state.attempt.seconds
     adapts = state.run.is_adaptive
     verdict = retries.judge(problem, seconds, state.failures, step_reached, adapts=adapts)
-    step.set(retries=verdict.retries, failures=verdict.failures)
-    if not isinstance(problem, ResizedError):
+    is_end = is_over or verdict.pause is None or state.lease.has_ended
+    if not is_end and verdict.is_change:
+        step.log(str(problem))
+    else:
+        ending.announce(step, problem)
         step.set(last_failure=str(problem))
-    if is_over or verdict.pause is None or step.state.lease.has_ended:
+    step.set(retries=verdict.retries, failures=verdict.failures)
+    if is_end or verdict.pause is None:
         if verdict.pause is None and verdict.explanation:
             step.log(verdict.explanation)
         ending.finish(step, problem)

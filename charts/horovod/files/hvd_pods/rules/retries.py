@@ -36,13 +36,14 @@ class Verdict:
     """What follows a failure: seconds until the next attempt, None for none, and what the log says.
 
     `retries` is what the next verdict depends on. `failures`: of all attempts, this one included if
-    it counts.
+    it counts. `is_change`: nothing has failed, but the next attempt has other workers.
     """
 
     retries: Retries
     failures: int
     pause: float | None
     explanation: str = ""
+    is_change: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,15 @@ class Retries:
         free = 0
         if isinstance(problem, ResizedError):
             changed = replace(self, furthest=max(self.furthest, step))
-            return Verdict(changed, failures, 0.0, "the next attempt begins at once")
+            why = "the next attempt begins at once"
+            return Verdict(changed, failures, 0.0, why, is_change=True)
         if isinstance(problem, WorkerLeftError) or (adapts and isinstance(problem, LostHostError)):
             came_further = step > self.furthest or seconds >= TRAINED_AFTER
             free = 0 if came_further else self.free + 1
             if free <= MOST_FREE:
                 changed = replace(self, free=free, furthest=max(self.furthest, step))
                 why = "the next attempt begins at once; this one does not count as a failure"
-                return Verdict(changed, failures, 0.0, why)
+                return Verdict(changed, failures, 0.0, why, is_change=adapts)
         failures += 1
         limit = sys.maxsize if self.limit is None else self.limit
         left = limit - failures - self.lost_masters + 1

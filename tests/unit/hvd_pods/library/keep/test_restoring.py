@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import ranks, restoring, state
+from hvd_pods.library.keep import ranks, record, restoring, state
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
@@ -61,6 +61,26 @@ def test_a_rank_without_a_state_of_its_own_is_named(
     state = train(own=b"new numbers")
     assert (state.step, state.own) == (2, b"new numbers")
     assert "ranks [0] have no random numbers" in capsys.readouterr().err
+
+
+def test_a_rank_that_is_no_more_is_named(worker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a run that goes on with fewer ranks. What it has of an earlier step says nothing."""
+    train(1, 2, own=b"numbers")
+    for path in worker.glob("one/*-rank-0.*"):
+        for rank in (1, 2):
+            path.with_name(path.name.replace("rank-0", f"rank-{rank}")).write_bytes(
+                path.read_bytes()
+            )
+    (newest,) = (path for path in worker.glob("one/*-rank-2.*") if keep_step(path) == 2)
+    newest.unlink()
+    state = train(own=b"new numbers")
+    assert (state.step, state.own) == (2, b"numbers")
+    assert "ranks [1] are no more" in capsys.readouterr().err
+
+
+def keep_step(path: Path) -> int:
+    """The step of a record."""
+    return record.read_file(path).key.step
 
 
 class TwoRanks(ranks.Ranks):

@@ -56,7 +56,8 @@ class Agreement(NamedTuple):
     root: the first rank that has it. lacking: ranks to which it is sent. sends: who sends what
     ranks have kept for themselves, where that is on another worker than theirs. new: ranks whose
     script has something for itself, of which nobody has that step. newest, lost: where shards of a
-    newer step are lost, that step and their ranks.
+    newer step are lost, that step and their ranks. gone: ranks that have kept something for
+    themselves, and that there are no more.
     """
 
     key: Key
@@ -66,6 +67,7 @@ class Agreement(NamedTuple):
     new: list[int]
     newest: Key
     lost: list[int]
+    gone: list[int]
 
 
 def agree(answers: Sequence[Answer]) -> Agreement:
@@ -105,6 +107,14 @@ def agree(answers: Sequence[Answer]) -> Agreement:
         ],
         newest=newest,
         lost=[rank for rank, each in enumerate(holders) if newest not in each],
+        gone=sorted(
+            {
+                rank
+                for answer in answers
+                for rank, keys in answer.others.items()
+                if rank >= len(answers) and key in keys
+            }
+        ),
     )
 
 

@@ -421,6 +421,8 @@ class State:
                     f"ranks {agreed.new} have no random numbers and the like of their own for step "
                     f"{step}: they go on with those that the script has made"
                 )
+            if agreed.gone:
+                say(f"ranks {agreed.gone} are no more: what they had of their own is not used")
         elif others:
             say(f"begins at step {step}: {others} are of another number of ranks, and are not used")
         elif self.is_restored:
