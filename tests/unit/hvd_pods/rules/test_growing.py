@@ -38,6 +38,8 @@ class Adaptive(World):
         run = one_group(4, 4 + spares, 2, mode="direct", lostAfterSeconds=3, **times)
         super().__init__(run, record=record or {})
         self.there = {f"w-{number}" for number in there}
+        # The ranks keep their state.
+        self.are_kept = True
         # Pods that do not answer.
         self.others: dict[str, Any] = {}
 
@@ -45,6 +47,8 @@ class Adaptive(World):
         answers = super().answers_to(effect)
         if isinstance(effect, m.WatchHosts):
             return [a for a in answers if isinstance(a, m.HostAnswers) and a.host in self.there]
+        if isinstance(effect, m.PrepareNewcomers):
+            return [m.NewcomersReady(effect.attempt, [*effect.pods], self.are_kept)]
         if isinstance(effect, m.ListPods):
             return [m.PodsListed(effect.attempt, {**dict(map(worker, self.there)), **self.others})]
         return answers
@@ -187,12 +191,13 @@ def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
 def test_ranks_that_keep_nothing_are_not_ended_for_a_worker() -> None:
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
-    while not world.of(m.PrepareNewcomers):
-        assert world.fire()
-    world.answers.clear()
-    world.tell(m.NewcomersReady(1, ["w-3"], is_kept=False))
+    world.are_kept = False
+    world.run_for(10 * SETTLE)
+    assert "wait for the next attempt" not in world.logged(), "they may have begun a moment ago"
+    world.run_for(4 * AGAIN_AFTER)
     assert "w-3 wait for the next attempt: the ranks do not keep" in world.logged()
-    # They may have made no step yet.
+    assert world.launched() == ["012"]
+    world.are_kept = True
     assert world.run_for(AGAIN_AFTER).launched() == ["012", "0123"]
 
 

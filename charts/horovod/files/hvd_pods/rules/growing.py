@@ -23,7 +23,8 @@ SETTLE = 3.0
 # and again must not stop the training.
 GROW_EVERY = 30.0
 LONGEST_PAUSE = 600.0
-# Seconds until hosts that could not be used are tried again.
+# Seconds until hosts that could not be prepared are tried again. Ranks that have not kept a state
+# yet are asked after SETTLE, then after twice as long, up to these seconds.
 AGAIN_AFTER = 30.0
 
 
@@ -94,14 +95,20 @@ def on_ready(step: Step, event: m.NewcomersReady) -> None:
     step.set_launched(is_growing=False)
     came = find_newcomers(step)
     names = format_hosts([step.state.facts.hosts[name] for name in event.hosts if name in came])
+    after = AGAIN_AFTER
     if event.problem:
         gathering.log_once(step, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
     elif names and not event.is_kept:
-        why = "the ranks do not keep their state in memory (keep), and would lose steps"
-        gathering.log_once(step, f"{names} wait for the next attempt: {why}")
+        # They may have begun a moment ago.
+        refusals = step.state.attempt.launched.refusals
+        after = min(SETTLE * 2**refusals, AGAIN_AFTER)
+        step.set_launched(refusals=refusals + 1)
+        if after == AGAIN_AFTER:
+            why = "the ranks do not keep their state in memory (keep), and would lose steps"
+            gathering.log_once(step, f"{names} wait for the next attempt: {why}")
     elif names:
         step.set(grown_at=step.now)
         training.abort(step, ResizedError(f"{names} came: starting the ranks again with them", 1))
         return
     if came:
-        step.set_timer("grow", step.now + AGAIN_AFTER)
+        step.set_timer("grow", step.now + after)

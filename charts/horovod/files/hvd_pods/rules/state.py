@@ -161,6 +161,8 @@ class Launched:
     lost: tuple[str, ...] = ()
     # Hosts that have come are being prepared for the next launch.
     is_growing: bool = False
+    # How often the ranks did not keep their state when they were asked.
+    refusals: int = 0
     code: int = 0
 
 
