@@ -39,8 +39,8 @@ def scale(
 
     cluster = connect(context, namespace)
     goes_on = control.scale(cluster, name, number, group, Program(helm, context), say)
-    how = "and continues" if goes_on else "and starts again"
-    show(
-        f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec "
-        "restores the number of workers in the spec"
-    )
+    has = f"run {name} has {pluralize(number, 'worker')}"
+    if goes_on:
+        show(f"{has} and continues; a deploy of the same spec leaves that number")
+    else:
+        show(f"{has} and starts again; the next deploy of its spec restores the number there")
