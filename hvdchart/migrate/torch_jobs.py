@@ -67,7 +67,7 @@ def migrate_pytorchjob(ledger: Ledger) -> None:
     carry_over_container(ledger, role, "worker")
     for owner in given[1:]:
         _drop_other_template(ledger, owner, role)
-    ledger.leave_out(elastic, "a run of mode direct has a fixed number of workers")
+    ledger.leave_out(elastic, "nodes[].minimum of the spec has the fewest workers")
     carry_over_run_policy(ledger)
     ledger.close()
 
