@@ -64,6 +64,9 @@ def _minimum(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
     if group.minimum and spec.launch.mode == "elastic":
         problem = "a minimum with launch.mode elastic"
         yield at, problem, "launch.elastic.minRanks, or another launch.mode"
+    if group.minimum and spec.train.sharded:
+        problem = "a minimum with train.sharded: shards are of one number of ranks"
+        yield at, problem, "no minimum, or train.sharded: false"
 
 
 def _names(spec: Spec, index: int) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ WRONG_VALUES = [
     ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:30", "mode: elastic"),
     ("train:\n", "launch: {mode: direct}\ntrain:\n  framework: mpi\n", "8:16", "would train alone"),
     ("28\n", "28\n    minimum: 3\n", "8:14", "3 of 2 nodes"),
+    ("28\ntrain:\n", "28\n    minimum: 1\ntrain:\n  sharded: true\n", "8:14", "train.sharded"),
     ("28\n", "28\n    minimum: 1\nlaunch: {mode: elastic}\n", "8:14", "launch.mode elastic"),
     ("28\n", "28\n    spares: 1\nlaunch: {mode: elastic}\n", "8:13", "launch.mode elastic"),
     (

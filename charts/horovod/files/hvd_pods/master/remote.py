@@ -136,7 +136,7 @@ def _numbers(answers: Mapping[Host, tuple[int, str]]) -> dict[Host, list[str]]:
 
 
 def are_kept(reach: Reach, hosts: Sequence[Host]) -> bool:
-    """Whether all ranks on these hosts run, and this run's state is in the memory of each host."""
+    """Whether all ranks on these hosts run, and another number could go on from their memory."""
     program = ("worker/draining.py", "kept")
     said = _numbers(call(reach, hosts, program, seconds=LOOK_WITHIN))
     return all(said[host] == [str(host.slots)] for host in hosts)

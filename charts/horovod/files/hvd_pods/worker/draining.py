@@ -19,7 +19,7 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, fast_start, hostile, notices
 from hvd_pods.rank import ranks
-from hvd_pods.worker.saving import KEPT
+from hvd_pods.worker.saving import KEPT, fits_any_number
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
 # after its own end, in which the agent sends what it has said.
@@ -81,16 +81,16 @@ def _is_own(pid: int) -> bool:
     return True
 
 
-def is_kept() -> bool:
-    """Whether this run's state is in the worker's memory (library/keep)."""
+def find_kept() -> Path | None:
+    """Where this run's state is in the worker's memory (library/keep); None without one."""
     run = Path(os.environ.get(contract.RUN_ID, "")).name
-    return bool(run) and any((KEPT / run).glob("*-shared.*"))
+    return KEPT / run if run and any((KEPT / run).glob("*-shared.*")) else None
 
 
 def may_stay(script: ranks.Script) -> bool:
     """Whether a script loses nothing if a session of another master kills it later."""
     # No handler would save its state.
-    return is_kept() and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
+    return find_kept() is not None and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
 
 
 def main() -> int:
@@ -98,11 +98,13 @@ def main() -> int:
 
     With the argument `look`, print how many need not be asked because they may stay, then the epoch
     of a launch whose ranks on this host have all finished, and their number (rank/host.py). With
-    `kept`, print how many lose nothing but the step that they are at if they are killed now.
+    `kept`, print how many lose nothing but the step that they are at if they are killed now, and
+    another number of ranks goes on.
     """
     scripts = list(ranks.running())
     if sys.argv[1:] == ["kept"]:
-        print(len(scripts) if is_kept() else 0)
+        kept = find_kept()
+        print(len(scripts) if kept and fits_any_number(kept) else 0)
         return 0
     if sys.argv[1:] == ["look"]:
         print(sum(map(may_stay, scripts)), end=" ")

@@ -82,6 +82,13 @@ def _save(run: Path, name: str) -> bool:
     return False
 
 
+def fits_any_number(run: Path) -> bool:
+    """Whether this folder has states, and any number of ranks could go on from them."""
+    matches = [SHARED.fullmatch(path.name) for path in run.glob("*")]
+    newest = [_find_newest(run, name) for name in {match[1] for match in matches if match}]
+    return bool(newest) and all(one and not keep.notes_of(one).get("fixed size") for one in newest)
+
+
 def _find_newest(run: Path, name: str) -> keep.Record | None:
     """The newest complete record of a state, as `restore` finds it."""
     found = []

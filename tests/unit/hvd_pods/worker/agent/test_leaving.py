@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
+from hvd_pods.library.keep.record import pack
 from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, start_agent
@@ -195,6 +196,10 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
     assert ask(leaving) == (0, b"0\n", b"")
 
 
+# The run whose state is sharded.
+SHARDED = "run-3"
+
+
 @pytest.mark.parametrize(
     ("content", "kept", "word", "number"),
     [
@@ -203,6 +208,7 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
         pytest.param(SCRIPT, "run-1", "look", b"0 7 2\n", id="saves by itself"),
         pytest.param(SCRIPT, "run-1", "kept", b"1\n", id="state kept, and saves by itself"),
         pytest.param(IDLE, "run-2", "kept", b"0\n", id="nothing kept"),
+        pytest.param(IDLE, SHARDED, "kept", b"0\n", id="state of one number of ranks"),
     ],
 )
 def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
@@ -212,10 +218,12 @@ def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
         root = worker.pod.root
         folder = root / "shm" / kept
         folder.mkdir(parents=True)
-        (folder / "main-shared.a").touch()
+        packed = pack(keep.Key(0, 1), {"fixed size": "2" if kept == SHARDED else ""})
+        run = SHARDED if kept == SHARDED else "run-1"
+        (folder / "main-shared.a").write_bytes(packed)
         (worker.pod.generated / "finished").write_text("7 2")
         with running_rank(worker, content=content):
             line = f"HVD_KEEP={root}/shm python3 -I {worker.pod.files}/hvd_pods/worker/draining.py"
             given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
-            done = worker.run(f"{line} {word}", EPOCH, run="run-1", variables=given)
+            done = worker.run(f"{line} {word}", EPOCH, run=run, variables=given)
         assert (done.output, done.errors) == (number, b"")

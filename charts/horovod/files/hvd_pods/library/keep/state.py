@@ -332,6 +332,8 @@ class State:
             "run": self._run,
             # By which the worker finds where it belongs (worker/saving.py).
             "checkpoint": str(self._checkpoint.path) if self._checkpoint and is_whole else "",
+            # The number of ranks without which it is of no use; empty where any number has one.
+            "fixed size": str(self._find_ranks().size) if self._sharded else "",
         }
         return values, own if self._sharded or seeds or self.own is not None else {}
 
