@@ -128,6 +128,8 @@ def test_lost_worker_is_done_without_until_it_is_back(
     check(namespace, sizes)
 
 
+# Rare: where three workers are created before the master, the quota has no room for it.
+@pytest.mark.rare
 def test_run_starts_with_the_workers_that_are_there(namespace: Namespace) -> None:
     sizes = [2, 3]
     values = values_of(STEPS, sizes)

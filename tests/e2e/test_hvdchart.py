@@ -140,7 +140,7 @@ def test_a_script_runs_without_a_spec_and_is_given_back(
     options = ["--name", "hvd", "--image", namespace.image, *here(namespace)]
     done = hvdchart(namespace, "run", str(script), *options, "--", "--lr", "0 1")
     assert {f"{rank} --lr 0 1" for rank in "01"} <= {
-        line.partition("] ")[2] for line in done.stdout.splitlines()
+        line.rpartition("] ")[2] for line in done.stdout.splitlines()
     }
     copy = tmp_path / "copy"
     hvdchart(namespace, "code", "hvd", "-w", str(copy), "--namespace", namespace.name)

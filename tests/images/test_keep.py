@@ -148,9 +148,15 @@ def test_both_ranks_end_with_the_same_weights(kept: Kept, case: str) -> None:
     assert first == second
 
 
+# Where it lacks this, PyTorch has no fully_shard on CPUs: 2.6 does, and 2.11 does not.
+CPU_STREAMS = "import torch; print(hasattr(torch.cpu.Stream, 'record_event'))"
+
+
 @pytest.mark.parametrize("kind", ["fsdp2", "zero"])
 def test_a_sharded_model_goes_on_as_if_undisturbed(sandboxes: Sandboxes, kind: str) -> None:
     sandbox = sandboxes("examples-pytorch")
+    if kind == "fsdp2" and sandbox.succeed("python3", "-c", CPU_STREAMS).strip() != "True":
+        pytest.skip("this PyTorch has no fully_shard on CPUs")
     make_open_folder(sandbox.folder / f"shards-{kind}")
     shutil.copy(SHARDS, sandbox.folder)
     place = f"/output/shards-{kind}"
