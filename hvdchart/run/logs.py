@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
@@ -14,6 +13,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.release import Object, Release, component_of, event_time
+from hvdchart.run.stalls import seconds_of
 from hvdchart.run.status import belongs_to_other_job, newest_job, run_status
 from hvdchart.run.watch import Follower, watch_release
 
@@ -186,9 +186,6 @@ def _may_pass(event: Object) -> bool:
     is_secret = "secret" in str(event.get("message", "")).lower()
     if event.get("reason") != "FailedMount" or not is_secret:
         return False
-    try:
-        first = datetime.fromisoformat(str(event.get("firstTimestamp")))
-        last = datetime.fromisoformat(event_time(event))
-        return (last - first).total_seconds() < _MOUNT_WITHIN
-    except (ValueError, TypeError, OverflowError):
-        return False
+    first = seconds_of(str(event.get("firstTimestamp")))
+    last = seconds_of(event_time(event))
+    return first > 0 and last > 0 and last - first < _MOUNT_WITHIN

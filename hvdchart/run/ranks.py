@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
+from hvd_pods.common import contract
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.ranges import parse_ranges
 from hvd_pods.common.run import Run, parse_run
@@ -33,7 +34,7 @@ def run_of(job: Object) -> Run:
     """
     for container in job["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or []:
-            if variable["name"] == "HVD_RUN":
+            if variable["name"] == contract.RUN:
                 # Kubernetes turns $$ into $ when it starts the container.
                 text = str(variable.get("value")).replace("$$", "$")
                 with suppress(KeyError, ValueError, TypeError, AttributeError, RecursionError):

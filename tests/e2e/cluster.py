@@ -152,6 +152,19 @@ class Namespace:
         """The log of the master in the Job's newest pod."""
         return self.kubectl("logs", f"job/{self.job(release)}", "--container", "master")
 
+    def wait_for_line(self, *texts: str, release: str = "hvd", seconds: int = 480) -> None:
+        """Follow the master's log until one line contains all `texts`, for so many seconds."""
+        pod = self.client.wait_for_job_start(self.job(release), 180)
+        with subprocess.Popen(
+            ["timeout", str(seconds), *self.client.command("logs", "--follow", pod)],
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as log:
+            found = any(all(text in line for text in texts) for line in log.stdout or ())
+            log.terminate()
+        assert found, f"no line of the log has {texts}:\n{self.log(release)}"
+
     def attempts(self, release: str) -> list[dict[str, Any]]:
         """The master's pods: one for each attempt of the Job, in no order."""
         selector = f"batch.kubernetes.io/job-name={self.job(release)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from itertools import pairwise
 
 import pytest
@@ -74,20 +73,6 @@ def values_of(script: str, sizes: list[int], mode: str = "direct") -> Values:
     }
 
 
-def follow(namespace: Namespace, *texts: str) -> None:
-    """Follow the master's log until one line contains all `texts`."""
-    pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 180)
-    with subprocess.Popen(
-        ["timeout", "240", *namespace.client.command("logs", "--follow", pod)],
-        env=namespace.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as log:
-        found = any(all(text in line for text in texts) for line in log.stdout or ())
-        log.terminate()
-    assert found, f"no line of the log has {texts}:\n{namespace.log('hvd')}"
-
-
 def check(namespace: Namespace, sizes: list[int]) -> None:
     """The run has finished on these numbers of ranks, and no committed step was made twice."""
     namespace.assert_completes("hvd")
@@ -107,9 +92,9 @@ def test_training_goes_on_with_fewer_workers_and_takes_them_again(
 ) -> None:
     sizes = [3, 2, 3]
     namespace.install("hvd", values_of(STEPS, sizes, mode))
-    follow(namespace, "STEP 20 ")
+    namespace.wait_for_line("STEP 20 ", seconds=240)
     namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=2")
-    follow(namespace, "OF [3, 2]")
+    namespace.wait_for_line("OF [3, 2]", seconds=240)
     namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=3")
     check(namespace, sizes)
     namespace.wait_for_event("Shrunk", 5)
@@ -123,7 +108,7 @@ def test_lost_worker_is_done_without_until_it_is_back(
     values = values_of(TORCH, sizes)
     launch = {**values["launch"], "framework": "torch"}
     namespace.install("hvd", {**values, "launch": launch, "image": pytorch_image})
-    follow(namespace, "STEP 20 ")
+    namespace.wait_for_line("STEP 20 ", seconds=240)
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     check(namespace, sizes)
 
@@ -141,6 +126,6 @@ def test_run_starts_with_the_workers_that_are_there(namespace: Namespace) -> Non
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": quota}
     )
     namespace.install("hvd", values)
-    follow(namespace, "OF [2]")
+    namespace.wait_for_line("OF [2]", seconds=240)
     namespace.kubectl("delete", "resourcequota", "small")
     check(namespace, sizes)

@@ -11,7 +11,6 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.e2e.cluster import CHART, Namespace, Values, node_without_kubelet
-from tests.e2e.test_resilience import wait_for_line
 
 ARGS = ["python3", "-c", "print('trained')"]
 
@@ -25,7 +24,7 @@ def test_required_spread_waits_on_one_node_and_tells_the_schedulers_reason(
     }
     namespace.install("hvd", values)
     # The first worker answers.
-    wait_for_line(namespace, "waiting for 1 of 2 hosts: ", "didn't match pod anti-affinity rules")
+    namespace.wait_for_line("waiting for 1 of 2 hosts: ", "didn't match pod anti-affinity rules")
 
 
 def test_required_spread_of_two_releases_can_share_a_node(namespace: Namespace) -> None:

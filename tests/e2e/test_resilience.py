@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from tests.e2e.cluster import Namespace, Values
@@ -49,9 +47,9 @@ def test_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -> N
         "launch": {"mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}},
     }
     namespace.install("hvd", values)
-    wait_for_line(namespace, "SIZES [2]")
+    namespace.wait_for_line("SIZES [2]")
     namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=3")
-    wait_for_line(namespace, "SIZES [2, 3]")
+    namespace.wait_for_line("SIZES [2, 3]")
     namespace.kubectl("delete", "pod", "hvd-worker-2", "--grace-period=0", "--force")
     namespace.assert_completes("hvd")
     assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
@@ -99,23 +97,9 @@ def test_elastic_run_waits_for_a_lost_worker_that_it_needs(namespace: Namespace)
         "launch": {"mode": "elastic", "elastic": {"minRanks": 2}},
     }
     namespace.install("hvd", values)
-    wait_for_line(namespace, "SIZES [2]")
+    namespace.wait_for_line("SIZES [2]")
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--wait=false")
     namespace.assert_completes("hvd")
     assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
     # The host that comes back may be told in a reset of its own.
     assert any(f"DONE {sizes}\n" in namespace.log("hvd") for sizes in ([2, 2], [2, 2, 2]))
-
-
-def wait_for_line(namespace: Namespace, *texts: str) -> None:
-    """Follow the master's log until one line contains all `texts`."""
-    pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 180)
-    with subprocess.Popen(
-        ["timeout", "480", *namespace.client.command("logs", "--follow", pod)],
-        env=namespace.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as log:
-        found = any(all(text in line for text in texts) for line in log.stdout or ())
-        log.terminate()
-    assert found, f"no line of the log has {texts}:\n{namespace.log('hvd')}"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import Namespace, Values
-from tests.e2e.test_resilience import wait_for_line
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # Leaves a line for each time that it runs, and waits until the test opens the FIFO.
@@ -89,4 +88,4 @@ def test_failed_staging_is_reported_in_the_masters_log(
     failing = values(node_folder)
     failing["staging"] = {"path": "/data/set", "command": ["sh", "-c", "exit 9"]}
     privileged.install("hvd", failing)
-    wait_for_line(privileged, "staging: the command failed with exit code 9")
+    privileged.wait_for_line("staging: the command failed with exit code 9")

@@ -24,12 +24,12 @@ from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
-from hvd_pods.common import fast_start, notices, streams
+from hvd_pods.common import contract, fast_start, notices, streams
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.hostile import parse_count
 from hvdchart.calls.in_pod import wire
 
-SOCKET = os.environ.get("HVD_CALLS", f"{fast_start.GENERATED}/calls.sock")
+SOCKET = os.environ.get(contract.CALLS, f"{fast_start.GENERATED}/calls.sock")
 # Seconds in which the server of an attempt listens, and a rank says who it is.
 LISTEN_WITHIN = 10.0
 SPEAK_WITHIN = 10.0
