@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -36,6 +37,8 @@ VARIABLES = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PYTHONUNBUFFERED": "1",
 }
+# A step need not wait for the GPU, which waits itself for what was reduced.
+ASYNC = {"HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Stage:
     # Stages of one group run at the same time; nothing is measured in them.
     group: str = ""
     may_fail: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def program(name: str, *arguments: str) -> list[str]:
@@ -67,8 +71,10 @@ def stages(bundle: Path) -> list[Stage]:
         Stage("two-ranks-same-gpu", 40, [*TWO_RANKS, *program("two_ranks", "same")], "", True),
         Stage("two-ranks-own-gpu", 40, [*TWO_RANKS, *program("two_ranks", "own")], "", True),
         Stage("throughput", 110, program("throughput")),
+        Stage("throughput-async", 60, program("throughput", "128"), variables=ASYNC),
         Stage("data", 110, program("data")),
         Stage("keep-cost", 100, program("keep_cost")),
+        Stage("keep-cost-async", 100, program("keep_cost"), variables=ASYNC),
         Stage("keep-restored", 100, program("keep_restored")),
         Stage("warm", 110, program("warm")),
         Stage("cluster", 330, program("cluster", str(bundle))),
@@ -138,7 +144,11 @@ def run(stage: Stage, out: Path) -> dict:
     command = ["timeout", "--kill-after=5", str(stage.seconds), *stage.command]
     with log.open("w") as file:
         done = subprocess.run(
-            command, env=environment(), stdout=file, stderr=subprocess.STDOUT, check=False
+            command,
+            env={**environment(), **stage.variables},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
     seconds = round(time.monotonic() - began, 1)
     # A launcher may print the name of the rank before the line.

@@ -295,9 +295,21 @@ class Cluster:
         return self.kubectl("get", "nodes", "-o", path, check=False).strip()
 
 
+def plugins_folder() -> Path:
+    """Where the kubelet has its socket for device plugins, which no other mount namespace shows."""
+    from devtools.localkube.instance import current
+    from devtools.localkube.node_setup import DEVICE_PLUGINS
+    from devtools.localkube.record import Record
+
+    record = Record.read(current())
+    if record is None:
+        raise RuntimeError("the local Kubernetes has no record of its processes")
+    return Path(f"/proc/{record.init.pid}/root{DEVICE_PLUGINS}")
+
+
 @contextmanager
 def device_plugin(cluster: Cluster) -> Iterator[None]:
-    command = [sys.executable, "-m", "images.gpus.proof.plugin", GPU]
+    command = [sys.executable, "-m", "images.gpus.proof.plugin", GPU, str(plugins_folder())]
     with (
         (WORK / "plugin.log").open("w") as log,
         subprocess.Popen(command, stdout=log, stderr=log, env=cluster.variables) as process,

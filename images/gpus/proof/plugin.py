@@ -1,8 +1,8 @@
 """A device plugin for the kubelet: one `nvidia.com/gpu`, with the device files of the machine.
 
-`plugin real|fake`; fake offers /dev/zero, for a rehearsal without a GPU. It is for a machine where
-NVIDIA's own plugin cannot be had. The messages of the kubelet's API (v1beta1) are few, and encoded
-by hand.
+`plugin real|fake FOLDER`; fake offers /dev/zero, for a rehearsal without a GPU. FOLDER is where the
+kubelet has its socket. It is for a machine where NVIDIA's own plugin cannot be had. The messages of
+the kubelet's API (v1beta1) are few, and encoded by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import grpc
 
-FOLDER = Path("/var/lib/kubelet/device-plugins")
 SOCKET = "proof-gpu.sock"
 
 
@@ -77,6 +76,7 @@ def answer_nothing(_request: bytes, _context: Any) -> bytes:
 
 
 def main() -> None:
+    folder = Path(sys.argv[2])
     bytes_only: Any = {"request_deserializer": bytes, "response_serializer": bytes}
     unary = grpc.unary_unary_rpc_method_handler
     methods = {
@@ -89,10 +89,10 @@ def main() -> None:
     server = grpc.server(futures.ThreadPoolExecutor(8))
     handler = grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods)
     server.add_generic_rpc_handlers([handler])
-    (FOLDER / SOCKET).unlink(missing_ok=True)
-    server.add_insecure_port(f"unix://{FOLDER / SOCKET}")
+    (folder / SOCKET).unlink(missing_ok=True)
+    server.add_insecure_port(f"unix://{folder / SOCKET}")
     server.start()
-    with grpc.insecure_channel(f"unix://{FOLDER}/kubelet.sock") as channel:
+    with grpc.insecure_channel(f"unix://{folder}/kubelet.sock") as channel:
         register = channel.unary_unary(
             "/v1beta1.Registration/Register",
             request_serializer=bytes,

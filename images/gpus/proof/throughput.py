@@ -1,9 +1,13 @@
-"""ResNet-50, synthetic images: plain PyTorch, Horovod and DDP in turns of one process."""
+"""ResNet-50, synthetic images: plain PyTorch, Horovod and DDP in turns of one process.
+
+Arguments are sizes of batches; without them, 128 and 256.
+"""
 
 from __future__ import annotations
 
 import os
 import statistics
+import sys
 from typing import Any
 
 import horovod.torch as hvd
@@ -36,7 +40,7 @@ def main() -> None:
     )
     ways = {way: make(way) for way in ("plain", "Horovod", "Horovod, float16", "DDP")}
     found: dict[str, Any] = {}
-    for size in (128, 256):
+    for size in map(int, sys.argv[1:] or (128, 256)):
         batches = images(size)
 
         def train(way: str, batches: Any = batches) -> None:
