@@ -9,8 +9,9 @@ import sys
 import weakref
 from typing import Any, Callable
 
+from .content import Content
 from .log import say
-from .record import Content, put
+from .record import put
 
 # A snapshot of the state on the GPU takes at most this part of what is free there.
 SNAPSHOT_PART = 4
@@ -69,7 +70,7 @@ class Gpu:
         self._torch = torch
         self._can_pin = True
         # What the snapshot was made for.
-        self._layout: list[Any] = []
+        self._forms: list[Any] = []
         self._snapshot: Any = None
         self._stream: Any = None
         # Views of the snapshot, with the numbers of the tensors that are copied there by one call.
@@ -91,9 +92,8 @@ class Gpu:
                 for tensor, at in zip(tensors, places):
                     put(view, at, tensor)
                 return None
-            layout = [(each.device, each.dtype, each.shape, each.stride()) for each in tensors]
-            if layout != self._layout:
-                self._prepare(tensors, layout, content)
+            if content.layout.forms is not self._forms:
+                self._prepare(content)
             if self._snapshot is None:
                 self._copy_each(tensors, places, memory)
                 return None
@@ -117,13 +117,14 @@ class Gpu:
                 self._tell(f"cannot register the shared memory with the GPU ({problem})")
         return memory.pinned is not None
 
-    def _prepare(self, tensors: list[Any], layout: list[Any], content: Content) -> None:
+    def _prepare(self, content: Content) -> None:
         """Make the snapshot for a new layout, if there is room for it."""
         torch = self._torch
-        self._layout = layout
+        tensors = content.tensors
+        self._forms = content.layout.forms
         self._snapshot = None
         self._groups.clear()
-        if len({device for device, *_ in layout}) > 1:
+        if len({tensor.device for tensor in tensors}) > 1:
             self._tell("the state is on several GPUs")
             return
         first = content.places[0]
@@ -134,7 +135,7 @@ class Gpu:
             self._tell(f"{needs}, but may have a quarter of them")
             return
         try:
-            self._snapshot = torch.empty(size, dtype=torch.uint8, device=layout[0][0])
+            self._snapshot = torch.empty(size, dtype=torch.uint8, device=tensors[0].device)
         except RuntimeError as problem:
             self._tell(f"{needs}: {problem}")
             return

@@ -6,22 +6,18 @@ import json
 import mmap
 import os
 import struct
-import sys
 import zlib
 from pathlib import Path
-from typing import Any, List, Mapping, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from . import arrays
+from .content import BEGIN, Content, aligned
 
 # What a record begins with: a mark, the key, the bytes of the description and of the whole record,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQQI")
 MARK = b"hvdkeep3"
 SUM = struct.Struct("<I")
-BEGIN = 64
-# Of values that have no cycles.
-ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
-PLAIN = frozenset([type(None), bool, int, float, str])
 # What building the value of a record raises that another module, or a stranger, has written.
 UNUSABLE = (
     AttributeError,
@@ -34,8 +30,6 @@ UNUSABLE = (
     TypeError,
     ValueError,
 )
-# Bytes that the CPU reads, and where they begin, counted from the end of the description.
-Parts = List[Tuple[int, memoryview]]
 
 
 class Key(NamedTuple):
@@ -191,70 +185,6 @@ def summed_header(record: Record, checksum: int) -> bytes:
     return (header + SUM.pack(zlib.crc32(header))).ljust(BEGIN, b"\0")
 
 
-class Content:
-    """What a record has: its description, arrays that the CPU reads, and tensors on GPUs.
-
-    The arrays follow the description, and the tensors follow the arrays, so that one copy takes all
-    tensors. `places` says where the tensors begin.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.parts: Parts = []
-        self.tensors: list[Any] = []
-        self._end = 0
-        self._nodes: list[dict[str, Any]] = []
-        # Descriptions of tensors by their types and shapes, of which a model has few.
-        self._kinds: dict[Any, dict[str, Any]] = {}
-        torch = sys.modules.get("torch")
-        # A subclass of tensors may have other bytes.
-        self._tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
-        tree = self._flatten(value)
-        for node in self._nodes:
-            node["at"] = self._place(node["bytes"])
-        self.description = ENCODER.encode(tree).encode()
-        data = aligned(BEGIN + len(self.description))
-        self.parts = [(data + at, part) for at, part in self.parts]
-        self.places = [data + node["at"] for node in self._nodes]
-        self.size = data + self._end
-
-    def _flatten(self, value: Any) -> Any:
-        """A value as JSON has it; its arrays and tensors are taken down."""
-        kind = type(value)
-        if kind in PLAIN:
-            return value
-        if kind in self._tensors and value.is_cuda:
-            return self._describe_tensor(value)
-        if isinstance(value, (dict, Mapping)):
-            return {"map": [[self._flatten(k), self._flatten(v)] for k, v in value.items()]}
-        if isinstance(value, (list, tuple)):
-            name = "list" if isinstance(value, list) else "tuple"
-            return {name: [self._flatten(each) for each in value]}
-        if isinstance(value, (int, float, str)):
-            return value
-        name, shape, data = arrays.to_bytes(value)
-        at = self._place(len(data))
-        self.parts.append((at, data))
-        return {"array": name, "shape": shape, "bytes": len(data), "at": at}
-
-    def _describe_tensor(self, tensor: Any) -> dict[str, Any]:
-        key = (tensor.dtype, tensor.shape)
-        known = self._kinds.get(key)
-        if known is None:
-            size = tensor.numel() * tensor.element_size()
-            known = {"array": str(tensor.dtype), "shape": [*tensor.shape], "bytes": size, "at": 0}
-            self._kinds[key] = known
-        node = known.copy()
-        self._nodes.append(node)
-        self.tensors.append(tensor)
-        return node
-
-    def _place(self, size: int) -> int:
-        """Where so many bytes begin."""
-        at = aligned(self._end)
-        self._end = at + size
-        return at
-
-
 def fill(view: memoryview, content: Content) -> None:
     """Write the description of a record, and of its arrays those that the CPU reads."""
     view[BEGIN : BEGIN + len(content.description)] = content.description
@@ -273,7 +203,3 @@ def header_of(key: Key, content: Content, checksum: int = 0) -> bytes:
     described = len(content.description)
     header = HEADER.pack(MARK, *key, described, content.size, checksum)
     return header + SUM.pack(zlib.crc32(header))
-
-
-def aligned(at: int) -> int:
-    return -(-at // BEGIN) * BEGIN

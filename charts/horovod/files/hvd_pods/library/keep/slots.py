@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .content import Content, Layout
 from .finishing import Unfinished, finisher
 from .gpu import Gpu, Memory
 from .log import say
-from .record import BEGIN, Content, Key, Record, fill, header_of, read_file, read_header
+from .record import BEGIN, Key, Record, fill, header_of, read_file, read_header
 
 # The memory of a record is a multiple of this many bytes, and stays where its description becomes a
 # little longer or shorter: to register new memory with a GPU takes longer than a commit.
@@ -27,6 +28,7 @@ class Slots:
         # The newest, while a GPU still writes it.
         self._unfinished: Unfinished | None = None
         self._gpu: Gpu | None = None
+        self._layout: Layout | None = None
         # Where the record of another rank is taken.
         self._room: Path | None = None
         # Of those that are complete.
@@ -62,7 +64,8 @@ class Slots:
         Raises OSError where memory is full, TypeError for what cannot be kept, and RuntimeError
         for a GPU that fails.
         """
-        content = Content(value)
+        content = Content(value, self._layout)
+        self._layout = content.layout
         # Until the newest record is complete, the older one is the only one that is.
         self._settle()
         path = self.paths[self._newest == self.paths[0]]

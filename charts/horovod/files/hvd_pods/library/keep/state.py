@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from .checkpoint import OTHER, Checkpoint, ShardCheckpoints
+from .content import Content
 from .copies import Copies, Outcome, find_place
 from .finishing import finisher
 from .log import say
@@ -22,7 +23,7 @@ from .parts import (
     write_part,
 )
 from .ranks import Ranks, find_ranks, find_sharded_ranks
-from .record import Content, Key, Record, find_launch, pack
+from .record import Key, Record, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree, choose_turn, share, share_own
 from .shards import find_shard_difference, find_sharded, form_of_shard, read_shard, write_shard
 from .slots import Slots

@@ -1,0 +1,59 @@
+"""What a record holds, made anew or with the layout of an earlier commit."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from hvd_pods.library.keep.content import LEAF_TEXT, Content
+from tests.unit.hvd_pods.library.keep import fake_torch
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> fake_torch.Gpu:
+    gpu = fake_torch.Gpu()
+    monkeypatch.setitem(sys.modules, "torch", gpu.torch())
+    return gpu
+
+
+def described(content: Content) -> Any:
+    parts = [(at, bytes(data)) for at, data in content.parts]
+    return content.description, parts, content.places, content.size
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"step": 12, "rate": float("nan")},
+        {"step": True, "rate": 1.0},
+        {"step": 1, "rate": LEAF_TEXT},
+        {"step": 1, "rate": 1, "more": [b"bytes"]},
+        {"step": 1, "weights": 2},
+        {"rate": 1, "step": 1},
+    ],
+)
+def test_a_later_value_is_described_as_without_an_earlier_one(
+    gpu: fake_torch.Gpu, later: dict[str, Any]
+) -> None:
+    weights = {"weights": gpu.tensor(b"four"), "count": gpu.tensor(b"1", "cpu"), "raw": b"raw"}
+    before = Content({**weights, "step": 1, "rate": 1}).layout
+    value = {**weights, **later}
+    assert described(Content(value, before)) == described(Content(value))
+
+
+def test_the_layout_stays_while_leaves_have_the_same_form(gpu: fake_torch.Gpu) -> None:
+    before = Content({"step": 1, "weights": gpu.tensor(b"four")}).layout
+    after = Content({"step": 2, "weights": gpu.tensor(b"FOUR")}, before).layout
+    assert after.forms is before.forms
+
+
+def test_a_tensor_of_the_cpu_is_read_where_it_is_now(gpu: fake_torch.Gpu) -> None:
+    count = gpu.tensor(b"1", "cpu")
+    count.cpu = lambda: count  # type: ignore[method-assign]
+    before = Content([count]).layout
+    count.data[:] = b"2"
+    assert bytes(Content([count], before).parts[0][1]) == b"2"
+    count.data = memoryview(bytearray(b"3"))
+    assert bytes(Content([count], before).parts[0][1]) == b"3"
