@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from hvd_pods.warm import state
+from tests.unit.hvd_pods.warm.test_randomness import MODULES
+from tests.unit.hvd_pods.warm.worker import make_worker, warm
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -98,3 +100,30 @@ def test_module_beside_the_script_takes_precedence(
     reason = warm_state.find_reason(request(**{"first path": str(tmp_path)}))
     expected = f"{tmp_path / entry} takes precedence over the imported module framework"
     assert reason == (expected if shadows else None)
+
+
+OPTIMIZERS = """
+class optim:
+    def SGD(parameters, lr):
+        {body}
+class nn:
+    Parameter = list
+def zeros(size):
+    return [0.0] * size
+"""
+
+
+def torch_whose_optimizer(body: str) -> dict[str, str]:
+    """A PyTorch that does this when an optimizer is made."""
+    return {"torch": MODULES["torch"] + OPTIMIZERS.format(body=body), "late": ""}
+
+
+def test_ranks_have_what_the_first_optimizer_imports() -> None:
+    with make_worker(torch_whose_optimizer("import late")) as worker, warm(worker, ["torch"]):
+        assert worker.show("import sys; print('late' in sys.modules)") == "True\n"
+
+
+def test_ranks_start_cold_where_no_optimizer_can_be_made() -> None:
+    modules = torch_whose_optimizer("raise ValueError('no such option')")
+    with make_worker(modules) as worker, warm(worker, ["torch"]):
+        assert "cannot make an optimizer: ValueError: no such option" in worker.log
