@@ -15,6 +15,7 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep import record as records
+from hvd_pods.library.keep.content import BEGIN
 from hvd_pods.worker import saving
 
 EPOCH = 1_790_000_000_000
@@ -77,7 +78,7 @@ def test_a_record_that_a_killed_rank_has_not_finished_costs_one_step(
 ) -> None:
     memory = train(12)
     (newest,) = (path for path in memory.glob("*/*") if b"step 12" in path.read_bytes())
-    newest.write_bytes(bytes(records.BEGIN) + newest.read_bytes()[records.BEGIN :])
+    newest.write_bytes(bytes(BEGIN) + newest.read_bytes()[BEGIN:])
     assert saving.save_all(memory)
     assert saved(volume)[0] == 11
 
@@ -153,7 +154,7 @@ def test_a_state_that_a_rank_replaces_while_it_is_copied_is_read_anew(
 
     def crc32(data: Any, *more: int) -> int:
         found = zlib_crc32(data, *more)
-        if len(data) > records.BEGIN and steps:
+        if len(data) > BEGIN and steps:
             # The first bytes of a state have been read, and the rest are about to be.
             train(steps.pop(0))
         return found

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract
 from hvd_pods.common.reporting import log
 from hvd_pods.library.keep import record as keep
+from hvd_pods.library.keep.content import BEGIN
 from hvd_pods.library.keep.worker import FOLDER
 
 # Where library/keep keeps the states of this pod's ranks.
@@ -116,9 +117,9 @@ def _write(record: keep.Record, path: Path, name: str) -> bool:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
-                file.seek(keep.BEGIN)
+                file.seek(BEGIN)
                 checksum = 0
-                for at in range(keep.BEGIN, len(record.raw), PIECE):
+                for at in range(BEGIN, len(record.raw), PIECE):
                     piece = bytes(record.raw[at : at + PIECE])
                     checksum = zlib.crc32(piece, checksum)
                     file.write(piece)
@@ -170,7 +171,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _header_of(path: Path) -> bytes:
     with suppress(OSError), path.open("rb") as file:
-        return file.read(keep.BEGIN)
+        return file.read(BEGIN)
     return b""
 
 

@@ -54,27 +54,27 @@ class Content:
         outline = ENCODER.encode(self._outline(value))
         shared: dict[int, tuple[Any, int, Bytes]] = {}
         forms: list[Any] = []
-        datas: list[Any] = []
+        held: list[Any] = []
         for leaf in self._leaves:
             if type(leaf) in self._tensors and leaf.is_cuda:
                 forms.append((leaf.device, leaf.dtype, leaf.shape, leaf.stride()))
-                datas.append(None)
+                held.append(None)
                 continue
             kind, shape, data = self._to_bytes(leaf, before, shared)
             forms.append((kind, shape, len(data)))
-            datas.append(data)
-        self.tensors = [leaf for leaf, data in zip(self._leaves, datas) if data is None]
+            held.append(data)
+        self.tensors = [leaf for leaf, data in zip(self._leaves, held) if data is None]
         if before is not None and before.forms == forms:
             self.layout = before._replace(shared=shared)
         else:
-            self.layout = self._place(forms, datas, shared)
+            self.layout = self._place(forms, held, shared)
         pieces = outline.split(LEAF_TEXT)
         pairs = zip(pieces, [*self.layout.texts, ""])
         self.description = "".join(text for pair in pairs for text in pair).encode()
         begin = aligned(BEGIN + len(self.description))
         self.parts: Parts = []
         self.places: list[int] = []
-        for at, data in zip(self.layout.at, datas):
+        for at, data in zip(self.layout.at, held):
             if data is None:
                 self.places.append(begin + at)
             else:
@@ -125,14 +125,14 @@ class Content:
         return known[2]
 
     def _place(
-        self, forms: list[Any], datas: list[Any], shared: dict[int, tuple[Any, int, Bytes]]
+        self, forms: list[Any], held: list[Any], shared: dict[int, tuple[Any, int, Bytes]]
     ) -> Layout:
         """Find a place for each leaf: first for arrays, then for tensors."""
         at = [0] * len(forms)
         texts = [""] * len(forms)
         end = 0
         for on_gpu in (False, True):
-            for number, data in enumerate(datas):
+            for number, data in enumerate(held):
                 if (data is None) is not on_gpu:
                     continue
                 leaf = self._leaves[number]

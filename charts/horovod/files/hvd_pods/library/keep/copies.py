@@ -11,10 +11,11 @@ import weakref
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
+from .content import BEGIN
 from .finishing import END_WITHIN
 from .log import say
 from .ranks import Ranks
-from .record import BEGIN, Key
+from .record import Key
 from .slots import Slots
 from .worker import WorkerMemory
 

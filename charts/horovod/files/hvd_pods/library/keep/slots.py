@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .content import Content, Layout
+from .content import BEGIN, Content, Layout
 from .finishing import Unfinished, finisher
 from .gpu import Gpu, Memory
 from .log import say
-from .record import BEGIN, Key, Record, fill, header_of, read_file, read_header
+from .record import Key, Record, fill, header_of, read_file, read_header
 
 # The memory of a record is a multiple of this many bytes, and stays where its description becomes a
 # little longer or shorter: to register new memory with a GPU takes longer than a commit.
