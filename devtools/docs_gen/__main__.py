@@ -9,6 +9,7 @@ import sys
 
 from devtools.docs_gen import (
     chart_docs,
+    gpu_docs,
     image_docs,
     loop_docs,
     navigation,
@@ -25,6 +26,7 @@ GENERATORS = (
     chart_docs,
     spec_docs,
     image_docs,
+    gpu_docs,
     reference_docs,
     loop_docs,
     promises,

@@ -83,7 +83,7 @@ for number in range(begin, 200):
         time.sleep(0.1)
         print(f"STEP {number} killed at {time.time():.3f}", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
-print("RESULT " + json.dumps({"begin": begin, "loss": float(loss)}), flush=True)
+print("RESULT " + json.dumps({"begin": begin, "loss": float(loss.detach())}), flush=True)
 """
 STAYS = r"""
 import os, time, torch
@@ -387,7 +387,7 @@ def run(cluster: Cluster, release: str, script: Path, made: dict[str, Any]) -> d
             pods = cluster.kubectl("-n", NAMESPACE, "describe", "pods", check=False)
             raise RuntimeError(f"{release}: {state or 'no end'}: {log[-2500:]} {pods[-2500:]}")
         lines = log.splitlines()
-        results = [line.partition("RESULT ")[2] for line in lines if "RESULT " in line]
+        results = [line.partition("RESULT ")[2] for line in lines if "RESULT {" in line]
         return {
             "helm install": seconds,
             "seconds to the end": round(time.time() - began, 1),

@@ -1,0 +1,136 @@
+"""Writes what docs/gpus.md says of the runs on a GPU, from images/gpus/gpu-proof.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from devtools.docs_gen.generated import replace_sections, table, wrap
+from images.builder.catalogue import ROOT
+
+PAGE = ROOT / "docs" / "gpus.md"
+# What `python3 -m images.gpus.proof` has written on the machine.
+FIGURES = ROOT / "images" / "gpus" / "gpu-proof.json"
+
+
+def measured(figures: dict[str, Any]) -> str:
+    """The machine, and a table of what each stage has found."""
+    machine = figures["machine"]
+    gpu = machine["gpus"][0]
+    stages = figures["stages"]
+    days = sorted({stage["day"] for stage in stages.values()})
+    place = wrap(
+        f"Measured on {' and '.join(days)}: one {gpu['name']} (driver {gpu['driver_version']}), "
+        f"{machine['cpus']} CPUs, Python {machine['python']}, PyTorch {machine['torch']}, NCCL "
+        f"{machine['nccl']}. Horovod was compiled on that machine, with the patches of "
+        "`pytorch-cuda`; no image has run there."
+    )
+    rows = [
+        ("Operations", operations(stages)),
+        ("Two ranks on one GPU", two_ranks(stages)),
+        *((f"ResNet-50, {batch}", rates(by_way)) for batch, by_way in throughput(stages)),
+        ("JPEGs in place of synthetic images", data(stages["data"]["result"])),
+        *(
+            (f"`keep`, {name}", keep_cost(found))
+            for name, found in stages["keep-cost"]["result"].items()
+            if isinstance(found, dict)
+        ),
+        ("`keep`, a killed rank", keep_restored(stages["keep-restored"]["result"])),
+        ("Warm ranks", warm(stages["warm"]["result"])),
+        *cluster(stages["cluster"]["result"]),
+    ]
+    return f"{place}\n\n{table(('What', 'Result'), rows)}"
+
+
+def operations(stages: dict[str, Any]) -> str:
+    over = []
+    for name in ("operations", "operations-gloo"):
+        found = stages[name]["result"]
+        failed = f", failed: {', '.join(found['failed'])}" if found["failed"] else ""
+        over.append(f"{found['passed']} checks passed{failed} ({found['controller']})")
+    took = stages["operations"]["result"]["milliseconds of an allreduce by bytes"]
+    sizes = ", ".join(f"{took[size]} ms for {int(size):,} bytes" for size in took)
+    return f"{'; '.join(over)}. An allreduce of one rank: {sizes}"
+
+
+def two_ranks(stages: dict[str, Any]) -> str:
+    same = stages["two-ranks-same-gpu"]["result"]["rank 1 saw"]
+    own = stages["two-ranks-own-gpu"]["result"]["rank 1 saw"].partition("\n")[0]
+    return f"fails: `{same}`; where rank 1 asks for a GPU of its own, `{own}`"
+
+
+def throughput(stages: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [*stages["throughput"]["result"].items()]
+
+
+def rates(by_way: dict[str, Any]) -> str:
+    parts = []
+    for way, found in by_way.items():
+        low, high = found["range"]
+        cost = found["cost beside plain"]["percent"]
+        beside = f", {cost:.0f} % less" if cost else ""
+        name = {"plain": "plain PyTorch"}.get(way, way)
+        parts.append(
+            f"{name} {found['images per second']:,} images/s ({low:,} to {high:,}{beside})"
+        )
+    return "; ".join(parts)
+
+
+def data(found: dict[str, Any]) -> str:
+    return (
+        f"{found['gap in percent']['JPEGs']:.0f} % slower: {found['processes of the loader']} "
+        f"processes of the loader decode {found['loader alone']:,.0f} images/s while nothing "
+        "trains, which is what the GPU takes"
+    )
+
+
+def keep_cost(found: dict[str, Any]) -> str:
+    step = found["milliseconds of a step"]["none"]
+    cost = {way: each["percent"] for way, each in found["cost"].items()}
+    return (
+        f"a commit of {found['tensors']} tensors ({found['megabytes']:.0f} MB) holds the training "
+        f"for {found['milliseconds of a call']} ms of a step of {step} ms: {cost['each step']:.0f} "
+        f"% of the throughput in each step, {cost['each tenth step']:.1f} % in each tenth"
+    )
+
+
+def keep_restored(found: dict[str, Any]) -> str:
+    is_exact = all(one["ended as the training that nobody killed"] for one in found.values())
+    end = "ends bit for bit as the one that nobody killed" if is_exact else "ends otherwise"
+    return f"the training with {' and with '.join(found)} goes on after the last commit, and {end}"
+
+
+def warm(found: dict[str, Any]) -> str:
+    total = "start to first allreduce"
+    return (
+        f"{found['warm'][total]:.2f} s from the start to the first allreduce on the GPU, cold "
+        f"{found['cold'][total]:.2f} s; the waiting process has "
+        f"{found['memory while the warm process waits'].partition(',')[0]} of the GPU; a killed "
+        f"rank's memory is free after {found['seconds until the memory is free']} s"
+    )
+
+
+def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of the runs of the chart, those that the stage has come to."""
+    rows = []
+    for name in ("direct", "mpirun", "DistributedDataParallel"):
+        run = found[name]
+        rows.append(
+            (
+                f"The chart with `nvidia.com/gpu: 1`, {name}",
+                f"`helm install` {run['helm install']} s, {run['seconds to the end']} s to the end",
+            )
+        )
+    lost = found["a rank is killed three times, keep, warm ranks"]
+    seconds = ", ".join(f"{each:.1f}" for each in lost["seconds from a kill to the next step"])
+    text = (
+        f"goes on after its last commit; {seconds} s from the kill to the end of the next step, of "
+        "which the second and the third attempt wait for 5 and 10 s"
+    )
+    return [*rows, ("The chart, a rank killed three times", text)]
+
+
+def generated_texts() -> dict[Path, str]:
+    section = measured(json.loads(FIGURES.read_text("utf-8")))
+    return {PAGE: replace_sections(PAGE, {"figures of a GPU": section})}
