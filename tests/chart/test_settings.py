@@ -23,7 +23,8 @@ from tests.chart.render import (
 EFFECTS = """\
 {} => {HVD_FUSION_BY_RANKS: "1", HOROVOD_FUSION_THRESHOLD: null, HVD_PRELOAD: null, results: {}}
 {} => {HOROVOD_TIMELINE: null, HOROVOD_AUTOTUNE: null, HOROVOD_CYCLE_TIME: null, suspend: null}
-{} => {lostAfterSeconds: 12, stallTimeoutSeconds: 3600, gracePeriodSeconds: 30, backoffLimit: 3}
+{} => {lostAfterSeconds: 12, stallTimeoutSeconds: 3600, stopsFollowSteps: true, \
+gracePeriodSeconds: 30, backoffLimit: 3}
 {} => {FI_PROVIDER: null, UCX_TLS: null, NCCL_IB_DISABLE: null, UCX_NET_DEVICES: null}
 horovod: {cycleTimeMs: 2.5, autotune: true} => {HOROVOD_CYCLE_TIME: "2.5", HOROVOD_AUTOTUNE: "1"}
 {horovod: {timeline: true, autotune: true}, worker: {env: [{name: OUTPUT_PATH, value: /o}]}} => \
@@ -46,7 +47,8 @@ launch: {preload: []} => {HVD_PRELOAD: ""}
 launch: {preload: [torch, horovod.torch]} => {HVD_PRELOAD: torch horovod.torch}
 launch: {framework: torch} => {HVD_FRAMEWORK: torch, master HVD_FRAMEWORK: torch}
 launch: {lostAfterSeconds: 0, stallTimeoutSeconds: 0} => \
-{lostAfterSeconds: 0, stallTimeoutSeconds: 0, HOROVOD_STALL_CHECK_TIME_SECONDS: "15"}
+{lostAfterSeconds: 0, stallTimeoutSeconds: 0, stopsFollowSteps: false, \
+HOROVOD_STALL_CHECK_TIME_SECONDS: "15"}
 launch: {stallTimeoutSeconds: 600} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "15"}
 launch: {stallTimeoutSeconds: 20} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "10"}
 launch: {stallTimeoutSeconds: 1} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "1"}

@@ -25,6 +25,7 @@ def describe_run(**changes: Any) -> str:
         "options": [],
         "hostsTimeoutSeconds": 60,
         "stallTimeoutSeconds": 0,
+        "stopsFollowSteps": False,
         "failOnNaN": False,
         "allowIdleWorkers": False,
         "gracePeriodSeconds": 30,

@@ -76,6 +76,7 @@ def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
         "requirements": False,
         "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
         "stallTimeoutSeconds": 0,
+        "stopsFollowSteps": False,
         "failOnNaN": True,
         "allowIdleWorkers": False,
         "gracePeriodSeconds": 30,

@@ -45,6 +45,7 @@ so that only the workers' environment names it.
   "lostAfterSeconds" (include "horovod.number" (list .Values.launch.lostAfterSeconds 12) | int)
   "shrinkAfterSeconds" (include "horovod.number" (list .Values.launch.shrinkAfterSeconds 30) | int)
   "stallTimeoutSeconds" (.horovod.stallTimeout | int)
+  "stopsFollowSteps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
   "failOnNaN" .Values.launch.failOnNaN
   "allowIdleWorkers" .Values.launch.allowIdleWorkers
   "gracePeriodSeconds" (include "horovod.number" (list .Values.master.terminationGracePeriodSeconds 30) | int)

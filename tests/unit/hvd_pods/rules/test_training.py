@@ -12,6 +12,7 @@ from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.notices import (
     ASKED,
+    DEBUGGED,
     ENDED,
     FAILED,
     FINISHED,
@@ -391,6 +392,37 @@ def stalled() -> World:
     while not world.of(m.ShowStacks):
         world.fire()
     return world
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "seconds", "ends"),
+    [
+        pytest.param(STOPPED, (), 590, False, id="no steps are reported"),
+        pytest.param(STOPPED, (), 610, True, id="ten minutes"),
+        pytest.param(STOPPED, (1, 2, 3), 29, False, id="short steps, and some seconds at least"),
+        pytest.param(STOPPED, (1, 2, 3), 31, True, id="short steps"),
+        pytest.param(STOPPED, (10, 20, 30), 190, False, id="within twenty steps"),
+        pytest.param(STOPPED, (10, 20, 30), 210, True, id="beyond twenty steps"),
+        pytest.param(STOPPED, (100, 200, 300), 610, True, id="long steps, ten minutes at most"),
+        pytest.param(DEBUGGED, (1, 2, 3), 3590, False, id="somebody looks at it"),
+        pytest.param(DEBUGGED, (1, 2, 3), 3610, True, id="for too long"),
+    ],
+)
+def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
+    kind: str, steps: tuple[float, ...], seconds: float, ends: bool
+) -> None:
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    began = world.now
+    for number, at in enumerate(steps, 1):
+        world.now = began + at
+        report(world, number)
+    world.now += seconds
+    notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
+    while world.state.timers.get("stalls", float("inf")) < world.now + 5:
+        world.fire()
+    if ends:
+        world.settle(until=m.EndLauncher)
+    assert bool(world.of(m.EndLauncher)) is ends
 
 
 def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:

@@ -45,7 +45,7 @@ def script(master: Master) -> Iterator[subprocess.Popen[bytes]]:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: rank_watch.is_stopped(process.pid), 20, "it is stopped")
+    wait_until(lambda: rank_watch.find_stop(process.pid) == notices.STOPPED, 20, "it is stopped")
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_rank_that_goes_on_and_stops_again_is_stopped_anew(
     watch.look()
     before = master.all(2)[1]
     script.send_signal(signal.SIGCONT)
-    wait_until(lambda: not rank_watch.is_stopped(script.pid), 20, "it goes on")
+    wait_until(lambda: not rank_watch.find_stop(script.pid), 20, "it goes on")
     watch.look()
     stop(script)
     watch.look()

@@ -20,8 +20,10 @@ FAILED = "failed"
 FINISHED = "finished"
 ASKED = "asked"
 ENDED = "ended"
-# A stopped rank, one that uses no CPU, and a worker whose pod is terminating.
+# A rank that a signal has stopped, one that a debugger holds, one that uses no CPU, and a worker
+# whose pod is terminating.
 STOPPED = "stopped"
+DEBUGGED = "debugged"
 IDLE = "idle"
 LEAVING = "leaving"
 # Seconds between two looks of a worker at its ranks.

@@ -85,6 +85,8 @@ class Run:
     requirements: bool
     # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
     stall_timeout: float
+    # A rank that a signal has stopped ends the attempt sooner, by the time that steps take.
+    stops_follow_steps: bool
     fail_on_nan: bool
     # A custom command may end with 0 without having started anything in a worker.
     allow_idle_workers: bool
@@ -204,6 +206,7 @@ def parse_run(text: str) -> Run:
         code=Code(document["code"], document["codeSha256"], document["codeConfigMap"]),
         requirements=document["requirements"],
         stall_timeout=float(document["stallTimeoutSeconds"]),
+        stops_follow_steps=document["stopsFollowSteps"],
         fail_on_nan=document["failOnNaN"],
         allow_idle_workers=document["allowIdleWorkers"],
         grace=float(document["gracePeriodSeconds"]),

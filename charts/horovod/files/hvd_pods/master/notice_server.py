@@ -21,6 +21,7 @@ from hvd_pods.common.contract import EPOCH
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import (
     ASKED,
+    DEBUGGED,
     ENDED,
     FAILED,
     FINISHED,
@@ -44,7 +45,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     FINISHED: {},
     ASKED: {},
     ENDED: {},
-    **{kind: {"seconds": float, "period": float} for kind in (STOPPED, IDLE)},
+    **{kind: {"seconds": float, "period": float} for kind in (STOPPED, DEBUGGED, IDLE)},
     LEAVING: {"seconds": float},
 }
 # What it may have: the memory limit, in MiB, for which the kernel has killed the rank.

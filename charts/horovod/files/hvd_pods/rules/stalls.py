@@ -38,6 +38,8 @@ class Stall(NamedTuple):
     since: float
     seen: float
     period: float
+    # A signal has stopped it, so that it does nothing that could be worth waiting for.
+    is_stopped: bool = False
 
     def is_named_at(self, now: float) -> bool:
         """Whether this stall was named a moment ago, and may last."""

@@ -217,6 +217,13 @@ class Progress:
         return int(self.reported.get("step", 0))
 
     @property
+    def seconds_of_step(self) -> float | None:
+        """The median over the last reports; None while there are less than three."""
+        pairs = zip(self.history, self.history[1:])
+        found = sorted((later - now) / (after - step) for (now, step), (later, after) in pairs)
+        return found[len(found) // 2] if len(found) > 1 else None
+
+    @property
     def is_nan(self) -> bool:
         """Whether the last loss that was reported is not a number."""
         return self.reported.get("loss") == "nan"

@@ -17,6 +17,7 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.common.notices import (
     ASKED,
+    DEBUGGED,
     ENDED,
     FAILED,
     FINISHED,
@@ -41,6 +42,11 @@ END_DIRECT_WITHIN = 0.3
 # Seconds after which ranks are named that all use no CPU, as Horovod names those that do not join,
 # or that have not ended after another one.
 NAME_AFTER = 60.0
+# A rank that a signal has stopped ends the attempt after the time of so many steps; seconds of that
+# at least, and at most, as where no steps are reported. PyTorch's watchdog ends after as many.
+STOPPED_STEPS = 20
+STOPPED_AT_LEAST = 30.0
+STOPPED_AT_MOST = 600.0
 # Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
 # Seconds beyond the Job's back-off after which ranks that wait for another master end.
@@ -289,10 +295,12 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
     kind = notice["kind"]
     host = notice["host"]
     rank = notice.get("rank", -1)
-    if kind == STOPPED:
-        what = "is stopped, by SIGSTOP or a debugger,"
+    if kind in (STOPPED, DEBUGGED):
+        is_stopped = kind == STOPPED
+        what = "is stopped by a signal" if is_stopped else "is stopped by a debugger"
         since = step.now - notice["seconds"]
-        _add_stall(step, Stall(rank, host, what, since, step.now, notice["period"]), True)
+        stall = Stall(rank, host, what, since, step.now, notice["period"], is_stopped)
+        _add_stall(step, stall, True)
     elif kind == IDLE:
         _note_idle(step, notice)
     elif kind == RAISED:
@@ -441,6 +449,28 @@ def _name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
     return f"{names}{more}"
 
 
+def _find_limit(step: Step, stall: Stall) -> float:
+    """How long a rank may keep the others waiting, in seconds.
+
+    A rank that a signal has stopped does not work. Unless launch.stallTimeoutSeconds is set, it has
+    the time of so many steps as the ranks have reported.
+    """
+    run = step.state.run
+    limit = run.stall_timeout or float("inf")
+    if not (stall.is_stopped and run.stops_follow_steps):
+        return limit
+    seconds = step.state.progress.seconds_of_step
+    steps = STOPPED_AT_MOST if seconds is None else STOPPED_STEPS * seconds
+    return min(limit, STOPPED_AT_MOST, max(steps, STOPPED_AT_LEAST))
+
+
+def _describe_limit(step: Step, stall: Stall) -> str:
+    limit = _find_limit(step, stall)
+    if limit == step.state.run.stall_timeout:
+        return f"launch.stallTimeoutSeconds={limit:.0f}"
+    return f"{limit:.0f} s, which launch.stallTimeoutSeconds changes"
+
+
 def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     """Note a stalled rank, which is reported when the other lines of the message have come."""
     launched = step.state.attempt.launched
@@ -457,9 +487,8 @@ def report_stalls(step: Step) -> None:
     if launched is None or step.state.phase != Phase.TRAINING:
         return
     stalls, first, named = launched.stalls.collect()
-    limit = step.state.run.stall_timeout
-    late = [stall for stall in named if limit and stall.seen - stall.since >= limit]
-    why = f"{describe(late)}, longer than launch.stallTimeoutSeconds={limit:.0f}" if late else ""
+    late = [stall for stall in named if stall.seen - stall.since >= _find_limit(step, stall)]
+    why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
     quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
     step.set_launched(stalls=replace(stalls, late=why, quiet_until=quiet))
     if first:

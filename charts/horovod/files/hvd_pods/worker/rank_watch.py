@@ -17,8 +17,8 @@ from hvd_pods.rank import ranks
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
 PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS"
 DEFAULT_PERIOD = 60.0
-# States of proc(5): stopped by a signal, and by a debugger.
-STOPPED = ("T", "t")
+# States of proc(5) in which a process waits until somebody lets it go on.
+STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
 # The share of a CPU below which a rank, with the processes that it has started, is idle.
@@ -44,7 +44,8 @@ class RankWatch:
         scripts = {script.pid: script for script in ranks.running()}
         now = time.monotonic()
         kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
-        kinds.update({pid: notices.STOPPED for pid in scripts if is_stopped(pid)})
+        stopped = {pid: find_stop(pid) for pid in scripts}
+        kinds.update({pid: kind for pid, kind in stopped.items() if kind})
         self._seen = {key: self._seen.get(key, (now, now)) for key in kinds.items()}
         for (pid, kind), (since, told) in self._seen.items():
             if now - told >= self._period:
@@ -82,9 +83,9 @@ def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
     return used
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped; one that has ended is not."""
+def find_stop(pid: int) -> str | None:
+    """The kind of notice about a process that is stopped; None for one that runs or has ended."""
     try:
-        return fast_start.read_stat(pid)[0] in STOPPED
+        return STOPPED.get(fast_start.read_stat(pid)[0])
     except OSError:
-        return False
+        return None
