@@ -53,13 +53,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+class Running:
+    """Knows the tests that run in this process, or in those that it leads."""
+
+    def __init__(self) -> None:
+        self._tests: set[str] = set()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._tests.add(nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._tests.discard(nodeid)
+
+    def end(self, *_: object) -> None:
+        """End as with Ctrl-C, and name the tests: one of them may hang."""
+        pytest.exit(f"asked to end, in {', '.join(sorted(self._tests)) or 'no test'}", 143)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """End with SIGTERM as with Ctrl-C: fixtures end the processes that they have started.
 
     `nohup` and a shell's `&` start pytest with signals ignored, and so would be every program that
     a test starts and sends these signals to.
     """
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("asked to end", 143))
+    running = Running()
+    config.pluginmanager.register(running)
+    signal.signal(signal.SIGTERM, running.end)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
