@@ -457,6 +457,75 @@ def test_rank_that_was_killed_for_memory_tells_how_much_it_had(limit: float, exp
     assert expected in result.text
 
 
+# What a rank of an H200 printed that shared its GPU with another rank, in mode mpirun.
+ONE_GPU = """\
+Traceback (most recent call last):
+  File "/app/two_ranks.py", line 23, in main
+    total = hvd.allreduce(ones, op=hvd.Sum)
+  File "/usr/lib/python3.12/site-packages/horovod/torch/mpi_ops.py", line 1316, in synchronize
+    raise HorovodInternalError(e)
+horovod.common.exceptions.HorovodInternalError: ncclCommInitRank failed: invalid usage (run with \
+NCCL_DEBUG=WARN for details)
+--------------------------------------------------------------------------
+prterun detected that one or more processes exited with non-zero status,
+thus causing the job to be terminated. The first process to do so was:
+
+   Process name: [prterun-vm-1670@1,1]
+   Exit code:    1
+--------------------------------------------------------------------------
+"""
+
+
+def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
+    result = cause(ONE_GPU, 1)
+    assert result
+    assert result.text.startswith("rank 1 on hvd-cpu-0: ")
+    assert "set worker.slots to the number of GPUs" in result.text
+    assert result.is_permanent
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy", "is_permanent"),
+    [
+        ("AcceleratorError: CUDA error: invalid device ordinal", "worker.slots", True),
+        (
+            "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
+            "update the driver",
+            True,
+        ),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            "not built for this kind of GPU",
+            True,
+        ),
+        ("RuntimeError: No CUDA GPUs; no CUDA-capable device is detected", "nvidia.com/gpu", True),
+        (
+            "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+            "kubectl cordon",
+            False,
+        ),
+    ],
+)
+def test_message_of_cuda_has_its_remedy(text: str, remedy: str, is_permanent: bool) -> None:
+    raised: Notice = {"rank": 1, "host": "hvd-cpu-0", "text": text, "at": time.monotonic()}
+    result = cause("", 1, raised=[raised])
+    assert result
+    assert (remedy in result.text, result.is_permanent) == (True, is_permanent)
+
+
+def test_rank_whose_nccl_lost_its_peer_is_not_the_cause() -> None:
+    """Its message came first."""
+    now = time.monotonic()
+    lost = "DistBackendError: remote process exited or there was a network error, NCCL version 2.28"
+    raised: list[Notice] = [
+        {"rank": rank, "host": "hvd-cpu-0", "text": text, "at": now}
+        for rank, text in ((0, lost), (1, "KeyError: 'x'"))
+    ]
+    result = cause("", 1, raised=raised)
+    assert result
+    assert result.text == "rank 1 on hvd-cpu-0: KeyError: 'x'"
+
+
 @pytest.mark.parametrize(
     ("text", "expected", "is_permanent"),
     [

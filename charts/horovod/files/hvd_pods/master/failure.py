@@ -20,6 +20,7 @@ from hvd_pods.common.hostile import one_line
 from hvd_pods.common.run import Host
 from hvd_pods.common.streams import write
 from hvd_pods.common.tracebacks import TracebackReader
+from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.host_names import find_host
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.training import LAST_SECONDS
@@ -129,6 +130,10 @@ CONSEQUENCES = (
     # Gloo's, in PyTorch and in JAX; and PyTorch's when rank 0, which keeps its store, has ended.
     "gloo/transport/",
     "failed to recv, got 0 bytes",
+    # NCCL's, in PyTorch; its watchdog ends the ranks that wait for another one.
+    "ncclRemoteError",
+    "remote process exited or there was a network error",
+    "Watchdog caught collective operation timeout",
 )
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2
@@ -259,8 +264,11 @@ def find_last_words(lines: Sequence[Line], rank: int) -> str:
 
 
 def is_consequence(text: str) -> bool:
-    """Whether a rank raised this because it has lost its peer."""
-    return any(words in text for words in CONSEQUENCES)
+    """Whether a rank raised this because it has lost its peer.
+
+    Horovod raises what it raises then for an error of NCCL, too.
+    """
+    return not find_gpu_problem(text) and any(words in text for words in CONSEQUENCES)
 
 
 def _judge(who: str, text: str) -> Cause:
@@ -268,6 +276,10 @@ def _judge(who: str, text: str) -> Cause:
     # Some are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
     lacked = LACKED.match(text)
+    gpu = find_gpu_problem(text)
+    if gpu:
+        text = f"{text}; {gpu.remedy}"
+        return Cause(who, text, gpu.is_permanent, is_permanent=gpu.is_permanent)
     # Some have a hint of their own (common/tracebacks.py).
     if lacked and not text.endswith(")"):
         package = PACKAGES.get(lacked[1], lacked[1])

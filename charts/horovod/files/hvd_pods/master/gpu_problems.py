@@ -1,0 +1,73 @@
+"""What messages of CUDA and NCCL mean for a run, and what to do about it.
+
+The messages of two ranks on one GPU and of a GPU that is not there are those of an H200 with CUDA
+13.0 and NCCL 2.28 (images/gpus/gpu-proof.json); the others are from the sources of PyTorch 2.11,
+and from the texts of `cudaError_t` in CUDA's runtime.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class GpuProblem(NamedTuple):
+    """Words of a message, and the remedy.
+
+    is_permanent: no attempt can succeed before somebody has changed something. Otherwise another
+    node may do.
+    """
+
+    words: tuple[str, ...]
+    remedy: str
+    is_permanent: bool = True
+
+
+PROBLEMS = (
+    GpuProblem(
+        ("Duplicate GPU detected", "ncclCommInitRank failed: invalid usage"),
+        "two ranks use the same GPU: select the one of hvd.local_rank() in the script, as with "
+        "torch.cuda.set_device, and set worker.slots to the number of GPUs of a worker",
+    ),
+    GpuProblem(
+        ("invalid device ordinal",),
+        "the worker has fewer GPUs than ranks: set worker.slots to the number of GPUs in "
+        "worker.resources.limits",
+    ),
+    GpuProblem(
+        (
+            "CUDA driver version is insufficient for CUDA runtime version",
+            "The NVIDIA driver on your system is too old",
+        ),
+        "the node's driver is older than the CUDA of the image needs: update the driver, select "
+        "other nodes with worker.nodeSelector, or use an image with an older CUDA",
+    ),
+    GpuProblem(
+        ("no kernel image is available for execution on the device",),
+        "the image was not built for this kind of GPU: use another image, or select other nodes "
+        "with worker.nodeSelector",
+    ),
+    GpuProblem(
+        ("no CUDA-capable device is detected", "Found no NVIDIA driver on your system"),
+        "the worker sees no GPU: set nvidia.com/gpu in worker.resources.limits, and "
+        "worker.runtimeClassName where the cluster needs one",
+    ),
+    GpuProblem(
+        (
+            "uncorrectable ECC error encountered",
+            "uncorrectable NVLink error",
+            "GPU has fallen off the bus",
+            "GPU is lost",
+        ),
+        "the GPU is broken or needs a reset: keep runs off its node with kubectl cordon, and tell "
+        "who looks after the nodes",
+        is_permanent=False,
+    ),
+)
+
+
+def find_gpu_problem(text: str) -> GpuProblem | None:
+    """What the message of an exception says about a GPU, if that is known."""
+    for problem in PROBLEMS:
+        if any(words in text for words in problem.words):
+            return problem
+    return None
