@@ -59,6 +59,33 @@ if dist.get_rank() == 0:
     print(f"DONE {state.sizes}", flush=True)
 dist.destroy_process_group()
 """
+HOROVOD_ON_TORCH = """
+import time
+import keep
+import torch
+import horovod.torch as hvd
+hvd.init()
+model = torch.nn.Linear(1000, 1, bias=False)
+torch.nn.init.zeros_(model.weight)
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+state = keep.State(model=model, optimizer=optimizer, sizes=[])
+state.restore()
+if state.sizes[-1:] != [hvd.size()]:
+    state.sizes = [*state.sizes, hvd.size()]
+begun = state.step
+while state.sizes != SIZES or state.step < begun + 20:
+    optimizer.zero_grad()
+    (-model(torch.ones(1, 1000)).sum()).backward()
+    optimizer.step()
+    state.commit()
+    if hvd.rank() == 0:
+        print(f"STEP {state.step} OF {state.sizes} AT {time.time():.3f}", flush=True)
+    time.sleep(0.05)
+assert (model.weight == state.step).all(), "a step was lost or made twice"
+if hvd.rank() == 0:
+    print(f"DONE {state.sizes}", flush=True)
+"""
 STEP = re.compile(r"STEP (\d+) OF \[(.*)\] AT ([\d.]+)$", re.M)
 
 
@@ -101,12 +128,19 @@ def test_training_goes_on_with_fewer_workers_and_takes_them_again(
     namespace.wait_for_event("Grown", 5)
 
 
+@pytest.mark.parametrize(
+    ("script", "framework"),
+    [
+        pytest.param(TORCH, "torch", id="torch.distributed"),
+        pytest.param(HOROVOD_ON_TORCH, "horovod", id="Horovod on PyTorch"),
+    ],
+)
 def test_lost_worker_is_done_without_until_it_is_back(
-    namespace: Namespace, pytorch_image: dict[str, str]
+    namespace: Namespace, pytorch_image: dict[str, str], script: str, framework: str
 ) -> None:
     sizes = [3, 2, 3]
-    values = values_of(TORCH, sizes)
-    launch = {**values["launch"], "framework": "torch"}
+    values = values_of(script, sizes)
+    launch = {**values["launch"], "framework": framework}
     namespace.install("hvd", {**values, "launch": launch, "image": pytorch_image})
     namespace.wait_for_line("STEP 20 ", seconds=240)
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
