@@ -105,6 +105,46 @@ def test_any_file_may_be_rendered_first() -> None:
         assert '{{- include "horovod.prepare" . -}}' in file.read_text(), file
 
 
+# What dashboards, Headlamp, Argo CD and `kubectl` group by. Pods have fewer: another version of the
+# chart must not replace them.
+OF_PODS = {"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"}
+OF_OBJECTS = {
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
+EVERY_KIND: Values = {
+    **EVERY_POD,
+    "gang": "SchedulerPlugins",
+    "metrics": {"enabled": True, "podMonitor": True, "rules": True, "dashboard": True},
+    "podDisruptionBudget": {"enabled": True},
+}
+
+
+def test_every_object_and_pod_has_the_labels_that_tools_group_by() -> None:
+    manifests = render(EVERY_KIND)
+    assert {item["kind"] for item in manifests} == NAMESPACED
+    for item in manifests:
+        what = f"{item['kind']} {item['metadata']['name']}"
+        labels = item["metadata"]["labels"]
+        # The pod of `helm test` is the only pod without a controller.
+        assert labels.keys() >= (OF_PODS if item["kind"] == "Pod" else OF_OBJECTS), what
+        template = item.get("spec", {}).get("template", {})
+        if "spec" in template:
+            inside = template["metadata"]["labels"]
+            assert {key: inside[key] for key in OF_PODS} == {key: labels[key] for key in OF_PODS}
+
+
+def test_job_says_where_the_end_of_its_run_is_recorded() -> None:
+    """Events, which say it as well, are deleted after an hour."""
+    job = one(render(), "Job")["metadata"]["annotations"]
+    assert run_settings(render())["record"] in job["kubernetes.io/description"]
+    without_record = one(render(NO_ACCOUNT), "Job")["metadata"]["annotations"]
+    assert "kubernetes.io/description" not in without_record
+
+
 def test_master_knows_its_hosts() -> None:
     groups = run_settings(render(GROUPS))["groups"]
     assert [(each["statefulSet"], each["number"], each["slots"]) for each in groups] == [

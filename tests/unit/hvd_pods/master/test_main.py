@@ -57,9 +57,9 @@ def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[
     hostfile = (out / "hostfile").read_text()
     assert hostfile == "hvd-worker-0.hvd slots=2\nhvd-worker-1.hvd slots=2\n"
     assert [event["message"] for event in pod.api.items("core/events")] == [
-        "waiting for workers of 4 ranks",
+        "attempt 1 waits for workers of 4 ranks",
         "2 hosts respond",
-        "horovodrun starts 4 ranks on 2 hosts",
+        "attempt 1: horovodrun starts 4 ranks on 2 hosts",
         "the training ended with exit code 0",
     ]
     assert pod.stages() == ["Started", "HostsReady", "Training", "Finished"]

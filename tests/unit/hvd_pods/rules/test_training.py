@@ -111,6 +111,18 @@ def test_command_that_leaves_the_workers_idle_has_not_finished(
     assert bool(problem) == ("launch.allowIdleWorkers: true" in problem)
 
 
+def test_log_and_events_name_the_attempt_that_begins() -> None:
+    """Systems for logs tell the lines of attempts apart by it: the pods are the same."""
+    world = training(mode="custom")
+    world.tell(m.WorkerReached(world.state.attempt.number))
+    world.end_launcher(1)
+    while world.state.attempt.number < 2:
+        assert world.fire() or world.answers
+        world.answer_all()
+    assert "attempt 2" in world.logged()
+    assert [e.reason for e in world.of(m.Emit) if "attempt 2" in e.message][:1] == ["Started"]
+
+
 def test_later_attempt_may_find_nothing_left_to_do() -> None:
     world = training(mode="custom")
     world.tell(m.WorkerReached(world.state.attempt.number))

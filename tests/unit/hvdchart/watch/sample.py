@@ -41,21 +41,21 @@ def losses(last: int) -> list[tuple[int, float]]:
 
 
 EVENTS = [
-    happened(1, "Started", "waiting for workers of 4 ranks"),
+    happened(1, "Started", "attempt 1 waits for workers of 4 ranks"),
     happened(3, "FailedScheduling", "0/3 nodes are available: 3 Insufficient cpu.", "hvd-worker-3"),
     happened(41, "HostsReady", "4 hosts respond"),
-    happened(42, "Training", "mpirun starts 4 ranks on 4 hosts"),
+    happened(42, "Training", "attempt 1: mpirun starts 4 ranks on 4 hosts"),
     happened(391, "HostLost", "lost hvd-worker-2: its node node-c does not answer for 15 s"),
     happened(393, "Failed", "lost hvd-worker-2: its node node-c does not answer for 15 s"),
-    happened(394, "Started", "waiting for workers of 4 ranks"),
+    happened(394, "Started", "attempt 2 waits for workers of 4 ranks"),
     happened(417, "HostsReady", "4 hosts respond"),
-    happened(418, "Training", "mpirun starts 4 ranks on 4 hosts"),
+    happened(418, "Training", "attempt 2: mpirun starts 4 ranks on 4 hosts"),
 ]
 STALLED = happened(
     1120, "Stalled", "rank 1 on hvd-worker-1 has not joined DistributedAllreduce.grads_0 for 15 s"
 )
 LOG = [
-    "[hvd +0.1s] waiting for workers of 4 ranks",
+    "[hvd +0.1s] attempt 1 waits for workers of 4 ranks",
     "[hvd +23.5s] mpirun starts 4 ranks on 4 hosts",
     "[1,0]<stdout>:resumed after step 1880 from /output/checkpoint-1880",
     *(

@@ -79,8 +79,10 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.write_record("begin")
     is_resumed = run.elastic and state.was_training
     step.do(m.WatchHosts(number), m.Prepare(number, epoch, is_resumed, fits=run.api))
-    step.do(m.Emit("Started", f"waiting for workers of {run.ranks} ranks"))
-    step.log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
+    step.do(m.Emit("Started", f"attempt {number} waits for workers of {run.ranks} ranks"))
+    step.log(
+        f"attempt {number} waits for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s"
+    )
     gathering.begin(step)
 
 

@@ -88,7 +88,8 @@ def begin(step: Step, event: m.Delivered) -> None:
         seen = frozenset(chosen)
         step.set_attempt(elastic=replace(state.attempt.elastic, seen=seen, has_code=seen))
         step.do(m.WriteLiveHosts(chosen))
-    what = f"{run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
+    number = state.attempt.number
+    what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
     step.do(m.Emit("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
