@@ -17,6 +17,7 @@ from devtools.docs_gen import (
     promises,
     reference_docs,
     spec_docs,
+    upgrade_docs,
 )
 from devtools.docs_gen.generated import write_or_compare
 
@@ -30,6 +31,7 @@ GENERATORS = (
     reference_docs,
     loop_docs,
     promises,
+    upgrade_docs,
     navigation,
 )
 

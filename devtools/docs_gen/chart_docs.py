@@ -66,7 +66,7 @@ def _value_lines(node: Node, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for key, child in node["properties"].items():
         if "default" in child:
-            yield _described(f"{indent}{key}: {_inline(child['default'])}", child)
+            yield _described(f"{indent}{key}: {inline(child['default'])}", child)
         elif "properties" in child:
             yield _described(f"{indent}{key}:", child)
             yield from _value_lines(child, depth + 1)
@@ -88,7 +88,7 @@ def _described(line: str, node: Node) -> str:
     return f"{above}\n{line}\n"
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
     """The value as YAML on one line."""
     if value is None:
         return "null"
@@ -169,7 +169,7 @@ def _type(node: Node) -> str:
 
 
 def _default(node: Node) -> str:
-    return f"`{_inline(node['default'])}`" if "default" in node else ""
+    return f"`{inline(node['default'])}`" if "default" in node else ""
 
 
 def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
