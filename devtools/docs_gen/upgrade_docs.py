@@ -11,6 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from devtools.common.errors import DevtoolsError
 from devtools.docs_gen.chart_docs import CHART, inline, load_source
 from devtools.docs_gen.generated import replace_sections, table
 
@@ -34,10 +35,13 @@ def changed_defaults(
 
 
 def _values(package: Path) -> dict[str, Any]:
-    """The values.yaml of a packaged chart."""
+    """The values.yaml of a packaged chart. Raises DevtoolsError where it is none."""
     with tarfile.open(package) as archive:
         file = archive.extractfile("horovod/values.yaml")
-        assert file
+        if file is None:
+            raise DevtoolsError(
+                f"{package}: horovod/values.yaml is no file", "python -m devtools.release keep"
+            )
         values: dict[str, Any] = YAML(typ="safe").load(file)
     return values
 

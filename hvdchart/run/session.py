@@ -24,7 +24,7 @@ from hvdchart.run.release import Object, Release
 # Seconds without a renewal after which the cluster ends the run; session.leaseSeconds may differ.
 LEASE_SECONDS = 600
 # How often a lease is renewed in its time.
-_RENEWALS = 10
+RENEWALS = 10
 # Seconds between two looks at the clock: a machine that was asleep renews soon.
 _LOOK_EVERY = 5.0
 
@@ -189,7 +189,7 @@ class _Lease:
         self._closed.set()
 
     def _follow(self) -> None:
-        every = self._seconds / _RENEWALS
+        every = self._seconds / RENEWALS
         renewed = _now()
         told = ""
         while not self._closed.wait(min(_LOOK_EVERY, every)):

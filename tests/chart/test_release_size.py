@@ -6,7 +6,9 @@ import base64
 import gzip
 import json
 import random
+import re
 import string
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import yaml
 from devtools.docs_gen import programs
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.chart_files import read_data
-from tests.chart.render import CHART, Values, helm_template, with_image
+from tests.chart.render import CHART, Values, helm_template, render, with_image
 
 # Kubernetes' limit of a Secret.
 SECRET = 1 << 20
@@ -26,6 +28,7 @@ SPARE = 30_000
 CODE = int(read_data("resources.json")["codeCharacters"])
 ARGUMENTS: Values = {"master": {"args": ["python", "train.py"]}}
 DOCS = CHART.parents[1] / "docs"
+SCALE = DOCS / "scale.md"
 
 
 def chart_files() -> dict[str, Path]:
@@ -116,3 +119,43 @@ def test_pages_and_values_say_the_limit() -> None:
     assert f"({kilobytes} with all code)" in (DOCS / "administrators.md").read_text()
     assert f"at most {kilobytes} before base64" in json.dumps(load_source())
     assert f"files by name, at most {CODE // 1000} kB" in json.dumps(load_source())
+
+
+def page_sizes() -> dict[str, float]:
+    """The bytes in the tables of docs/scale.md, by the beginning of their rows."""
+    units = {"kB": 1e3, "MB": 1e6}
+    rows = re.findall(r"^\| ([^|:,]+)[^|]* \| (\d+) ([kM]B) \|$", SCALE.read_text(), re.MULTILINE)
+    return {what.strip(): int(number) * units[unit] for what, number, unit in rows}
+
+
+def most_code() -> int:
+    return stored_size(incompressible("archive", CODE))
+
+
+def objects_size(values: Values) -> int:
+    """Return how many bytes the objects of a release have, as JSON."""
+    return sum(len(json.dumps(item)) for item in render({**ARGUMENTS, **values}))
+
+
+@pytest.mark.parametrize(
+    ("row", "size"),
+    [
+        ("a revision without code", lambda: stored_size({})),
+        ("a revision with all code that [fits](code.md#limits)", most_code),
+        ("the objects of a release without code", lambda: objects_size({})),
+    ],
+    ids=["revision", "code", "objects"],
+)
+def test_page_has_the_size_of_what_a_release_stores(row: str, size: Callable[[], int]) -> None:
+    assert 0.85 * page_sizes()[row] < size() <= page_sizes()[row]
+
+
+@pytest.mark.parametrize(
+    ("row", "revisions"),
+    [("100 releases without code", 10), ("the same with two revisions each", 2)],
+)
+def test_page_adds_up_what_a_hundred_releases_store(row: str, revisions: int) -> None:
+    sizes = page_sizes()
+    revision = sizes["a revision without code"]
+    one = revisions * revision + sizes["the objects of a release without code"]
+    assert sizes[row] == pytest.approx(100 * one, rel=0.01)
