@@ -14,13 +14,15 @@ from hvdchart.files import write_atomically
 from hvdchart.image.engines import run_in
 from images.builder.build import BuiltImage
 
-# Installed packages, and no guesses from the contents of files.
-_CATALOGERS = "dpkg-db-cataloger,python-installed-package-cataloger"
+# Installed packages, and what their own SBOMs say is compiled into them (Horovod's wheel has one):
+# no guesses from the contents of files.
+_CATALOGERS = "dpkg-db-cataloger,python-installed-package-cataloger,sbom-cataloger"
 _SYFT_SETTINGS = {"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELECTION": "none"}
 
 
 def sbom(image: BuiltImage) -> str:
-    """A CycloneDX 1.6 document of an image's Debian and Python packages.
+    """A CycloneDX 1.6 document of an image's Debian and Python packages, and of what these name as
+    their parts.
 
     Syft writes it once for each content of the image. Raises DevtoolsError when Syft fails.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -21,6 +22,7 @@ from images.trials.sandbox import (
 from tests.images.conftest import in_image
 from tests.results import result
 
+OF_HOROVOD = Path(__file__).resolve().parents[3] / "images" / "common" / "horovod.cdx.json"
 DIGITS = ("python", "digits_torch.py")
 pytorch = in_image("pytorch")
 examples_pytorch = in_image("examples-pytorch")
@@ -31,14 +33,19 @@ def test_all_checks_of_pytorch_pass(pytorch: Sandbox, launcher: tuple[str, ...])
     assert_all_pass(pytorch, launcher)
 
 
-def test_sbom_lists_debian_and_python_packages(pytorch: Sandbox) -> None:
+def test_sbom_lists_packages_and_what_is_compiled_into_horovod(pytorch: Sandbox) -> None:
     # Here, since the import takes seconds.
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
     text = sbom(pytorch.image)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-    listed = {item.get("purl", "").partition("?")[0] for item in json.loads(text)["components"]}
+    components = json.loads(text)["components"]
+    own = json.loads(OF_HOROVOD.read_text("utf-8"))
+    assert {item["name"] for item in own["components"]} <= {item["name"] for item in components}
+    # By this name, without the local version, scanners find it in the OpenVEX document.
+    assert own["metadata"]["component"]["purl"] in {item.get("purl") for item in components}
+    listed = {item.get("purl", "").partition("?")[0] for item in components}
     found = json.loads(pytorch.succeed("python3", "-m", "pip", "list", "--format=json"))
     packages = {item["name"]: item["version"] for item in found}
     # purls have PyPI's normalized names. Both pip and Debian installed some of these.
