@@ -23,6 +23,7 @@ REPEATING = ("README.md", "CHANGELOG.md")
 OUTSIDE = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "GOVERNANCE.md",
     "SECURITY.md",
     "charts/horovod/README.md",
     *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("images/**/README.md"))),
