@@ -137,6 +137,16 @@ def test_every_object_and_pod_has_the_labels_that_tools_group_by() -> None:
             assert {key: inside[key] for key in OF_PODS} == {key: labels[key] for key in OF_PODS}
 
 
+def test_labels_of_the_user_are_on_all_objects_but_pods_and_make_no_other_run() -> None:
+    own = {"app.kubernetes.io/part-of": "sweep", "team": "vision"}
+    plain = render(EVERY_KIND)
+    for item, before in zip(render({**EVERY_KIND, "labels": own}), plain, strict=True):
+        added = {} if item["kind"] == "Pod" else own
+        assert item["metadata"]["labels"] == {**before["metadata"]["labels"], **added}
+        assert item.get("spec") == before.get("spec")
+        assert item["metadata"]["name"] == before["metadata"]["name"]
+
+
 def test_job_says_where_the_end_of_its_run_is_recorded() -> None:
     """Events, which say it as well, are deleted after an hour."""
     job = one(render(), "Job")["metadata"]["annotations"]

@@ -123,6 +123,10 @@ worker: {initContainers: [{name: staging}]}
   two containers named "staging" | rename yours
 podLabels: {app.kubernetes.io/component: x}
   podLabels has app.kubernetes.io/component | selectors
+labels: {app.kubernetes.io/managed-by: x}
+  labels has app.kubernetes.io/managed-by | chart
+labels: {horovod/run: x}
+  labels has horovod/run | chart
 {worker: {serviceAccount: {create: true}}, \
 workerGroups: [{name: a}, {name: b, serviceAccount: {annotations: {r: x}}}]}
   group "a" | group "b" | "hvd-worker" | name of its own

@@ -31,6 +31,7 @@ MARKED: Values = {
     "fullnameOverride": "zz01",
     "image": {"repository": "zz02", "tag": "zz03"},
     "imagePullSecrets": [{"name": "zz04"}],
+    "labels": {"zz95": "x"},
     "podLabels": {"zz60": "x"},
     "podAnnotations": {"zz61": "x"},
     "dnsConfig": {"searches": ["zz62"]},

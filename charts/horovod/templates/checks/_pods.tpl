@@ -31,6 +31,12 @@
 {{- $_ := include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
 {{- end -}}
 {{- include "horovod.checkAccounts" . -}}
+{{- range $key, $value := .Values.labels -}}
+{{- $isOfChart := regexMatch "^app.kubernetes.io/(name|instance|component|version|managed-by)$" $key -}}
+{{- if or $isOfChart (hasPrefix "horovod/" $key) (eq $key "helm.sh/chart") -}}
+{{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
+{{- end -}}
+{{- end -}}
 {{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
 {{- range .horovod.groups -}}{{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}{{- end -}}
 {{- range $of, $map := $labels -}}

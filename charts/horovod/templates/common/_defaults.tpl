@@ -8,6 +8,7 @@
   "image.digest": "",
   "image.pullPolicy": "IfNotPresent",
   "imagePullSecrets": [],
+  "labels": {},
   "podLabels": {},
   "podAnnotations": {},
   "dnsConfig": {},

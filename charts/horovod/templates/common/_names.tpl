@@ -29,4 +29,8 @@ app.kubernetes.io/component: {{ . | quote }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | quote }}
+{{- $own := list .root.Values.labels | include "horovod.layered" | fromYaml }}
+{{- with $own }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
