@@ -91,6 +91,31 @@ def test_what_is_published_is_made_without_a_cache() -> None:
             assert "type=gha" not in str(given), name
 
 
+def test_each_provenance_is_carried_to_the_page_of_the_release() -> None:
+    jobs = WORKFLOWS["release"]["jobs"]
+    carried = []
+    for job in jobs.values():
+        steps = job["steps"]
+        made = [n for n, step in enumerate(steps) if "attest-build-provenance@" in str(step)]
+        for number in made:
+            output = f"steps.{steps[number]['id']}.outputs.bundle-path"
+            (copied,) = (step["run"] for step in steps[number:] if output in str(step.get("env")))
+            file = Path(copied.split()[-1])
+            uploads = [step for step in steps[number:] if "upload-artifact@" in str(step)]
+            (artifact,) = (
+                step["with"]["name"]
+                for step in uploads
+                if Path(step["with"]["path"]) in (file, file.parent)
+            )
+            carried.append((artifact, file.name))
+    assert len(carried) == 2
+    *downloads, publish = jobs["publish"]["steps"]
+    folders = {step["with"]["name"]: step["with"]["path"] for step in downloads if "with" in step}
+    published = publish["run"].split()
+    for artifact, name in carried:
+        assert f"{folders[artifact]}/*{''.join(Path(name).suffixes)}" in published
+
+
 def test_only_a_commit_of_main_is_released() -> None:
     jobs = WORKFLOWS["release"]["jobs"]
     (checkout, *_) = jobs["package"]["steps"]
