@@ -170,7 +170,6 @@ def _marks(release: Release, status: Status) -> tuple[Mark, ...]:
 
 def _marks_of_events(release: Release, job: Object) -> Iterator[Mark]:
     created = seconds_of(str(job["metadata"].get("creationTimestamp") or ""))
-    attempt = 0
     for event in release.events:
         at = seconds_of(event_time(event))
         reason = str(event.get("reason", ""))
@@ -179,11 +178,7 @@ def _marks_of_events(release: Release, job: Object) -> Iterator[Mark]:
         if not at or at < created:
             continue
         if is_event_of(event, job) and reason in _KINDS:
-            kind = _KINDS[reason]
-            if kind == "attempt":
-                attempt += 1
-                message = f"attempt {attempt}: {message}"
-            yield Mark(at, kind, one_line(message, _LONGEST_MARK))
+            yield Mark(at, _KINDS[reason], one_line(message, _LONGEST_MARK))
         elif is_warning:
             subject = str(event.get("involvedObject", {}).get("name", ""))
             yield Mark(at, "warning", one_line(f"{subject}: {reason}: {message}", _LONGEST_MARK))

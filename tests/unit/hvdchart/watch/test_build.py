@@ -53,6 +53,17 @@ def test_the_usage_of_a_pod_with_several_ranks_is_that_of_its_first_row() -> Non
     assert [row.cpus is None for row in view.rows[:3]] == [False, True, False]
 
 
+def test_mark_of_an_attempt_has_its_number_once_although_earlier_events_are_gone() -> None:
+    """Kubernetes deletes events after an hour."""
+    release = sample.training()
+    # From the beginning of the second attempt on.
+    later = sample.EVENTS[-3:]
+    view = build_view(replace(release, events=later), "team", BEGAN + 1102)
+    (mark,) = (mark for mark in view.marks if mark.kind == "attempt")
+    assert mark.text.count("attempt 2") == 1
+    assert "attempt 1" not in mark.text
+
+
 def test_attempts_and_faults_are_marks_on_the_time_line() -> None:
     view = sample.training_view()
     # The loss of a host is told twice by the master, and is one mark.
