@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.lease import LEASE_KEPT
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.state import END, Phase
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, World, leased, one_group
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
 
 SECONDS = 600
 
@@ -167,6 +168,55 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
     assert (release.data["lease"] == LEASE_KEPT) is not takes
 
 
+@pytest.mark.parametrize(
+    ("job", "takes"),
+    [
+        pytest.param(None, False, id="another one takes its place"),
+        pytest.param(UNREADABLE, False, id="another one may do so"),
+        pytest.param(leased(SECONDS), True, id="its pod is drained"),
+    ],
+)
+@pytest.mark.parametrize("code", [0, 1])
+def test_run_that_ends_while_its_pod_terminates_takes_its_workers_along(
+    job: Any, takes: bool, code: int
+) -> None:
+    """No master follows that would look after the lease."""
+    world = session()
+    world.job["spec"] = {"backoffLimit": 0}
+    world.train()
+    world.answer_all()
+    if job and job != UNREADABLE:
+        job = {**job, "spec": {"backoffLimit": 0}}
+    world.job = job
+    world.tell(m.Terminated())
+    world.end_launcher(code)
+    world.end()
+    assert len(world.of(m.ScaleDown)) == takes
+
+
+def test_run_that_another_master_continues_keeps_its_workers() -> None:
+    world = session()
+    world.train()
+    world.answer_all()
+    world.tell(m.Terminated())
+    world.end_launcher(1)
+    world.end()
+    assert not world.of(m.ScaleDown)
+
+
+def test_workers_of_a_job_that_was_replaced_while_results_were_stored_stay() -> None:
+    run = one_group(cleanup="Never", results={"timeoutSeconds": 600})
+    world = World(run, job=leased(SECONDS))
+    world.train()
+    world.answer_all()
+    world.end_launcher(0)
+    world.settle(until=m.StoreResults)
+    world.tell(m.Terminated())
+    world.job = None
+    world.end()
+    assert not world.of(m.ScaleDown)
+
+
 def test_master_that_stays_leaves_the_workers_of_another_one() -> None:
     world = ended(session())
     world.record = dict(OTHER)
@@ -191,3 +241,24 @@ def test_master_that_stays_ends_its_workers_before_the_jobs_deadline() -> None:
     ended(world)
     pass_time(world, 300)
     assert "stay" in world.state.timers
+
+
+def test_deadline_that_could_not_be_read_at_the_end_is_watched_as_soon_as_it_can() -> None:
+    world = session()
+    world.train()
+    world.answer_all()
+    job = world.job
+    world.job = UNREADABLE
+    world.end_launcher(0)
+    world.answer_all()
+    assert world.state.phase == Phase.STAYING
+    limited = {**job["spec"], "activeDeadlineSeconds": 3 * SECONDS}
+    started = {"startTime": format_time(WALL + world.now)}
+    began = world.now
+    while world.exit is None and world.now < began + 5 * SECONDS:
+        # The command renews its lease all the time.
+        world.job = {**leased(SECONDS, str(world.now)), "spec": limited, "status": started}
+        world.fire()
+        world.answer_all()
+    assert len(world.of(m.ScaleDown)) == 1
+    assert world.now < began + 3 * SECONDS

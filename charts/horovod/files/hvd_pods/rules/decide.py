@@ -198,12 +198,7 @@ def on_job(step: Step, event: m.JobRead) -> None:
         step.set(retries=state.retries.note_job(event.job))
         step.then(m.AttemptBegins())
     elif state.phase == Phase.STAYING:
-        # This pod is asked to end. Unless an upgrade has taken the Job's place, nobody else would
-        # look after the lease.
-        if event.job is None or event.job == ending.UNREADABLE:
-            ending.give_back(step)
-        else:
-            ending.end_stay(step)
+        ending.end_terminated(step, event.job)
 
 
 def conclude(step: Step, job: Object | None) -> None:
@@ -309,7 +304,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         step.clear_timers("pause")
         _read_job(step)
     elif step.state.phase == Phase.STAYING and not step.state.are_workers_gone:
-        step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+        ending.look_before_end(step)
 
 
 TIMERS: Mapping[str, Callable[[Step], None]] = {

@@ -77,7 +77,7 @@ def backoff(job: Object) -> float:
 
 
 def is_continued(job: Object, wall: float) -> bool:
-    """Whether the Job makes another master if this one, which trains, is terminated now."""
+    """Whether the Job makes another master if this one, which has not finished, is terminated."""
     is_sure = job != UNREADABLE and not is_withdrawn(job)
     return is_sure and will_retry(job, InterruptedRunError.exit_code, wall)
 
@@ -233,24 +233,23 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
 
 def leave(step: Step) -> None:
     """Give the record back and end, or wait for the session's next run."""
-    if _may_stay(step):
-        stay(step)
-    else:
+    if not _are_left(step):
         give_back(step)
+    elif step.state.is_stopped:
+        _begin_stay(step)
+        look_before_end(step)
+    else:
+        stay(step)
 
 
-def _may_stay(step: Step) -> bool:
+def _are_left(step: Step) -> bool:
     """Whether workers are left for the session's next run, which nobody else would end."""
     state = step.state
     job = state.job
     # A lease that is known is still looked after where the Job could not be read at the end.
     is_own = job is not None and not is_withdrawn(job)
     is_replaced = bool(state.hold.lost_to) or isinstance(state.problem, SupersededError)
-    return bool(
-        state.lease.seconds
-        and is_own
-        and not (is_replaced or state.is_stopped or state.are_workers_gone)
-    )
+    return bool(state.lease.seconds and is_own and not (is_replaced or state.are_workers_gone))
 
 
 def stay(step: Step) -> None:
@@ -259,22 +258,53 @@ def stay(step: Step) -> None:
     The master keeps the record, so that no other one has the workers. The Job's deadline would end
     this pod before the lease.
     """
-    timers = step.state.timers
-    step.set(phase=Phase.STAYING)
-    step.clear_timers(*(name for name in timers if name not in ("renew", "lease")))
+    _begin_stay(step)
     if step.state.lease.has_ended:
         end_stay(step)
         return
     step.set_lease(note=LEASE_KEPT)
     step.write_record("stay")
     step.log("the workers stay for the session's next run, as long as its lease is renewed")
-    left = deadline(step.state.job or UNREADABLE) - step.wall - END_BEFORE
+    watch_deadline(step, step.state.job or UNREADABLE)
+
+
+def _begin_stay(step: Step) -> None:
+    step.set(phase=Phase.STAYING)
+    timers = step.state.timers
+    step.clear_timers(*(name for name in timers if name not in ("renew", "lease")))
+
+
+def watch_deadline(step: Step, job: Object) -> None:
+    """End the stay before the deadline of the Job as it was read now."""
+    left = deadline(job) - step.wall - END_BEFORE
     if left < float("inf"):
         step.set_timer("stay", step.now + max(0.0, left))
+    else:
+        step.clear_timers("stay")
+
+
+def look_before_end(step: Step) -> None:
+    """Read the Job again before this pod, which is asked to end, takes the workers along."""
+    step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+
+
+def end_terminated(step: Step, job: Object | None) -> None:
+    """End the stay of a pod that is asked to end: nobody else would look after the lease.
+
+    The workers are another master's if an upgrade has taken the Job's place, or if the Job makes
+    another master that goes on with the run.
+    """
+    is_unfinished = isinstance(step.state.problem, InterruptedRunError)
+    if job is None or job == UNREADABLE or (is_unfinished and is_continued(job, step.wall)):
+        give_back(step)
+    else:
+        end_stay(step)
 
 
 def end_stay(step: Step) -> None:
     """Let the workers go that have stayed for the session's next run."""
+    if step.state.are_workers_gone:
+        return
     if not step.state.lease.has_ended:
         step.set_lease(note="")
     step.set(are_workers_gone=True)

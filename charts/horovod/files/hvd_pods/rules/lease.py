@@ -69,6 +69,9 @@ def on_read(step: Step, event: m.LeaseRead) -> None:
         _end(step)
     else:
         _look_later(step)
+        if step.state.phase == Phase.STAYING:
+            # It may not have been read at the end, and an upgrade may have changed it.
+            ending.watch_deadline(step, event.job)
 
 
 def _end(step: Step) -> None:
