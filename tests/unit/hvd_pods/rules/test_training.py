@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.shapes import format_time
-from hvd_pods.common.errors import RunError
+from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.notices import (
     ASKED,
     DEBUGGED,
@@ -150,6 +150,44 @@ def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
     end_with(world, 255, CAUSE._replace(is_final=True))
     assert world.end()[0] == 78
     assert len(world.of(m.Launch)) == 1
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["is another pod", "is silent"])
+def test_cause_of_a_host_that_is_not_there_any_more_is_not_final(is_gone: bool) -> None:
+    """At its address, on the node's network, may be a worker of another release by now."""
+    world = training()
+    attempt = world.state.attempt.number
+    if is_gone:
+        world.tell(m.HostGone(attempt, "w-1"))
+    else:
+        world.tell(m.HostProblem(attempt, "w-1", "port 22 is closed", 0.0))
+    problem = end_with(world, 255, CAUSE._replace(is_final=True))
+    assert "lost w-1" in problem
+    world.answer_all()
+    assert world.state.attempts == 2
+
+
+def test_failed_delivery_to_a_host_that_is_not_there_any_more_is_not_final() -> None:
+    world = World(one_group())
+    world.tell(m.Started())
+    world.settle(until=m.Deliver)
+    world.answers.clear()
+    attempt = world.state.attempt.number
+    world.tell(m.HostGone(attempt, "w-1"))
+    wrong = ConfigurationError("w-1: its certificate is of another release")
+    world.tell(m.Delivered(attempt, ["w-0"], wrong))
+    world.answer_all()
+    assert world.state.attempts == 2
+
+
+def test_failed_delivery_to_a_host_that_is_there_is_final() -> None:
+    world = World(one_group())
+    world.tell(m.Started())
+    world.settle(until=m.Deliver)
+    world.answers.clear()
+    wrong = ConfigurationError("w-1: its certificate is of another release")
+    world.tell(m.Delivered(world.state.attempt.number, ["w-0"], wrong))
+    assert world.end() == (78, str(wrong))
 
 
 def test_lost_host_ends_the_launch() -> None:

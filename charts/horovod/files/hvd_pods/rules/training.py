@@ -74,12 +74,15 @@ def begin(step: Step, event: m.Delivered) -> None:
         step.log("all ranks have finished while there was no master")
         step.then(m.AttemptEnds(None))
         return
-    if event.problem or state.is_stopped:
-        step.then(
-            m.AttemptEnds(event.problem or RunError("terminated before the ranks were started"))
-        )
-        return
     answering = state.gathered.answering
+    if event.problem or state.is_stopped:
+        problem = event.problem or RunError("terminated before the ranks were started")
+        asked = state.attempt.elastic.asked
+        if any(answering.get(name) != pod for name, pod in asked.items()):
+            # What another pod has answered at the address of one that is gone is not final.
+            problem = RunError(str(problem))
+        step.then(m.AttemptEnds(problem))
+        return
     chosen = [name for name in state.facts.hosts if name in _given(step, event)]
     left = state.hold.epoch if run.mode == "direct" else 0
     step.set(phase=Phase.TRAINING, was_training=True, left=left)
@@ -582,11 +585,11 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
             m.AttemptEnds(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
         )
         return
-    if cause and cause.is_final:
+    silent = gathering.find_silent(step)
+    # At the address of a host that is silent may be another release's worker, with other keys.
+    if cause and cause.is_final and not silent:
         step.then(m.AttemptEnds(ConfigurationError(cause.text)))
-        return
-    silent = {} if run.elastic else gathering.find_silent(step)
-    if silent:
+    elif silent and not run.elastic:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
         step.then(m.AttemptEnds(LostHostError(describe_loss(silent) + also, code)))
