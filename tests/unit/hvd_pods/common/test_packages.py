@@ -125,6 +125,21 @@ def test_what_an_interrupted_pip_leaves_is_not_taken_for_complete(code: Path, in
     assert version_in_a_rank("hvdleaf") == "1.0"
 
 
+@pytest.mark.parametrize("more", ["", ":"], ids=["", "PYTHONPATH names this folder"])
+def test_modules_that_an_earlier_run_has_left_beside_the_packages_do_not_run(
+    code: Path, index: Index, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many images end PYTHONPATH with a colon, which stands for the working directory."""
+    monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"] + more)
+    packages.FOLDER.mkdir()
+    for name in ("json.py", "hvdimage.py", "sitecustomize.py"):
+        (packages.FOLDER / name).write_text("import os; os.mkdir(os.environ['HVD_PLANTED'])")
+    monkeypatch.setenv("HVD_PLANTED", str(code / "planted"))
+    ask(code, TEXT)
+    assert packages.install(code, LONG) == "hvdleaf-1.0"
+    assert not (code / "planted").exists()
+
+
 def test_what_horovod_was_compiled_for_stays(code: Path, index: Index) -> None:
     """Under each of its names: pip knows nothing of builds."""
     ask(code, "tensorflow>=2.16")

@@ -160,7 +160,9 @@ def fill(environment: Path, code: Path, within: float) -> str:
     """
     variables = {**PIP_LIMITS, **without(os.environ)}
     look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
-    image = json.loads(run(look, variables, environment.parent, "look at the image's packages"))
+    # It needs the image's PYTHONPATH, which -I ignores. Python also finds modules in its working
+    # directory, which must be none in which an earlier run may have left some.
+    image = json.loads(run(look, variables, Path("/"), "look at the image's packages"))
     make = [sys.executable, "-I", "-m", "venv", "--without-pip", str(environment)]
     run(make, variables, environment.parent, "make a virtual environment")
     (site,) = environment.glob("lib/python3*/site-packages")
