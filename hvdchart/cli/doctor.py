@@ -19,6 +19,15 @@ def doctor(
     is_builder_needed: Annotated[
         bool, typer.Option("--builder", help="Count a missing image builder as a problem.")
     ] = False,
+    prober: Annotated[
+        str,
+        typer.Option(
+            "--probe-policies",
+            metavar="IMAGE",
+            help="Start two pods of this image, which needs Python 3.8, and a NetworkPolicy for "
+            "some seconds, to see whether the cluster enforces it.",
+        ),
+    ] = "",
     output: options.Format = "text",
 ) -> None:
     """Check tools, cluster, permissions and capacity, and print a remedy for each problem.
@@ -28,6 +37,7 @@ def doctor(
     Examples:
       hvdchart doctor
       hvdchart doctor run.spec.yaml --namespace team
+      hvdchart doctor --probe-policies python:3.12-slim
 
     Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems.
     """
@@ -37,6 +47,7 @@ def doctor(
     from hvdchart.doctor.findings import Finding, report
     from hvdchart.image.engines import ENGINES, working_engines
     from hvdchart.quantity import pluralize
+    from hvdchart.run.interrupts import interrupting_signals
 
     values = None
     if specs or files:
@@ -56,7 +67,9 @@ def doctor(
             f"none of {', '.join(ENGINES)} works here",
             "install and start one to build images; --code needs none",
         )
-    findings = [*examine_tools(helm), builder, *examine_cluster(context, namespace, values)]
+    findings = [*examine_tools(helm), builder]
+    with interrupting_signals():
+        findings += examine_cluster(context, namespace, values, prober)
     if output != "text":
         options.print_document([dataclasses.asdict(finding) for finding in findings], output)
     else:

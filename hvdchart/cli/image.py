@@ -49,6 +49,7 @@ def check(
     from hvdchart.image import check as checks
     from hvdchart.image.engines import run_in
     from hvdchart.image.probe import NEEDED
+    from hvdchart.run.pods import UNKNOWN_USER
     from hvdchart.spec.model import FRAMEWORKS
 
     if framework not in FRAMEWORKS:
@@ -63,7 +64,7 @@ def check(
         output = Cluster.connect(context, namespace).run_pod(checks.probe_pod(image))
         errors = ""
     else:
-        done = run_in(image, checks.probe_command(), checks.UNKNOWN_USER, engine)
+        done = run_in(image, checks.probe_command(), UNKNOWN_USER, engine)
         output = done.stdout
         errors = done.stderr
     report = checks.read_probe(image, output, errors)

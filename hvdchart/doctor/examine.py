@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.fitting import examine_fit
 from hvdchart.doctor.needs import Values, claims, pod_needs, security_level
+from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.rights import examine_rights
 from hvdchart.doctor.room import (
     examine_claims,
@@ -42,18 +43,21 @@ def examine_tools(helm: str) -> Iterator[Finding]:
 
 
 def examine_cluster(
-    context: str | None, namespace: str | None, values: Values | None
+    context: str | None, namespace: str | None, values: Values | None, prober: str = ""
 ) -> Iterator[Finding]:
-    """The cluster and the namespace, for a run with these complete values if they are given."""
+    """The cluster and the namespace, for a run with these complete values if they are given.
+
+    With `prober`, two pods of this image find out whether NetworkPolicies are enforced.
+    """
     try:
         cluster = Cluster.connect(context, namespace)
         yield Finding("cluster", "ok", f"Kubernetes {cluster.version()}")
-        yield from _examine_namespace(cluster, values)
+        yield from _examine_namespace(cluster, values, prober)
     except ClusterError as error:
         yield Finding("cluster", "problem", str(error))
 
 
-def _examine_namespace(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
+def _examine_namespace(cluster: Cluster, values: Values | None, prober: str) -> Iterator[Finding]:
     namespace = cluster.namespace
     details = cluster.namespace_object()
     if details == {}:
@@ -69,6 +73,8 @@ def _examine_namespace(cluster: Cluster, values: Values | None) -> Iterator[Find
     if details:
         yield examine_security(details, *security_level(values or {}))
     yield from _examine_room(cluster, values)
+    if prober:
+        yield examine_policies(cluster, prober)
 
 
 def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ _DEPLOY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (_RBAC, "rolebindings", _CHANGE),
     (_NETWORK, "networkpolicies", _CHANGE),
     ("discovery.k8s.io", "endpointslices", ("list", "watch")),
-    ("", "pods", ("list", "delete")),
+    ("", "pods", ("list", "patch", "delete")),
     ("", "events", ("create", "list")),
     ("apps", "statefulsets/scale", ("get", "patch")),
 )

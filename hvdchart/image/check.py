@@ -12,14 +12,11 @@ from typing import Any
 from hvdchart.chart_files import launch_modes
 from hvdchart.errors import ImageError
 from hvdchart.image.probe import MARK, NEEDED
+from hvdchart.run.pods import UNKNOWN_USER, restricted_pod
 from hvdchart.run.release import Object
 
 # The oldest Python that the chart's files can run on (charts/horovod/files).
 OLDEST_PYTHON = (3, 8)
-# A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
-UNKNOWN_USER = 1000680000
-# The mount path of the pod's only writable volume.
-_SCRATCH = "/tmp"  # noqa: S108
 # In mode custom the command line is the user's, and needs what it names.
 MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
@@ -43,39 +40,7 @@ def probe_command() -> list[str]:
 
 def probe_pod(image: str) -> Object:
     """A pod that runs the probe under the chart's own restrictions (Pod Security `restricted`)."""
-    container = {
-        "name": "probe",
-        "image": image,
-        "command": probe_command(),
-        "env": [{"name": "HOME", "value": _SCRATCH}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": "tmp", "mountPath": _SCRATCH}],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "generateName": "hvdchart-image-check-",
-            "labels": {"app.kubernetes.io/name": "hvdchart-image-check"},
-        },
-        "spec": {
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": 600,
-            "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": UNKNOWN_USER,
-                "runAsGroup": 0,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [container],
-            "volumes": [{"name": "tmp", "emptyDir": {}}],
-        },
-    }
+    return restricted_pod("image-check", image, probe_command())
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:

@@ -5,12 +5,14 @@ Every refusal, time-out and missing object raises a ClusterError that names the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.api import Api, unless_refused
 from hvdchart.run.pod_problems import problem_of
+from hvdchart.run.pods import POD_SECONDS
 from hvdchart.run.release import (
     CHART_SELECTOR,
     Object,
@@ -21,8 +23,6 @@ from hvdchart.run.release import (
     selector,
 )
 
-# How long a pod of `run_pod` may take to end: its image may have to be pulled first.
-POD_SECONDS = 600
 # The part of the API that has each kind of object that the chart creates.
 _GROUPS = {
     "jobs": "apis/batch/v1",
@@ -232,29 +232,45 @@ class Cluster:
         path = f"{self._path('statefulsets', stateful_set)}/scale"
         self._api.merge_patch(what, path, {"spec": {"replicas": number}})
 
+    @contextmanager
+    def present(self, kind: str, item: Object) -> Iterator[None]:
+        """Create an object, whose name is its own, and delete it when the block ends, however."""
+        where = f"in namespace {self.namespace}"
+        name = item["metadata"]["name"]
+        try:
+            self._api.create(f"create {kind} {name} {where}", self._path(kind), item)
+            yield
+        finally:
+            # Also where the answer to the creation was lost, or a signal came before it.
+            now = {"gracePeriodSeconds": "0"}
+            what = f"delete {kind} {name} {where}"
+            unless_refused(
+                lambda: self._api.delete(what, self._path(kind, name), now), Object(), [404]
+            )
+
+    def wait_for_pod(self, name: str, phases: Collection[str]) -> Object:
+        """Wait until a pod is in one of these phases; the pod.
+
+        Raises ClusterError when it cannot start, and when it is in none after POD_SECONDS.
+        """
+        for _, pod in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
+            if pod["status"].get("phase") in phases:
+                return pod
+            problem = problem_of(pod, [])
+            if problem:
+                raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
+        raise ClusterError(f"pod {name} is not {' or '.join(phases)} after {POD_SECONDS} s")
+
     def run_pod(self, pod: Object) -> str:
         """Create a pod of one container, wait for its end, delete it; returns what it printed.
 
-        Raises ClusterError when it cannot start, and when it has not ended after POD_SECONDS. How
-        it has ended does not matter.
+        Raises ClusterError as `wait_for_pod` does. How the pod has ended does not matter.
         """
-        where = f"in namespace {self.namespace}"
-        created = self._api.create(f"create a pod {where}", self._path("pods"), pod)
-        name = created["metadata"]["name"]
-        try:
-            for _, present in self.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
-                if present["status"].get("phase") in ("Succeeded", "Failed"):
-                    break
-                problem = problem_of(present, [])
-                if problem:
-                    raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
-            else:
-                raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
+        name = pod["metadata"]["name"]
+        with self.present("pods", pod):
+            self.wait_for_pod(name, ("Succeeded", "Failed"))
             (container,) = pod["spec"]["containers"]
             return "\n".join(self.log(name, container["name"], follow=False))
-        finally:
-            now = {"gracePeriodSeconds": "0"}
-            self._api.delete(f"delete pod {name} {where}", self._path("pods", name), now)
 
     def version(self) -> str:
         """The version of Kubernetes, such as v1.34.1; empty if the API server does not say it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import one, render
+from tests.chart.render import Values, one, render
 from tests.chart.test_placement import GPU_GROUPS, run_pods
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
@@ -24,6 +24,25 @@ def test_network_policy_selects_and_admits_master_and_workers() -> None:
     assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "hvd"
     (component,) = spec["podSelector"]["matchExpressions"]
     assert component["values"] == ["master", "worker"]
+
+
+@pytest.mark.promise("helm test may take off its own label where a policy goes by it")
+@pytest.mark.parametrize(
+    ("values", "probes"),
+    [({}, True), ({"networkPolicy": {"enabled": False}}, False), ({"hostNetwork": True}, False)],
+    ids=["default", "no policy", "hostNetwork"],
+)
+def test_helm_test_may_take_off_its_own_label_where_a_policy_goes_by_it(
+    values: Values, probes: bool
+) -> None:
+    manifests = render(values)
+    tester = one(manifests, "Pod")
+    (container,) = tester["spec"]["containers"]
+    names = {entry["name"] for entry in container["env"]}
+    rules = [rule for rule in one(manifests, "Role")["rules"] if rule["resources"] == ["pods"]]
+    patched = [rule["resourceNames"] for rule in rules if "patch" in rule["verbs"]]
+    assert ("HVD_POLICY" in names) is probes
+    assert patched == ([[tester["metadata"]["name"]]] if probes else [])
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ def test_role_grants_only_the_verbs_in_use() -> None:
         ("endpointslices", "list, watch"): None,
         ("pods", "list"): None,
         ("pods", "delete"): [*(f"hvd-cpu-{n}" for n in range(3)), "hvd-gpu-0", "hvd-gpu-1"],
+        ("pods", "patch"): ["hvd-test"],
         ("events", "create, list"): None,
         ("jobs", "get"): [one(manifests, "Job")["metadata"]["name"]],
         ("statefulsets/scale", "get, patch"): ["hvd-cpu", "hvd-gpu"],

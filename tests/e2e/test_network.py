@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -74,6 +75,21 @@ def assert_open(namespace: Namespace, source: str, target: str, port: int = PORT
     wait_until(is_open, 60, f"{source} reaches {target}", PROGRAM_PAUSE)
 
 
+def ask_doctor(namespace: Namespace) -> str:
+    """What doctor says of NetworkPolicies: the state of its finding."""
+    words = ["doctor", "--probe-policies", namespace.image, "--namespace", namespace.name]
+    done = namespace.call(sys.executable, "-m", "hvdchart", *words, "--output", "json")
+    states = {each["subject"]: each["state"] for each in json.loads(done.stdout)}
+    return str(states["network policies"])
+
+
+def ask_helm_test(namespace: Namespace) -> str:
+    """The log of `helm test` of the release with a NetworkPolicy."""
+    done = namespace.helm("test", "guarded", "--timeout", "300s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
 @pytest.fixture(scope="class")
 def enforced() -> Iterator[ExitStack]:
     """NetworkPolicies hold, until the stack is closed."""
@@ -125,6 +141,12 @@ class TestNetworkPolicies:
         """Nobody is in tensorboard.allowFrom, not even the release's own pods."""
         assert probe(namespace, source, board, 6006) == "blocked"
 
+    def test_doctor_and_helm_test_see_that_policies_are_enforced(
+        self, namespace: Namespace
+    ) -> None:
+        assert ask_doctor(namespace) == "ok"
+        assert "the NetworkPolicy is enforced" in ask_helm_test(namespace)
+
     # The policies blocked these connections, and not something else.
     @pytest.mark.usefixtures("lifted")
     def test_pod_of_another_release_reaches_workers_without_policies(
@@ -137,6 +159,13 @@ class TestNetworkPolicies:
         self, namespace: Namespace, board: str
     ) -> None:
         assert_open(namespace, "open-worker-0", board, 6006)
+
+    @pytest.mark.usefixtures("lifted")
+    def test_doctor_and_helm_test_see_that_nothing_enforces_policies(
+        self, namespace: Namespace
+    ) -> None:
+        assert ask_doctor(namespace) == "problem"
+        assert "nothing enforces the NetworkPolicy" in ask_helm_test(namespace)
 
 
 def add_proxy(job: Values, native: bool) -> None:

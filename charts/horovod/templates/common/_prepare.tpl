@@ -18,7 +18,7 @@ the work and keeps the result there. Later templates read these fields of .horov
   outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
   stagingKey, stagedRecords         a hash of the source of the data, and the ConfigMaps of nodes that have them
   stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
-  metricsPort, hasAccess, fusesByRanks   see there
+  metricsPort, hasAccess, hasPolicy, fusesByRanks   see there
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end), maximum (the most hosts
                         that it may have: with spares, or elastic), staged (the record of the nodes that have its data),
@@ -59,6 +59,10 @@ Those of the run in the cluster are listed at horovod.findRun.
 {{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
 {{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
 {{- $_ := set $facts "hasAccess" (not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default"))) -}}
+{{- /* By default there is a NetworkPolicy, because MPI, Gloo and NCCL have no authentication; but not with hostNetwork,
+because a NetworkPolicy does not apply to pods on the node's network. */ -}}
+{{- $enabled := .Values.networkPolicy.enabled -}}
+{{- $_ := set $facts "hasPolicy" (ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled)) -}}
 {{- $stall := list .Values.launch.stallTimeoutSeconds 3600 -}}
 {{- $_ := set $facts "stallTimeout" (include "horovod.number" $stall | int) -}}
 

@@ -124,6 +124,87 @@ def test_the_test_makes_no_events(ended: MasterPod) -> None:
     assert ended.stages() == []
 
 
+TESTER = "hvd-test"
+
+
+@pytest.fixture
+def guarded(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
+    """The test's pod in a release with a NetworkPolicy, which admits it by its label."""
+    monkeypatch.setattr(selftest, "SETTLES", 0.5)
+    monkeypatch.setenv("HVD_POLICY", "Enabled")
+    monkeypatch.setattr("socket.gethostname", lambda: TESTER)
+    labels = {"app.kubernetes.io/component": "master", "app.kubernetes.io/instance": "hvd"}
+    ended.api.put("core/pods", {"metadata": {"name": TESTER, "labels": labels}})
+    ended.environment()
+    return ended
+
+
+def relabels(pod: MasterPod) -> list[str | None]:
+    """What the test has made of the label by which the policy admits its pod."""
+    patches = pod.api.asked("PATCH", f"core/pods/{TESTER}")
+    return [each.body["metadata"]["labels"]["app.kubernetes.io/component"] for each in patches]
+
+
+def end_workers(pod: MasterPod) -> None:
+    """Let no worker be reached once the pod's label is another one."""
+
+    def end(handler: Handler) -> None:
+        for number in (0, 1):
+            pod.workers.stop(number)
+        faults.accept(handler)
+
+    pod.api.fail("PATCH", "core/pods", end)
+
+
+@pytest.mark.promise("policy that nothing enforces is told")
+def test_policy_that_nothing_enforces_is_told(
+    guarded: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert selftest.main() == 0
+    out = capsys.readouterr().out
+    assert "nothing enforces the NetworkPolicy" in out
+    assert "take the place of a rank" in out
+    assert scales(guarded) == [2, 0], "the workers are asked before they go"
+    assert relabels(guarded) == [None, "master"]
+
+
+def test_policy_that_is_enforced_is_told(
+    guarded: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def admit(handler: Handler) -> None:
+        guarded.workers.start(0, 1)
+        faults.accept(handler)
+
+    end_workers(guarded)
+    guarded.api.fail("PATCH", "core/pods", admit)
+    assert selftest.main() == 0
+    assert "the NetworkPolicy is enforced" in capsys.readouterr().out
+    assert relabels(guarded) == [None, "master"]
+
+
+def test_worker_that_ends_meanwhile_is_no_sign_of_a_policy(
+    guarded: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end_workers(guarded)
+    assert selftest.main() == 0
+    assert "whether the NetworkPolicy is enforced is not known" in capsys.readouterr().out
+
+
+def test_policy_is_not_probed_without_the_right_to_it(
+    guarded: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The administrator's own Role may lack it."""
+    guarded.api.fail("PATCH", "core/pods", faults.status(403))
+    assert selftest.main() == 0
+    assert "whether the NetworkPolicy is enforced is not known" in capsys.readouterr().out
+
+
+def test_release_without_a_policy_changes_no_pod(ended: MasterPod) -> None:
+    ended.environment()
+    assert selftest.main() == 0
+    assert not [request for request in ended.api.requests if request.path.startswith("core/pods/")]
+
+
 @pytest.fixture
 def limited(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
     """The test's pod, which has one second."""

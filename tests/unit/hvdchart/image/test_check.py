@@ -15,7 +15,6 @@ import pytest
 
 from hvdchart.errors import ImageError
 from hvdchart.image.check import (
-    UNKNOWN_USER,
     check_report,
     check_requirements,
     missing,
@@ -24,6 +23,7 @@ from hvdchart.image.check import (
 )
 from hvdchart.image.engines import choose_engine, run_in, runtime_options
 from hvdchart.image.probe import MARK
+from hvdchart.run.pods import UNKNOWN_USER
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 

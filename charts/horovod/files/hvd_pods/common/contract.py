@@ -23,6 +23,8 @@ MESH = "HVD_MESH"
 METRICS_FILE = "HVD_METRICS_FILE"
 # The Job of the release that `helm test` tests.
 TESTED_JOB = "HVD_TESTED_JOB"
+# Set for `helm test` where a NetworkPolicy admits only the pods of the release.
+POLICY = "HVD_POLICY"
 
 # == From the chart to the workers
 

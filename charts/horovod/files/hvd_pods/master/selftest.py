@@ -4,12 +4,16 @@ The test is a short run: it holds the release's record, so it never runs beside 
 rules are those of any run. Its effects differ: it writes nothing of itself into the record, makes
 no events and no second attempt, and leaves as many workers as it found. It ends by itself before
 Helm stops waiting for it.
+
+While the workers are there, it says whether the release's NetworkPolicy is enforced. Only a pod
+that the policy does not admit can see that, so this pod takes off its label for a moment.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -24,6 +28,7 @@ from hvd_pods.cluster.statefulsets import provide, scale
 from hvd_pods.common import contract
 from hvd_pods.common.errors import InterruptedRunError, RunError
 from hvd_pods.common.paths import PROGRAMS
+from hvd_pods.common.policy import UNENFORCED
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.effects import Effects
@@ -50,6 +55,11 @@ _OF_HOLD = ("holder", "holderJob", "holderUid", "epoch", "renewed", "superseded"
 _LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
 GRACE = 10.0
+# The label by which the NetworkPolicy admits a pod (templates/network/networkpolicy.yaml).
+COMPONENT = "app.kubernetes.io/component"
+# Seconds that the network has to follow a changed label, and that a connection may take.
+SETTLES = 15.0
+CONNECT_WITHIN = 2.0
 
 
 class TestEffects(Effects):
@@ -82,9 +92,52 @@ class TestEffects(Effects):
         return _about_hold(super()._write_record(effect))
 
     def _release_record(self, effect: m.ReleaseRecord) -> m.Event:
+        if os.environ.get(contract.POLICY) and self._where.addresses:
+            log(self._probe_policy(next(iter(self._where.addresses.values()))))
         # Whoever has the record next decides about the workers.
         self.restore()
         return super()._release_record(replace(effect, data={}))
+
+    def _probe_policy(self, worker: str) -> str:
+        """Say whether a pod that the NetworkPolicy does not admit reaches a worker's agent."""
+        unknown = "whether the NetworkPolicy is enforced is not known:"
+        if not self._becomes(worker, is_open=True):
+            return f"{unknown} no worker answers"
+        try:
+            self._label(None)
+            try:
+                is_shut = self._becomes(worker, is_open=False)
+            finally:
+                self._label("master")
+        except ApiError as problem:
+            return f"{unknown} {problem}"
+        if self._stopped.is_set():
+            return f"{unknown} the test is stopped"
+        if not is_shut:
+            return f"nothing enforces the NetworkPolicy of this release: {UNENFORCED}"
+        # It may have been the worker that has ended.
+        if not self._becomes(worker, is_open=True):
+            return f"{unknown} the worker no longer answers"
+        return "the NetworkPolicy is enforced: a pod that it does not admit reaches no worker"
+
+    def _label(self, component: str | None) -> None:
+        body = {"metadata": {"labels": {COMPONENT: component}}}
+        self._access.merge_patch(f"core/pods/{self._facts.holder}", body, retry_seconds=SETTLES)
+
+    def _becomes(self, address: str, *, is_open: bool) -> bool:
+        """Whether the agent's port becomes reachable, or unreachable, within SETTLES."""
+        until = time.monotonic() + SETTLES
+        while time.monotonic() < until and not self._stopped.is_set():
+            try:
+                port = self._run.agent_port
+                socket.create_connection((address, port), CONNECT_WITHIN).close()
+                is_reached = True
+            except OSError:
+                is_reached = False
+            if is_reached == is_open:
+                return True
+            time.sleep(LOOK_EVERY)
+        return False
 
     def _read_job(self, effect: m.ReadJob) -> m.Event:
         if self._provided is None:

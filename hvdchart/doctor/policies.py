@@ -1,0 +1,69 @@
+"""Whether the cluster enforces NetworkPolicies: a policy and two pods find out in seconds.
+
+Many network plugins take policies and ignore them without a word. Only a pod that a policy does not
+admit can see that.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from hvd_pods.common.policy import UNENFORCED
+from hvdchart.doctor.findings import Finding
+from hvdchart.doctor.policy_probe import ADMITTED, MARK
+from hvdchart.errors import ClusterError
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.pods import restricted_pod
+from hvdchart.run.release import Object
+
+_SUBJECT = "network policies"
+_PURPOSE = "policy-probe"
+
+
+def examine_policies(cluster: Cluster, image: str) -> Finding:
+    """Connect from a pod of this image to another one, which a policy admits to one port only.
+
+    The policy and the pods are deleted when this ends, by an exception as well.
+    """
+    program = files("hvdchart.doctor").joinpath("policy_probe.py").read_text("utf-8")
+    command = ["python3", "-I", "-c", program]
+    target = restricted_pod(_PURPOSE, image, [*command, "listen"])
+    name = target["metadata"]["name"]
+    target["metadata"]["labels"]["hvdchart/target"] = name
+    try:
+        with (
+            cluster.present("networkpolicies", _policy(name)),
+            cluster.present("pods", target),
+        ):
+            pod = cluster.wait_for_pod(name, ("Running", "Succeeded", "Failed"))
+            address = pod["status"].get("podIP", "")
+            output = cluster.run_pod(
+                restricted_pod(_PURPOSE, image, [*command, "connect", address])
+            )
+    except ClusterError as error:
+        return Finding(_SUBJECT, "unknown", str(error))
+    found = next((line for line in output.splitlines() if line.startswith(MARK)), "")
+    if found == f"{MARK}enforced":
+        return Finding(_SUBJECT, "ok", "enforced: a pod that none admits could not connect")
+    if found == f"{MARK}open":
+        text = "nothing enforces them: a pod that none admits could connect"
+        return Finding(_SUBJECT, "problem", text, UNENFORCED)
+    last = output.strip().splitlines()[-1:] or ["it printed nothing"]
+    return Finding(_SUBJECT, "unknown", f"the probe of {image} has not found out: {last[0]}")
+
+
+def _policy(target: str) -> Object:
+    """A policy that admits everybody to one port of a pod, and nobody to the others."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": target,
+            "labels": {"app.kubernetes.io/name": f"hvdchart-{_PURPOSE}"},
+        },
+        "spec": {
+            "podSelector": {"matchLabels": {"hvdchart/target": target}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": [{"protocol": "TCP", "port": ADMITTED}]}],
+        },
+    }

@@ -1,0 +1,155 @@
+"""doctor --probe-policies: whether a cluster enforces NetworkPolicies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from hvdchart.doctor import policy_probe
+from hvdchart.doctor.policies import examine_policies
+from hvdchart.run.cluster import Cluster
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
+from tests.ports import find_port
+
+
+@pytest.mark.parametrize(
+    ("listens", "found"),
+    [
+        (("ADMITTED", "GUARDED"), "open"),
+        (("ADMITTED",), "enforced"),
+        (("GUARDED",), "unknown"),
+        ((), "unknown"),
+    ],
+)
+def test_policy_is_enforced_if_a_pod_reaches_the_admitted_port_alone(
+    listens: tuple[str, ...], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_probe, "SETTLES", 0.3)
+    monkeypatch.setattr(policy_probe, "PAUSE", 0.05)
+    with ExitStack() as stack:
+        for name in ("ADMITTED", "GUARDED"):
+            port = find_port()
+            monkeypatch.setattr(policy_probe, name, port)
+            if name in listens:
+                stack.enter_context(policy_probe.serve(port))
+        assert policy_probe.probe("127.0.0.1") == found
+
+
+def test_policy_may_need_seconds_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_probe, "PAUSE", 0.05)
+    admitted = find_port()
+    guarded = find_port()
+    monkeypatch.setattr(policy_probe, "ADMITTED", admitted)
+    monkeypatch.setattr(policy_probe, "GUARDED", guarded)
+    open_until = policy_probe.serve(guarded)
+
+    def close() -> None:
+        open_until.shutdown(socket.SHUT_RDWR)
+        open_until.close()
+
+    later = threading.Timer(0.3, close)
+    with policy_probe.serve(admitted):
+        later.start()
+        assert policy_probe.probe("127.0.0.1") == "enforced"
+        later.join()
+
+
+class Kubelet:
+    """Starts each pod of the namespace: the first one listens, the second one prints a text."""
+
+    def __init__(self, cluster: FakeCluster, prints: str) -> None:
+        self.pods: list[dict[str, Any]] = []
+        self._cluster = cluster
+        self._prints = prints
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.start()
+
+    def _run(self) -> None:
+        for number, phase in enumerate(("Running", "Succeeded")):
+            self._cluster.wait_for("pods", "create", number + 1)
+            (pod,) = (item for item in self._cluster.items("pods") if item not in self.pods)
+            name = pod["metadata"]["name"]
+            self._cluster.log(name, self._prints, end=True)
+            started = {**pod, "status": {"phase": phase, "podIP": "10.0.0.9"}}
+            self.pods.append(started)
+            self._cluster.put("pods", started)
+
+
+@pytest.mark.promise("doctor finds out whether policies are enforced")
+@pytest.mark.parametrize(
+    ("prints", "state"),
+    [
+        (policy_probe.MARK + "enforced", "ok"),
+        (policy_probe.MARK + "open", "problem"),
+        (policy_probe.MARK + "unknown", "unknown"),
+        ("exec: python3: not found", "unknown"),
+    ],
+)
+def test_doctor_finds_out_whether_policies_are_enforced(
+    fake_cluster: FakeCluster, prints: str, state: str
+) -> None:
+    kubelet = Kubelet(fake_cluster, prints)
+    finding = examine_policies(Cluster.connect(), "python:3")
+    assert finding.state == state
+    assert bool(finding.fix) is (state == "problem")
+    target, stranger = kubelet.pods
+    (created,) = (r for r in fake_cluster.requests if r.verb == "create" and r.resource != "pods")
+    policy = created.body
+    selected = policy["spec"]["podSelector"]["matchLabels"]
+    assert selected.items() <= target["metadata"]["labels"].items()
+    assert not selected.items() <= stranger["metadata"]["labels"].items()
+    assert stranger["spec"]["containers"][0]["command"][-2:] == ["connect", "10.0.0.9"]
+    assert_nothing_is_left(fake_cluster)
+
+
+def assert_nothing_is_left(cluster: FakeCluster) -> None:
+    assert [cluster.names(kind) for kind in ("pods", "networkpolicies")] == [[], []]
+
+
+@pytest.mark.parametrize("kind", ["networkpolicies", "pods"])
+def test_nothing_is_left_where_a_creation_is_refused(fake_cluster: FakeCluster, kind: str) -> None:
+    fake_cluster.refusals = {f"{kind} create": (403, "no right")}
+    finding = examine_policies(Cluster.connect(), "python:3")
+    assert (finding.state, "no right" in finding.text) == ("unknown", True)
+    assert_nothing_is_left(fake_cluster)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_where_a_signal_ends_doctor(
+    fake_cluster: FakeCluster, number: signal.Signals
+) -> None:
+    """Here, the signal interrupts the wait for the first pod, which does not start."""
+    child = os.fork()
+    if not child:
+        try:
+            from hvdchart.run.interrupts import interrupting_signals
+
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            with interrupting_signals():
+                examine_policies(Cluster.connect(), "python:3")
+        finally:
+            os._exit(1)
+    fake_cluster.wait_for("pods", "watch")
+    os.kill(child, number)
+    os.waitpid(child, 0)
+    assert_nothing_is_left(fake_cluster)
+
+
+def test_doctor_probes_only_if_it_is_asked(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    fake_cluster.created_status = {"allowed": True}
+    fake_cluster.put("namespaces", {"metadata": {"name": "team"}})
+    hvdchart("doctor", "-o", "json")
+    kinds = {r.resource for r in fake_cluster.requests if r.verb == "create"}
+    assert kinds == {"selfsubjectaccessreviews"}
+    fake_cluster.refusals = {"networkpolicies create": (403, "no right")}
+    found = json.loads(hvdchart("doctor", "--probe-policies", "python:3", "-o", "json").output)
+    assert "network policies" in {each["subject"] for each in found}
