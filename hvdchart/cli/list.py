@@ -29,7 +29,7 @@ def list_(
     Exit codes: 0 listed, also when there is no run; 7 there is no such namespace, or the cluster
     cannot be used.
     """
-    from hvdchart.run.report import list_report
+    from hvdchart.run.report import list_report, removal
     from hvdchart.run.status import run_status
 
     cluster = connect(context, namespace)
@@ -45,6 +45,9 @@ def list_(
         print_document([{"namespace": place, **run.document()} for place, run in runs], output)
     elif runs:
         show(*list_report(runs))
+        for place, run in runs:
+            if run.lacks_master:
+                say(f"{run.name}: its workers have no master: {removal(run, place)} removes them")
     else:
         # Only where nothing was found: who may list runs may not always read the namespace.
         if not all_namespaces and cluster.namespace_object() == {}:

@@ -12,6 +12,8 @@ from hvdchart.doctor.fitting import admits
 from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
 from hvdchart.quantity import amount_text, parse_quantity, pluralize
 from hvdchart.run.release import Object, lacks_image
+from hvdchart.run.report import removal
+from hvdchart.run.status import Status
 from hvdchart.spec.topology import import_memory
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
@@ -53,6 +55,15 @@ def examine_quotas(
     if not problems:
         yield Finding("quotas", "ok", "the pods fit")
     yield from (Finding("quotas", "problem", problem, fix) for problem, fix in problems)
+
+
+def examine_workers(runs: Iterable[Status], namespace: str) -> Iterator[Finding]:
+    """Workers that take room and that nothing in the cluster ends, because they have no master."""
+    for run in runs:
+        if run.lacks_master:
+            number = pluralize(run.workers_wanted + run.spares_wanted, "worker")
+            text = f"{run.name}: {number} have no master: {run.reason}"
+            yield Finding("workers", "problem", text, f"remove them: {removal(run, namespace)}")
 
 
 def examine_claims(

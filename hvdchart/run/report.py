@@ -66,10 +66,15 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
         yield f"  {len(pods) - len(shown)} {other}pods run; -o json lists all"
     where = f"{status.name} -n {namespace}"
     if status.workers_left:
-        how = "stop" if status.over else "undeploy"
-        yield f"its workers are still there; to remove them: hvdchart {how} {where}"
+        yield f"its workers are still there; to remove them: {removal(status, namespace)}"
     if status.job:
         yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
+
+
+def removal(status: Status, namespace: str) -> str:
+    """The command that removes the workers of a run that is not under way."""
+    how = "stop" if status.over else "undeploy"
+    return f"hvdchart {how} {status.name} -n {namespace}"
 
 
 def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) -> list[str]:

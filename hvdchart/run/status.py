@@ -103,6 +103,11 @@ class Status:
         return not (self.job and not self.over) and self.workers_wanted + self.spares_wanted > 0
 
     @property
+    def lacks_master(self) -> bool:
+        """Whether nothing in the cluster ends the workers: their run has no Job, and no end."""
+        return self.workers_left and not self.over
+
+    @property
     def is_active(self) -> bool:
         """Whether the run has a Job that has not ended; a suspended one counts."""
         return bool(self.job) and not self.over

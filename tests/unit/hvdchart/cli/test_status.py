@@ -20,6 +20,7 @@ from tests.unit.hvdchart.runs import (
     LABELS,
     MASTER,
     RUNNING,
+    STATEFUL_SET,
     event,
     job,
     meanwhile,
@@ -104,6 +105,18 @@ def test_list_shows_each_run_on_a_line(hvdchart: Command, two_runs: FakeCluster)
 
 def test_list_shows_a_long_reason_completely(hvdchart: Command, two_runs: FakeCluster) -> None:
     assert hvdchart("list").output.splitlines()[2].endswith(" ".join([REASON] * 3))
+
+
+def test_list_names_the_command_that_removes_workers_without_a_master(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    """A quota, for instance, has refused the Job."""
+    fake_cluster.put("statefulsets", STATEFUL_SET)
+    done = hvdchart("list")
+    assert "hvdchart undeploy hvd -n team" in done.errors
+    record = {"state": "Failed", "reason": REASON}
+    fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+    assert "undeploy" not in hvdchart("list").errors, "they stay after a run that has failed"
 
 
 def test_list_shows_the_runs_of_all_namespaces_as_json(

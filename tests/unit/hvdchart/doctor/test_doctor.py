@@ -23,7 +23,7 @@ from hvdchart.doctor.room import (
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import SPEC
+from tests.unit.hvdchart.runs import SPEC, STATEFUL_SET, job
 
 VALUES: dict[str, Any] = {
     "worker": {"number": 4, "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}},
@@ -294,6 +294,17 @@ def test_each_finding_is_a_line(hvdchart: Command, cluster: FakeCluster) -> None
     assert lines[0] == "ok       Helm                    helm is version 4.3.1"
     assert "ok       cluster                 Kubernetes v1.34.4" in lines
     assert "ok       image builder           buildah" in lines
+
+
+def test_workers_without_a_master_are_a_problem(hvdchart: Command, cluster: FakeCluster) -> None:
+    """A quota, for instance, has refused the Job: nothing in the cluster ends them."""
+    cluster.put("statefulsets", STATEFUL_SET)
+    done = hvdchart("doctor", "-o", "json")
+    (found,) = (each for each in json.loads(done.output) if each["state"] == "problem")
+    assert found["text"].startswith("hvd: 2 workers have no master")
+    assert "hvdchart undeploy hvd -n team" in found["fix"]
+    cluster.put("jobs", job())
+    assert hvdchart("doctor").code == 0
 
 
 @pytest.fixture
