@@ -11,6 +11,7 @@ import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.master import selftest
+from hvd_pods.rules import holding
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
@@ -166,6 +167,18 @@ def test_policy_that_nothing_enforces_is_told(
     assert "take the place of a rank" in out
     assert scales(guarded) == [2, 0], "the workers are asked before they go"
     assert relabels(guarded) == [None, "master"]
+
+
+def test_record_is_held_while_the_policy_is_probed(
+    guarded: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another master would take the workers meanwhile, and the test would scale them after that."""
+    monkeypatch.setattr(holding, "RENEW_EVERY", 0.05)
+    assert selftest.main() == 0
+    paths = [request.path for request in guarded.api.requests if request.method == "PATCH"]
+    pod = f"core/pods/{TESTER}"
+    during = paths[paths.index(pod) : len(paths) - paths[::-1].index(pod)]
+    assert "core/configmaps/hvd-run" in during
 
 
 def test_policy_that_is_enforced_is_told(

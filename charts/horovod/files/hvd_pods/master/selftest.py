@@ -92,11 +92,15 @@ class TestEffects(Effects):
         return _about_hold(super()._write_record(effect))
 
     def _release_record(self, effect: m.ReleaseRecord) -> m.Event:
-        if os.environ.get(contract.POLICY) and self._where.addresses:
-            log(self._probe_policy(next(iter(self._where.addresses.values()))))
         # Whoever has the record next decides about the workers.
         self.restore()
         return super()._release_record(replace(effect, data={}))
+
+    def _stop_progress(self, effect: m.StopProgress) -> m.Event:
+        # The workers are there, and the record is still held.
+        if os.environ.get(contract.POLICY) and self._where.addresses:
+            log(self._probe_policy(next(iter(self._where.addresses.values()))))
+        return super()._stop_progress(effect)
 
     def _probe_policy(self, worker: str) -> str:
         """Say whether a pod that the NetworkPolicy does not admit reaches a worker's agent."""
