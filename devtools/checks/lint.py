@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -28,14 +29,16 @@ SHELL = (
 def checks() -> dict[str, list[str]]:
     """Name -> command line."""
     python = sys.executable
-    # It compares the content of modules, so that a fresh clone has no others than the last one.
-    known = cache_dir() / "mypy"
+    # It compares the content of modules: a fresh clone in the place of the last one is known.
+    # Checkouts in other places have other modules at the same time.
+    place = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+    known = cache_dir() / "mypy" / place
     ensure_program("shellcheck", "shellcheck")
     return {
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
         "style": [python, "-m", "devtools.checks.style"],
-        "mypy": [python, "-m", "mypy", "--cache-dir", f"{known / 'all'}"],
+        "mypy": [python, "-m", "mypy", "--cache-dir", f"{known}"],
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],
         "yamllint": [python, "-m", "yamllint", "--strict", "."],
