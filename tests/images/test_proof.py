@@ -57,11 +57,10 @@ def test_tests_of_separate_images_run_only_in_a_proof() -> None:
     tests = ROOT / "tests" / "images"
     images = load_catalogue()
     common = [tests / "test_runtimes.py", tests / "nvidia"]
-    assert proving.tests_of(images["cuda"]) == common
     # Its Horovod has the same patch as that of images that are tested in every run.
     elastic = tests / "test_elastic.py"
-    assert proving.tests_of(images["cuda-next"]) == [common[0], elastic, common[1]]
+    assert proving.tests_of(images["cuda"]) == [common[0], elastic, common[1]]
     command = [sys.executable, "-m", "pytest", "-q", "-rs", str(common[1])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "tested separately: python -m images prove cuda | cuda-next | pyt" in done.stdout
+    assert "tested separately: python -m images prove cuda | pytorch-cuda" in done.stdout
     assert "passed" not in done.stdout

@@ -12,9 +12,8 @@ from images.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNO
 LARGEST = {
     "cpu": 1.6e9,
     "cpu-2.15": 1.3e9,
-    "cuda": 4.6e9,
     "pytorch": 1.4e9,
-    "cuda-next": 6.3e9,
+    "cuda": 6.3e9,
     "pytorch-cuda": 8e9,
 }
 

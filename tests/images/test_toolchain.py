@@ -61,9 +61,8 @@ def test_package_with_another_hash_is_refused(
         toolchain.debs(listed, tmp_path, tmp_path / "cuda")
 
 
-@pytest.mark.parametrize("name", ["cuda", "cuda-next"])
-def test_compiler_and_headers_have_one_version(name: str) -> None:
-    folder = load_catalogue()[name].folder
+def test_compiler_and_headers_have_one_version() -> None:
+    folder = load_catalogue()["cuda"].folder
     (line,) = [
         line for line in (folder / "toolkit.debs").read_text().splitlines() if "#" not in line
     ]

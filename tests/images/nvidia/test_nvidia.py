@@ -17,7 +17,7 @@ from images.trials.checks import (
     install_tf_keras,
 )
 from images.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
-from tests.images.slimmed import KERAS_2, KERAS_3, TORCH
+from tests.images.slimmed import KERAS_3, TORCH
 
 PACKAGES = "/usr/local/lib/python3.11/site-packages"
 NCCL = f"{PACKAGES}/nvidia/nccl/lib/libnccl.so.2"
@@ -63,18 +63,6 @@ class Case(NamedTuple):
 
 CASES = {
     "cuda": Case(
-        (
-            *OF_TENSORFLOW,
-            "cudnn_cnn_infer",
-            "cudnn_cnn_train",
-            "cudnn_ops_infer",
-            "cudnn_ops_train",
-        ),
-        KERAS_2,
-        (Training(COMMON[0], COMMON),),
-        (*HAS_COMPILER, XLA_OPERATIONS),
-    ),
-    "cuda-next": Case(
         # Not cudnn_engines_runtime_compiled: it asks for the driver itself, which the node brings.
         (
             *OF_TENSORFLOW,
