@@ -40,7 +40,13 @@ def measured(figures: dict[str, Any]) -> str:
         ("Warm ranks", warm(stages["warm"]["result"])),
         *cluster(stages["cluster"]["result"]),
     ]
-    return f"{place}\n\n{table(('What', 'Result'), rows)}"
+    left = [
+        f"`{name}` (exit code {stage['exit']} after {stage['seconds']:.0f} s)"
+        for name, stage in stages.items()
+        if stage["exit"]
+    ]
+    more = wrap(f"These stages did not end with 0: {', '.join(left)}.") if left else ""
+    return "\n\n".join(filter(None, (place, table(("What", "Result"), rows), more)))
 
 
 def operations(stages: dict[str, Any]) -> str:
@@ -81,7 +87,7 @@ def data(found: dict[str, Any]) -> str:
     return (
         f"{found['gap in percent']['JPEGs']:.0f} % slower: {found['processes of the loader']} "
         f"processes of the loader decode {found['loader alone']:,.0f} images/s while nothing "
-        "trains, which is what the GPU takes"
+        "trains"
     )
 
 
@@ -124,10 +130,7 @@ def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
         )
     lost = found["a rank is killed three times, keep, warm ranks"]
     seconds = ", ".join(f"{each:.1f}" for each in lost["seconds from a kill to the next step"])
-    text = (
-        f"goes on after its last commit; {seconds} s from the kill to the end of the next step, of "
-        "which the second and the third attempt wait for 5 and 10 s"
-    )
+    text = f"{seconds} s from a kill to the end of the next step, with what the attempt waits for"
     return [*rows, ("The chart, a rank killed three times", text)]
 
 

@@ -481,7 +481,6 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: ")
     assert "set worker.slots to the number of GPUs" in result.text
-    assert result.is_permanent
 
 
 @pytest.mark.parametrize(

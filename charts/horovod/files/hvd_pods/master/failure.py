@@ -276,7 +276,7 @@ def _judge(who: str, text: str) -> Cause:
     # Some are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
     lacked = LACKED.match(text)
-    gpu = find_gpu_problem(text)
+    gpu = None if name in SURE_TO_REPEAT else find_gpu_problem(text)
     if gpu:
         text = f"{text}; {gpu.remedy}"
         return Cause(who, text, gpu.is_permanent, is_permanent=gpu.is_permanent)

@@ -13,8 +13,7 @@ from typing import NamedTuple
 class GpuProblem(NamedTuple):
     """Words of a message, and the remedy.
 
-    is_permanent: no attempt can succeed before somebody has changed something. Otherwise another
-    node may do.
+    is_permanent: no attempt can succeed before somebody has changed something.
     """
 
     words: tuple[str, ...]
@@ -22,11 +21,16 @@ class GpuProblem(NamedTuple):
     is_permanent: bool = True
 
 
+SELECT = (
+    "select the one of hvd.local_rank() in the script, as with torch.cuda.set_device, and set "
+    "worker.slots to the number of GPUs of a worker"
+)
 PROBLEMS = (
+    GpuProblem(("Duplicate GPU detected",), f"two ranks use the same GPU: {SELECT}"),
     GpuProblem(
-        ("Duplicate GPU detected", "ncclCommInitRank failed: invalid usage"),
-        "two ranks use the same GPU: select the one of hvd.local_rank() in the script, as with "
-        "torch.cuda.set_device, and set worker.slots to the number of GPUs of a worker",
+        ("ncclCommInitRank failed: invalid usage",),
+        f"NCCL does not connect the ranks, mostly because two of them use the same GPU: {SELECT}",
+        is_permanent=False,
     ),
     GpuProblem(
         ("invalid device ordinal",),
@@ -58,8 +62,8 @@ PROBLEMS = (
             "GPU has fallen off the bus",
             "GPU is lost",
         ),
-        "the GPU is broken or needs a reset: keep runs off its node with kubectl cordon, and tell "
-        "who looks after the nodes",
+        "the GPU is broken or needs a reset: keep runs off its node with kubectl cordon, delete "
+        "the worker's pod, and tell who looks after the nodes",
         is_permanent=False,
     ),
 )

@@ -67,11 +67,16 @@ class WarmState:
             except BaseException as problem:  # noqa: BLE001 - whatever a module raises
                 self.problem = f"cannot import {name}: {type(problem).__name__}: {problem}"
                 return
+        variables = dict(os.environ)
         try:
             _make_optimizer()
         except Exception as problem:  # noqa: BLE001 - whatever a version of PyTorch raises
             self.problem = f"cannot make an optimizer: {type(problem).__name__}: {problem}"
             return
+        finally:
+            # A script may set them before its first optimizer, as TORCHINDUCTOR_CACHE_DIR.
+            os.environ.clear()
+            os.environ.update(variables)
         self.tops = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
         self._files = {file: _changed(file) for file in _own_files()}
         # Noted now, because during a request the files of the rank are open here, too.

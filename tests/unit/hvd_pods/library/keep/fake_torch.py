@@ -22,7 +22,9 @@ class Tensor:
         self.device = device
         self.dtype = gpu.uint8
         self.shape = (len(self.data),)
-        self.is_cuda = device != "cpu"
+        self.is_cpu = device == "cpu"
+        # As Intel's and Apple's GPUs, another device is neither.
+        self.is_cuda = device.startswith("cuda")
 
     def stride(self) -> tuple[int, ...]:
         return (1,)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any
 
 import pytest
 
 from hvd_pods.library.keep.content import LEAF_TEXT, Content
+from hvd_pods.library.keep.record import Key, pack, read
 from tests.unit.hvd_pods.library.keep import fake_torch
 
 
@@ -49,10 +51,39 @@ def test_the_layout_stays_while_leaves_have_the_same_form(gpu: fake_torch.Gpu) -
     assert after.forms is before.forms
 
 
+def test_keys_may_be_bytes(gpu: fake_torch.Gpu) -> None:
+    value = {b"key": b"value", ("pair", b"of key"): b"other"}
+    assert read("here", memoryview(pack(Key(0, 1), value))).value == value
+
+
+def test_a_tensor_of_another_device_is_copied_at_each_commit(gpu: fake_torch.Gpu) -> None:
+    momentum = gpu.tensor(b"1", "xpu:0")
+    before = Content([momentum]).layout
+    before = Content([momentum], before).layout
+    momentum.data[:] = b"2"
+    assert bytes(Content([momentum], before).parts[0][1]) == b"2"
+
+
+def test_a_tensor_that_came_once_is_not_held(gpu: fake_torch.Gpu) -> None:
+    tensor = gpu.tensor(b"1", "cpu")
+    layout = Content([tensor]).layout
+    alive = weakref.ref(tensor)
+    del tensor
+    assert (alive(), len(layout.seen)) == (None, 1)
+
+
+def test_arrays_of_another_size_leave_tensors_where_they_are(gpu: fake_torch.Gpu) -> None:
+    """So that the snapshot on the GPU is made once."""
+    tensors = {"weights": gpu.tensor(b"four"), "bias": gpu.tensor(b"b")}
+    before = Content({"history": b"1", **tensors}).layout
+    after = Content({"history": b"1" * 1000, **tensors}, before).layout
+    assert after.on_gpu == before.on_gpu
+
+
 def test_a_tensor_of_the_cpu_is_read_where_it_is_now(gpu: fake_torch.Gpu) -> None:
     count = gpu.tensor(b"1", "cpu")
     count.cpu = lambda: count  # type: ignore[method-assign]
-    before = Content([count]).layout
+    before = Content([count], Content([count]).layout).layout
     count.data[:] = b"2"
     assert bytes(Content([count], before).parts[0][1]) == b"2"
     count.data = memoryview(bytearray(b"3"))

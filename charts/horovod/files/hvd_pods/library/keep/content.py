@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import weakref
 from typing import Any, List, Mapping, NamedTuple, Tuple
 
 from . import arrays
@@ -23,19 +24,33 @@ Parts = List[Tuple[int, memoryview]]
 Bytes = Tuple[str, List[int], memoryview]
 
 
+class Seen(NamedTuple):
+    """A tensor of the CPU in the last commit, and where its memory was.
+
+    Its bytes are that memory, and keep it. They are noted only when the same tensor comes again,
+    as those of optimizers do: others would stay in memory until the next commit.
+    """
+
+    tensor: weakref.ref[Any]
+    address: int
+    dtype: Any
+    bytes: Bytes | None
+
+
 class Layout(NamedTuple):
     """Where a record has its arrays and tensors, which most commits have alike.
 
-    forms: what a leaf must have for this. texts: its node of the description. at: where it begins,
-    counted from the end of the description. size: the bytes of all. shared: arrays of PyTorch whose
-    bytes are the memory of the tensor itself.
+    forms: what a leaf must have for this. on_gpu: the same of those on GPUs, with where they are
+    from the first of them on. texts: a leaf's node of the description. at: where it begins, counted
+    from the end of the description. size: the bytes of all. seen: by id().
     """
 
     forms: list[Any]
+    on_gpu: list[Any]
     texts: list[str]
     at: list[int]
     size: int
-    shared: dict[int, tuple[Any, int, Bytes]]
+    seen: dict[int, Seen]
 
 
 class Content:
@@ -52,7 +67,7 @@ class Content:
         # A subclass of tensors may have other bytes.
         self._tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
         outline = ENCODER.encode(self._outline(value))
-        shared: dict[int, tuple[Any, int, Bytes]] = {}
+        seen: dict[int, Seen] = {}
         forms: list[Any] = []
         held: list[Any] = []
         for leaf in self._leaves:
@@ -60,14 +75,14 @@ class Content:
                 forms.append((leaf.device, leaf.dtype, leaf.shape, leaf.stride()))
                 held.append(None)
                 continue
-            kind, shape, data = self._to_bytes(leaf, before, shared)
+            kind, shape, data = self._to_bytes(leaf, before, seen)
             forms.append((kind, shape, len(data)))
             held.append(data)
         self.tensors = [leaf for leaf, data in zip(self._leaves, held) if data is None]
         if before is not None and before.forms == forms:
-            self.layout = before._replace(shared=shared)
+            self.layout = before._replace(seen=seen)
         else:
-            self.layout = self._place(forms, held, shared)
+            self.layout = self._place(forms, held, seen)
         pieces = outline.split(LEAF_TEXT)
         pairs = zip(pieces, [*self.layout.texts, ""])
         self.description = "".join(text for pair in pairs for text in pair).encode()
@@ -93,12 +108,13 @@ class Content:
             # A model has hundreds of tensors: a call for each of them would take longest here.
             pairs = []
             for key, each in value.items():
+                # First the key, as JSON has it: it may be a leaf itself.
+                name = key if type(key) in PLAIN else self._outline(key)
                 if type(each) in self._tensors:
                     self._leaves.append(each)
-                    node: Any = LEAF
+                    pairs.append([name, LEAF])
                 else:
-                    node = self._outline(each)
-                pairs.append([key if type(key) in PLAIN else self._outline(key), node])
+                    pairs.append([name, self._outline(each)])
             return {"map": pairs}
         if isinstance(value, (list, tuple)):
             name = "list" if isinstance(value, list) else "tuple"
@@ -108,25 +124,27 @@ class Content:
         self._leaves.append(value)
         return LEAF
 
-    def _to_bytes(
-        self, leaf: Any, before: Layout | None, shared: dict[int, tuple[Any, int, Bytes]]
-    ) -> Bytes:
-        """What arrays.to_bytes makes of this, and has made of the same tensor before."""
-        if type(leaf) not in self._tensors:
+    def _to_bytes(self, leaf: Any, before: Layout | None, seen: dict[int, Seen]) -> Bytes:
+        """What arrays.to_bytes makes of this, or has made of the same memory before."""
+        if type(leaf) not in self._tensors or not leaf.is_cpu or not leaf.is_contiguous():
+            # The bytes of another device, or in another order, are a copy.
             return arrays.to_bytes(leaf)
         address = leaf.data_ptr()
-        known = before.shared.get(id(leaf)) if before is not None else None
-        if not leaf.is_contiguous():
-            # The bytes are a copy, which does not follow the tensor.
+        dtype = leaf.dtype
+        shape = [*leaf.shape]
+        known = before.seen.get(id(leaf)) if before is not None else None
+        if known is None or known.tensor() is not leaf:
+            seen[id(leaf)] = Seen(weakref.ref(leaf), address, dtype, None)
             return arrays.to_bytes(leaf)
-        if known is None or known[1] != address or known[2][1] != [*leaf.shape]:
-            known = (leaf, address, arrays.to_bytes(leaf))
-        shared[id(leaf)] = known
-        return known[2]
+        found = known.bytes
+        is_same = known.address == address and known.dtype == dtype
+        if found is None or not is_same or found[1] != shape:
+            found = arrays.to_bytes(leaf)
+            known = Seen(known.tensor, address, dtype, found)
+        seen[id(leaf)] = known
+        return found
 
-    def _place(
-        self, forms: list[Any], held: list[Any], shared: dict[int, tuple[Any, int, Bytes]]
-    ) -> Layout:
+    def _place(self, forms: list[Any], held: list[Any], seen: dict[int, Seen]) -> Layout:
         """Find a place for each leaf: first for arrays, then for tensors."""
         at = [0] * len(forms)
         texts = [""] * len(forms)
@@ -145,7 +163,9 @@ class Content:
                 at[number] = aligned(end)
                 end = at[number] + size
                 texts[number] = ENCODER.encode({**node, "at": at[number]})
-        return Layout(forms, texts, at, end, shared)
+        numbers = [number for number, data in enumerate(held) if data is None]
+        relative = [(forms[number], at[number] - at[numbers[0]]) for number in numbers]
+        return Layout(forms, relative, texts, at, end, seen)
 
 
 def aligned(at: int) -> int:

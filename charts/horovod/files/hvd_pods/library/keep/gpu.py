@@ -70,7 +70,7 @@ class Gpu:
         self._torch = torch
         self._can_pin = True
         # What the snapshot was made for.
-        self._forms: list[Any] = []
+        self._layout: list[Any] = []
         self._snapshot: Any = None
         self._stream: Any = None
         # Views of the snapshot, with the numbers of the tensors that are copied there by one call.
@@ -92,7 +92,7 @@ class Gpu:
                 for tensor, at in zip(tensors, places):
                     put(view, at, tensor)
                 return None
-            if content.layout.forms is not self._forms:
+            if content.layout.on_gpu != self._layout:
                 self._prepare(content)
             if self._snapshot is None:
                 self._copy_each(tensors, places, memory)
@@ -121,7 +121,7 @@ class Gpu:
         """Make the snapshot for a new layout, if there is room for it."""
         torch = self._torch
         tensors = content.tensors
-        self._forms = content.layout.forms
+        self._layout = content.layout.on_gpu
         self._snapshot = None
         self._groups.clear()
         if len({tensor.device for tensor in tensors}) > 1:
