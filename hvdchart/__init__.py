@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hvdchart.spec.load import checked_spec as checked_spec
     from hvdchart.spec.load import load_spec as load_spec
     from hvdchart.spec.load import parse_spec as parse_spec
-    from hvdchart.spec.model import Elastic as Elastic
     from hvdchart.spec.model import HorovodSettings as HorovodSettings
     from hvdchart.spec.model import Image as Image
     from hvdchart.spec.model import Launch as Launch
@@ -68,7 +67,6 @@ _NAMES = {
     "hvdchart.plan.rules": ("Reason",),
     "hvdchart.spec.load": ("checked_spec", "load_spec", "parse_spec"),
     "hvdchart.spec.model": (
-        "Elastic",
         "HorovodSettings",
         "Image",
         "Launch",

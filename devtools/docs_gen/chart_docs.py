@@ -42,14 +42,18 @@ def render_schema(source: Node) -> str:
     strict = forbid_unknown_properties(described, lambda key: key in ("default", "hash"))
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
     for key in source["retired"]:
-        *parents, name = key.split(".")
+        dotted, is_value, value = key.partition("=")
+        *parents, name = dotted.split(".")
         node = document
         for parent in parents:
             # Null is valid for a parent that is retired, too: it takes away what was set before.
             gone = {"properties": {}, "additionalProperties": False}
             node = node["properties"].setdefault(parent, gone)
         # Any value is valid here, since a template fails and names what to use instead.
-        node["properties"][name] = {}
+        if is_value:
+            node["properties"][name]["enum"].append(value)
+        else:
+            node["properties"][name] = {}
     # Helm 3 validates draft 7, in which $defs is called definitions.
     document["definitions"] = document.pop("$defs")
     text = json.dumps(document, indent=1, sort_keys=False)

@@ -15,7 +15,7 @@ def check(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="mpirun (default), horovodrun, elastic or direct (default for torch and jax).",
+            help="mpirun (default) or direct (default for torch and jax).",
         ),
     ] = None,
     framework: Annotated[
@@ -40,7 +40,7 @@ def check(
 
     Examples:
       hvdchart image check registry.example/team/train:1
-      hvdchart image check registry.example/team/train:1 --mode horovodrun --in-cluster
+      hvdchart image check registry.example/team/train:1 --mode direct --in-cluster
       hvdchart image check registry.example/team/bert:1 --framework torch
 
     Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be

@@ -70,7 +70,7 @@ def logs(
         run = run_of(job)
         check_tagged(run, release.stateful_sets)
         last = len(list(pods_of_ranks(run, {}))) - 1
-        if rank > last and not run.elastic:
+        if rank > last:
             raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")
     # Without a Job, which has a time to live, the run is over.
     read = follow if job and is_followed else read_logged_lines

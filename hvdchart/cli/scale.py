@@ -24,7 +24,7 @@ def scale(
 
     An active run is replaced by a run on that number of workers, and its script resumes from the
     last checkpoint. A run with a minimum continues instead, on any number from that minimum to the
-    number that it was deployed with, and so does an elastic run.
+    number that it was deployed with.
 
     Examples:
       hvdchart scale resnet50 8

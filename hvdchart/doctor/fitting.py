@@ -52,10 +52,9 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
     for pod in pods:
         by_node.setdefault(str(pod.get("spec", {}).get("nodeName")), []).append(pod)
     frees = [_free(node, by_node.get(node["metadata"]["name"], [])) for node in nodes]
-    is_elastic = (values.get("launch") or {}).get("mode") == "elastic"
     for need, group in zip(needs, groups, strict=False):
-        # An elastic run trains with those that come, and spares are not waited for.
-        number = 1 if is_elastic else need.number - int(group.get("spares") or 0)
+        # A run with a minimum begins with so many, and spares are not waited for.
+        number = int(group.get("minimum") or need.number - int(group.get("spares") or 0))
         most = 1 if group.get("spread") == "Required" else _MOST_PODS
         usable = [free for node, free in zip(lasting, frees, strict=True) if admits(node, group)]
         room = sum(_count(free, need, most) for free in usable)

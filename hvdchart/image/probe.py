@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 MARK = "HVD-IMAGE-PROBE "
-PROGRAMS = ("python3", "mpirun", "horovodrun")
+PROGRAMS = ("python3", "mpirun")
 FRAMEWORKS = ("tensorflow", "torch", "mxnet")
 # What programs without Horovod import.
 NEEDED = ("torch", "jax")

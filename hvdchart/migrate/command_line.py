@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
+from hvd_pods.common import horovodrun
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.parser import MOST, NotUnderstoodError
@@ -27,11 +28,11 @@ class CommandLine:
     """A launcher's command line, parsed.
 
     `launcher` is the program, and `framework` the one that it starts, empty when not known. `ranks`
-    is the number of ranks asked for and `per_host` that of each host, None without one;
-    `hosts` are the hosts named with their slots; `min_ranks` and `max_ranks` are the limits of an
-    elastic run. `exports` are options such as -x: the option as written, the variable, and the
-    value given with it, None without one. `custom_reason` says why a line of mode `custom` was not
-    parsed.
+    is the number of ranks asked for and `per_host` that of each host, None without one; `hosts` are
+    the hosts named with their slots. `min_ranks` and `max_ranks` are the fewest and the most ranks
+    of a run that adapts, and `minimum` the fewest workers. `exports` are options such as -x: the
+    option as written, the variable, and the value given with it, None without one. `custom_reason`
+    says why a line of mode `custom` was not parsed.
     """
 
     mode: str
@@ -44,6 +45,8 @@ class CommandLine:
     parts: list[Part] = field(default_factory=list)
     min_ranks: int | None = None
     max_ranks: int | None = None
+    minimum: int | None = None
+    interface: str | None = None
     custom_reason: str = ""
     per_host: int | None = None
     hosts: tuple[tuple[str, int | None], ...] | None = None
@@ -53,7 +56,7 @@ class CommandLine:
     checks: list[str] = field(default_factory=list)
     # What only a shell knows in an option that the chart sets itself, such as -np $NP.
     unknown: str = ""
-    # Ranks get all variables of the launcher, as under horovodrun and Hydra; None: not known.
+    # Ranks get all variables of the launcher, as horovodrun and Hydra do it; None: not known.
     exports_all: bool | None = None
 
     def keep(self, key: str, value: object) -> None:
@@ -78,7 +81,7 @@ _CHARTS_MCA = {
 }
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _RUN_TEXT = re.compile(r"-[a-z]*c")
-LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun")
+LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", horovodrun.NAME)
 # Options that say how many ranks each host has.
 _PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
 # Options that only Intel MPI and MPICH have, beside those of which the table says so.
@@ -87,9 +90,20 @@ _VARIABLES = ("x", "genv", "genvlist", "genvall", "genvnone")
 _IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 _RANK_ENVIRONMENT = "every rank has its worker's environment"
-_NEEDLESS = {
-    "allow-run-as-root": "the chart allows mpirun to run as root",
-    "mpi": "horovodrun uses MPI by default when Horovod is built with it",
+_NEEDLESS = {"allow-run-as-root": "the chart allows mpirun to run as root"}
+# What becomes of options of horovodrun that no line of it may have here: what they say is kept as
+# this attribute, and stands for the key of the chart, or is left out.
+_HOROVODS = {
+    **dict.fromkeys(("min-np", "min-num-proc"), ("min_ranks", "worker.minimum", "in workers")),
+    **dict.fromkeys(
+        ("max-np", "max-num-proc"),
+        ("max_ranks", "", "worker.number is the most workers that a run uses"),
+    ),
+    "host-discovery-script": ("discovery", "", "the master follows its workers itself"),
+    **dict.fromkeys(
+        ("network-interface", "network-interfaces"), ("interface", "network.interface", "unchanged")
+    ),
+    "mpi": ("", "", "launch.mode mpirun is the chart's default"),
 }
 _NEEDS_SHELL = "the line needs a shell before the launcher starts"
 _STARTS_SSHD = re.compile(
@@ -115,16 +129,16 @@ def parse_line(texts: Sequence[Word]) -> CommandLine:
     launcher = PurePosixPath(first.text).name
     if launcher not in LAUNCHERS:
         raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
-    mode = "horovodrun" if launcher == "horovodrun" else "mpirun"
-    line = CommandLine(mode, launcher, parts=before)
-    line.exports_all = True if launcher in ("horovodrun", "mpiexec.hydra") else None
+    is_horovods = launcher == horovodrun.NAME
+    line = CommandLine("direct" if is_horovods else "mpirun", launcher, parts=before)
+    line.exports_all = True if is_horovods or launcher == "mpiexec.hydra" else None
     if first.text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
         line.checks.append(
             f"the launcher was {first.text}: here it is the {launcher} that the image's "
             "PATH finds first; check that this is the same"
         )
     while rest and rest[0].text.startswith("-") and rest[0].text != "--":
-        width = _parse_option(rest, line)
+        width = _parse_horovods(rest, line) if is_horovods else _parse_option(rest, line)
         if width == 0:
             reason = f"migrate does not understand option {rest[0].text} of {launcher}"
             raise NotUnderstoodError(reason)
@@ -199,30 +213,68 @@ def _reason_to_leave_out(statement: Statement) -> str:
     return ""
 
 
+def _parse_horovods(rest: Sequence[Word], line: CommandLine) -> int:
+    """Add the first option of a line of horovodrun, as _parse_option does it."""
+    name = option_name(rest[0].text)
+    option = horovodrun.find_option(rest[0].text)
+    width, value = _measure(rest, option.get("arguments", 0))
+    chart_value = option.get("value", "")
+    unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
+    if not option or not width or (unknown and not chart_value):
+        return 0
+    words = " ".join(text.text for text in rest[:width])
+    if name in _HOROVODS:
+        key, new, reason = _HOROVODS[name]
+        if key.endswith("_ranks"):
+            line.keep(key, _count(name, value))
+        elif key:
+            line.keep(key, value)
+        else:
+            line.mode = "mpirun"
+        line.parts.append((words, new, reason))
+    elif "instead" in option:
+        raise NotUnderstoodError(f"{words} of {horovodrun.NAME}: use {option['instead']}")
+    elif "variable" in option:
+        try:
+            content = horovodrun.read_variable(option, value)
+        except ValueError:
+            raise NotUnderstoodError(f"{words} has no whole number") from None
+        _export(line, rest[0].text.partition("=")[0], option["variable"], content)
+    else:
+        if unknown:
+            line.unknown = line.unknown or unknown
+        else:
+            _keep_numbers(name, chart_value, value, line)
+        line.parts.append((words, "", horovodrun.explain_left_out(option)))
+    return width
+
+
+def _measure(rest: Sequence[Word], arguments: int) -> tuple[int, str]:
+    """How many words the first option of `rest` has, 0 where some are missing, and its value."""
+    (_, has_value, value) = rest[0].text.partition("=")
+    width = 1 if has_value else 1 + arguments
+    if len(rest) < width or (has_value and arguments != 1):
+        return 0, ""
+    return width, value if has_value else "".join(text.text for text in rest[1:width][:1])
+
+
 def _parse_option(rest: Sequence[Word], line: CommandLine) -> int:
     """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
     name = option_name(rest[0].text)
-    (_, has_value, value) = rest[0].text.partition("=")
     option = find_option(rest[0].text)
-    # A later option may turn horovodrun into mode elastic.
-    modes = ["mpirun"] if line.mode == "mpirun" else ["horovodrun", "elastic"]
-    if name == "slots" and line.mode != "mpirun":
-        option = {"arguments": 1}
-    launchers = {each for mode in modes for each in LAUNCHER_OPTIONS["modes"][mode]}
+    launchers = set(LAUNCHER_OPTIONS["modes"]["mpirun"])
     if not option or not launchers.intersection(option.get("readBy", launchers)):
         return 0
     # -genv NAME=VALUE is -genv NAME VALUE.
     is_pair = name == "genv" and "=" in "".join(text.text for text in rest[1:2])
-    arguments = 1 if is_pair else option["arguments"]
-    width = 1 if has_value else 1 + arguments
-    if len(rest) < width or (has_value and arguments != 1):
+    width, value = _measure(rest, 1 if is_pair else option["arguments"])
+    if not width:
         return 0
     words = [text.text for text in rest[:width]]
     is_hydra = name in _HYDRA or set(option.get("readBy", ("openmpi4",))) <= {"intel", "mpich"}
-    if line.mode == "mpirun" and line.exports_all is None and is_hydra:
+    if line.exports_all is None and is_hydra:
         line.exports_all = True
     unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
-    value = value if has_value else "".join(words[1:2])
     chart_value = "worker.slots" if name in _PER_HOST else option.get("value", "")
     if unknown and not chart_value:
         return 0
@@ -239,30 +291,15 @@ def _parse_option(rest: Sequence[Word], line: CommandLine) -> int:
     if not reason:
         line.options += words
     new, reason = ("", reason) if reason else ("launch.options", "unchanged")
-    if "launch.elastic." in chart_value:
-        new = chart_value
-        reason = "unchanged"
     line.parts.append((" ".join(words), new, reason))
     return width
 
 
 def _keep_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> None:
     """Keep the numbers and hosts of an option that the chart sets. Raises NotUnderstoodError."""
-    counted = {
-        "worker.slots": "per_host",
-        "worker.number and worker.slots": "ranks",
-        "launch.elastic.minRanks": "min_ranks",
-        "launch.elastic.maxRanks": "max_ranks",
-    }
-    if "elastic" in chart_value:
-        line.mode = "elastic"
+    counted = {"worker.slots": "per_host", "worker.number and worker.slots": "ranks"}
     if chart_value in counted:
-        number = parse_count(value, MOST)
-        if not number:
-            raise NotUnderstoodError(f"-{name} is {value}, and no whole number from 1 on")
-        line.keep(counted[chart_value], number)
-    elif name == "host-discovery-script":
-        line.keep("discovery", value)
+        line.keep(counted[chart_value], _count(name, value))
     elif name in ("host", "H", "hosts", "hostlist"):
         hosts = [entry.strip().partition(":") for entry in value.split(",") if entry]
         for host, colon, slots in hosts:
@@ -277,6 +314,13 @@ def _keep_numbers(name: str, chart_value: str, value: str, line: CommandLine) ->
         line.keep("per_host", 1)
     elif name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
         line.keep("per_host", int(match[1]))
+
+
+def _count(name: str, value: str) -> int:
+    number = parse_count(value, MOST)
+    if not number:
+        raise NotUnderstoodError(f"-{name} is {value}, and no whole number from 1 on")
+    return number
 
 
 def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> None:
@@ -295,10 +339,14 @@ def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -
     for variable, content in exports:
         if not variable:
             raise NotUnderstoodError(f"{' '.join(words)} names no variable")
-        others = {other for _, known, other in line.exports if known == variable}
-        if content is not None and others - {content, None}:
-            raise NotUnderstoodError(f"the line sets {variable} to two values")
-        line.exports.append((words[0].partition("=")[0], variable, content))
+        _export(line, words[0].partition("=")[0], variable, content)
+
+
+def _export(line: CommandLine, option: str, variable: str, content: str | None) -> None:
+    others = {other for _, known, other in line.exports if known == variable}
+    if content is not None and others - {content, None}:
+        raise NotUnderstoodError(f"the line sets {variable} to two values")
+    line.exports.append((option, variable, content))
 
 
 _HOSTS = "hosts with their slots, such as -H a:8,b:8"

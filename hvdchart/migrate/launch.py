@@ -53,9 +53,11 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
     if line.framework:
         ledger.put(("launch", "framework"), line.framework, old)
         ledger.add_part(old, line.launcher, "launch.framework", line.framework)
-    for key, ranks in (("minRanks", line.min_ranks), ("maxRanks", line.max_ranks)):
-        if ranks is not None:
-            ledger.put(("launch", "elastic", key), ranks, old)
+    if line.interface:
+        ledger.put(("network", "interface"), line.interface, old)
+        ledger.add_check(
+            f"network.interface is {line.interface}: check that the pods have it, or remove it"
+        )
     if line.options:
         ledger.put(("launch", "options"), line.options, old)
     # Exports get their entries with the environment, which knows their values.
@@ -65,8 +67,8 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
         ledger.add_check(check)
     if line.discovery:
         ledger.add_check(
-            f"the host discovery script {line.discovery} is not used: the chart has its own, which "
-            "lists the workers that are ready"
+            f"the host discovery script {line.discovery} is not used: the master follows its "
+            "workers itself"
         )
     if line.unknown:
         ledger.add_check(
@@ -76,7 +78,10 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
 
 
 def check_size(ledger: Ledger, line: CommandLine, workers: int, slots: int, old: KeyPath) -> None:
-    """Add a check when the command line asked for another number of ranks than the chart starts."""
+    """Add a check when the command line asked for another number of ranks than the chart starts.
+
+    The fewest ranks that it goes on with become worker.minimum.
+    """
     ranks = workers * slots
     size = f"{workers} workers x {slots} slots start {workers * slots}"
     if line.ranks is not None and line.ranks != ranks:
@@ -86,11 +91,32 @@ def check_size(ledger: Ledger, line: CommandLine, workers: int, slots: int, old:
             f"the old command line started {line.per_host} ranks on each host; worker.slots is "
             f"{slots}"
         )
+    _carry_over_limits(ledger, line, workers, slots, old)
+
+
+def _carry_over_limits(
+    ledger: Ledger, line: CommandLine, workers: int, slots: int, old: KeyPath
+) -> None:
+    ranks = workers * slots
+    size = f"{workers} workers x {slots} slots start {ranks}"
     expected = "limits that contain the ranks at the start"
     if line.min_ranks and line.min_ranks > ranks:
         raise ledger.error(old, f"--min-np is {line.min_ranks}, but {size} ranks", expected)
     if line.max_ranks and line.max_ranks < ranks:
         raise ledger.error(old, f"--max-np is {line.max_ranks}, but {size} ranks", expected)
+    minimum = line.minimum or -(-(line.min_ranks or 0) // slots)
+    if minimum and minimum < workers:
+        ledger.put(("worker", "minimum"), minimum, old)
+    if minimum or line.max_ranks:
+        ledger.add_check(
+            "the run goes on with fewer workers, down to worker.minimum: the ranks start again, "
+            "from what the script keeps (keep)"
+        )
+    if line.max_ranks and line.max_ranks > ranks:
+        ledger.add_check(
+            f"the old run could grow to {line.max_ranks} ranks: for that set worker.number to "
+            f"{line.max_ranks // slots}, and worker.minimum to the fewest workers"
+        )
 
 
 Variable = dict[str, Plain]

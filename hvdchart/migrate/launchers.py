@@ -87,8 +87,17 @@ def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> Comm
 
     Raises NotUnderstoodError.
     """
-    given, line = _parse("torchrun", _TORCHRUN, words, ("--nnodes", "--nproc-per-node"))
-    _set_size(line, given.nnodes or nodes, given.nproc_per_node or each)
+    given, line = _parse("torchrun", _TORCHRUN, words, ("--nproc-per-node",), "--nnodes")
+    # MINIMUM:MAXIMUM, or one number.
+    least, _, most = (given.nnodes or str(nodes)).rpartition(":")
+    try:
+        line.minimum = count(least) if least else None
+        nodes = count(most)
+    except argparse.ArgumentTypeError as error:
+        raise NotUnderstoodError(f"torchrun: --nnodes: {error}") from None
+    if given.nnodes:
+        line.parts.insert(0, (f"--nnodes {given.nnodes}", "", _SIZE))
+    _set_size(line, nodes, given.nproc_per_node or each)
     return line
 
 

@@ -31,6 +31,15 @@ TRAINJOB_VERSION = "trainer.kubeflow.org/v1alpha1"
 _REPLICAS: KeyPath = ("spec", "pytorchReplicaSpecs")
 _TRAINER: KeyPath = ("spec", "trainer")
 _NAMED_NUMBERS = ("auto", "gpu", "cpu")
+_ELASTIC: KeyPath = ("spec", "elasticPolicy")
+_POLICYS_OWN = {
+    **dict.fromkeys(
+        ("rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId", "rdzvConf", "standalone"),
+        "the chart tells ranks where to meet",
+    ),
+    "maxReplicas": "the run uses at most worker.number workers",
+    "maxRestarts": "master.backoffLimit sets the number of retries",
+}
 _ALONE = "the launcher's line alone, as a list of arguments without a shell"
 _TRAINERS_OWN = {
     "runtimeRef": "the chart has no runtimes",
@@ -53,10 +62,11 @@ def migrate_pytorchjob(ledger: Ledger) -> None:
         raise ledger.type_error((*role.container, "image"), "the workers' image")
     pod_spec.carry_over_image(ledger, (*role.container, "image"), ("image",))
     ledger.carry_over((*role.container, "imagePullPolicy"), ("image", "pullPolicy"))
-    elastic = ("spec", "elasticPolicy")
-    in_policy = (*elastic, "nProcPerNode")
+    in_policy = (*_ELASTIC, "nProcPerNode")
     each = in_policy if ledger.has(in_policy) else ("spec", "nprocPerNode")
-    _carry_over_training(ledger, role.container, "resources", number, given[0], each)
+    minimum = ledger.integer_at(*_ELASTIC, "minReplicas")
+    _carry_over_training(ledger, role.container, "resources", number, given[0], each, minimum)
+    _carry_over_policy(ledger, number)
     carry_over_template(ledger, role, "worker")
     pod_spec.carry_over_security(ledger, role.pod, role.container)
     _carry_over_volumes(ledger, role)
@@ -67,7 +77,6 @@ def migrate_pytorchjob(ledger: Ledger) -> None:
     carry_over_container(ledger, role, "worker")
     for owner in given[1:]:
         _drop_other_template(ledger, owner, role)
-    ledger.leave_out(elastic, "nodes[].minimum of the spec has the fewest workers")
     carry_over_run_policy(ledger)
     ledger.close()
 
@@ -103,17 +112,27 @@ def migrate_trainjob(ledger: Ledger) -> None:
 
 
 def _carry_over_training(
-    ledger: Ledger, container: KeyPath, resources: str, number: int, owner: KeyPath, each: KeyPath
+    ledger: Ledger,
+    container: KeyPath,
+    resources: str,
+    number: int,
+    owner: KeyPath,
+    each: KeyPath,
+    minimum: int | None = None,
 ) -> None:
     """The command, the variables and the size of `number` pods that are alike.
 
-    `owner` is where the number is, and `each` the processes of a pod, a number or a word.
+    `owner` is where the number is, `each` the processes of a pod, a number or a word, and `minimum`
+    the fewest pods.
     """
     gpus = pod_spec.carry_over_resources(ledger, (*container, resources))
     asked = _processes(ledger, each)
     ledger.change(each, ("worker", "slots"))
     line = _carry_over_command(ledger, container, number, asked, gpus)
-    launch.carry_over_variables(ledger, {(*container, "env"): ""}, ("worker", "env"), {})
+    line.minimum = minimum or line.minimum
+    variables = launch.variables_at(ledger, (*container, "env"))
+    won = launch.exported(ledger, container, line, variables)
+    launch.carry_over_variables(ledger, {(*container, "env"): ""}, ("worker", "env"), won)
     slots = (asked or gpus or 1) if line.mode == "mpirun" else line.per_host or 1
     ledger.put(("worker", "number"), number, owner)
     ledger.put(("worker", "slots"), slots, owner)
@@ -123,6 +142,17 @@ def _carry_over_training(
             f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
             "processes: for a rank on each GPU, make them equal"
         )
+
+
+def _carry_over_policy(ledger: Ledger, number: int) -> None:
+    """The elasticPolicy of `number` pods."""
+    ledger.change((*_ELASTIC, "minReplicas"), ("worker", "minimum"))
+    most = ledger.integer_at(*_ELASTIC, "maxReplicas")
+    if most and most > number:
+        what = f"the run uses at most worker.number workers: for more set it to {most}"
+        ledger.leave_out((*_ELASTIC, "maxReplicas"), what)
+    drop_all(ledger, _ELASTIC, _POLICYS_OWN)
+    ledger.leave_out((*_ELASTIC, "metrics"), "hvdchart scale changes the number of workers")
 
 
 def _processes(ledger: Ledger, path: KeyPath) -> int | None:

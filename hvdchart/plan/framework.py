@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from hvd_pods.common import horovodrun
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.spec.model import Spec
 from hvdchart.spec.yaml_tree import Plain
@@ -63,6 +64,9 @@ def plan_framework(spec: Spec) -> Framework:
         # Options are for mpirun.
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
         reasons["mode"] = reason
+        if horovodrun.is_line(spec.train.command):
+            mode = "direct"
+            reasons["mode"] = Reason("train.command is a line of horovodrun", "hvdchart")
         # Where PyTorch was compiled with MPI, each rank that mpirun has not started trains alone.
         with_mpi = used.get(_BACKEND)
         if not with_mpi and not all(group.gpus for group in spec.nodes):

@@ -24,7 +24,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
         dataclasses.replace(group, tuning=dataclasses.replace(group.tuning, binding=None))
         for group in spec.nodes
     ]
-    # Options of horovodrun are not options of mpirun.
+    # Mode direct has none; those of a custom command are in it.
     options = spec.launch.options if spec.launch.mode == "mpirun" else ()
     timeout = spec.launch.hosts_timeout_seconds
     changed = dataclasses.replace(

@@ -19,8 +19,8 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> I
         for line in _group(group):
             yield f"group {group.group.name}: {line}"
     gpus = {bool(group.group.gpus) for group in groups}
-    # An elastic or custom launch has no place for the plan's binding; options may bind themselves.
-    binds_itself = spec.launch.mode in ("elastic", "custom") or bool(spec.launch.options)
+    # A custom launch has no place for the plan's binding; options may bind themselves.
+    binds_itself = spec.launch.mode == "custom" or bool(spec.launch.options)
     unbound = launching.binding.to == "none" and not binds_itself
     if len(gpus) > 1:
         yield (

@@ -103,10 +103,9 @@ def scale(
 ) -> bool:
     """Set the number of workers, of a group if there are several.
 
-    Returns True when the run continues, as one with a minimum or an elastic one does, and False
-    when another run takes its place. Raises NoRunError without a release; ClusterError for a group
-    that it does not have, without a group where it has several, and for more workers than an
-    elastic run has room for; and HelmError.
+    Returns True when the run continues, as one with a minimum does, and False when another run
+    takes its place. Raises NoRunError without a release; ClusterError for a group that it does not
+    have, and without a group where it has several; and HelmError.
     """
     release = cluster.present_release(name)
     job = newest_job(release)
@@ -115,16 +114,6 @@ def scale(
     index = _index_of(groups, group, name)
     is_alive = run_status(release).state in ("waiting", "running", "retrying")
     run = run_of(job) if job and is_alive else None
-    if run and run.elastic:
-        stateful_set = run.stateful_sets[index or 0]
-        room = sum(1 for host in run.hosts if host.stateful_set == stateful_set)
-        if number > room:
-            raise ClusterError(
-                f"run {name} has room for {room} workers: raise launch.elastic.maxRanks and "
-                "deploy it again"
-            )
-        cluster.scale(stateful_set, number)
-        return True
     if run and _is_in_place(run, index, number):
         stateful_set = run.stateful_sets[index or 0]
         spares = run.initial_workers[stateful_set] - run.needed_workers[stateful_set]

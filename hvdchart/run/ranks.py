@@ -18,8 +18,8 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object
 
 _MOST_RANKS = 1_000_000
-# What launchers put before a rank's line: horovodrun `[1]<stdout>:`, Open MPI `[1,1]<stdout>:` with
-# --tag-output, Intel MPI and MPICH `[1] ` with -prepend-rank.
+# What launchers put before a rank's line: the chart `[1]<stdout>:`, Open MPI with --tag-output
+# `[1,1]<stdout>:`, Intel MPI and MPICH with -prepend-rank `[1] `.
 TAG = re.compile(r"^\[(?:[^][]*,)?(\d+)\](?:<std(?:out|err)>: ?| )")
 # The line with which hvd_pods/rank/start.py begins each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d+) of ")
@@ -111,7 +111,7 @@ def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
             )
         return
     options = {str(option).lstrip("-") for option in run.options}
-    if run.mode not in ("horovodrun", "elastic") and not options & _TAGGING:
+    if not options & _TAGGING:
         raise ClusterError(
             f"launch.mode {run.mode} does not say which rank printed a line: use mpirun's option "
             "--tag-output (Open MPI) or -prepend-rank (Intel MPI, MPICH), in a spec "

@@ -121,12 +121,16 @@ class String:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of a few words."""
+    """One of a few words. `retired` says what to write for each word of earlier versions."""
 
     words: tuple[str, ...]
+    retired: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read(self, node: Node, path: str) -> str:
         value = node.value
+        if isinstance(value, str) and value in self.retired:
+            problem = f"{value} is of earlier versions"
+            raise SpecError(str(node.place), path, problem, self.retired[value])
         if not isinstance(value, str) or value not in self.words:
             near = nearest(str(value), self.words)
             raise wrong_value(node, path, f"one of {', '.join(self.words)}{near}")

@@ -96,16 +96,12 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
         yield ("launch", "options", index), problem, expected
 
 
-def launcher_memory(mode: str, ranks: int, workers: int) -> int:
-    """The bytes that the master needs for the sessions that its launcher keeps.
+def launcher_memory(mode: str, workers: int) -> int:
+    """The bytes that the master needs for the sessions of its launcher, one for each worker.
 
-    It keeps one for each rank, or one for each worker. 0 in mode `direct`, which has no process
-    for a session.
+    0 in mode `direct`, which has no process for a session.
     """
-    if mode == "direct":
-        return 0
-    per_rank = mode in LAUNCHER_OPTIONS["connections"]["perRank"]
-    return connection_memory(ranks if per_rank else workers) * MI
+    return 0 if mode == "direct" else connection_memory(workers) * MI
 
 
 def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:

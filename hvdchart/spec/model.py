@@ -307,28 +307,21 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Elastic:
-    """The limits of an elastic run."""
-
-    min_ranks: int | None = optional(
-        Integer(1, 10_000_000), "fewest ranks that training continues with (default: 1)"
-    )
-    max_ranks: int | None = optional(
-        Integer(1, 10_000_000), "most ranks to use (default: the ranks of all nodes)"
-    )
-
-
-@dataclass(frozen=True)
 class Launch:
     """How the ranks are started."""
 
     mode: str | None = optional(
-        OneOf(launch_modes()),
-        "what starts the ranks: mpirun, horovodrun, elastic (horovodrun with workers that join and "
-        "leave), direct (the master itself, without MPI), or custom (train.command is the complete "
-        "command line); default: direct for train.framework torch and jax, else mpirun",
+        OneOf(
+            launch_modes(),
+            {
+                "elastic": "launch.mode: direct (or mpirun), and nodes[].minimum",
+                "horovodrun": "launch.mode: direct, which is Horovod over Gloo, too",
+            },
+        ),
+        "what starts the ranks: mpirun, direct (the master itself, without MPI), or custom "
+        "(train.command is the complete command line); default: direct for train.framework torch "
+        "and jax and for a line of horovodrun, else mpirun",
     )
-    elastic: Elastic = key(ObjectOf(Elastic), "limits of an elastic run", Elastic())
     options: tuple[str, ...] = key(
         ListOf(String("an argument"), longest=200), "arguments appended to the planned ones", ()
     )
@@ -352,7 +345,11 @@ class Spec:
         ListOf(ObjectOf(NodeGroup), shortest=1, longest=100), "groups of identical nodes"
     )
     train: Train = key(ObjectOf(Train), "training program")
-    launch: Launch = key(ObjectOf(Launch), "how ranks are started", Launch())
+    launch: Launch = key(
+        ObjectOf(Launch, {"elastic": "give nodes[].minimum, the fewest workers, in its place"}),
+        "how ranks are started",
+        Launch(),
+    )
     horovod: HorovodSettings = key(
         ObjectOf(HorovodSettings), "Horovod's settings", HorovodSettings()
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from hvd_pods.common import horovodrun
 from hvdchart.chart_files import read_data
 from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import LAUNCH, check_options, nested_launcher
@@ -48,10 +49,6 @@ def find_contradictions(spec: Spec) -> Iterator[Finding]:
         yield from _cpu_manager(("nodes", index), spec, group)
         yield from _ranks(("nodes", index), spec, group)
         yield from _reserved(("nodes", index), group)
-        if group.spares and spec.launch.mode == "elastic":
-            problem = f"{group.spares} spares with launch.mode elastic"
-            expected = "no spares: an elastic run continues without lost workers"
-            yield ("nodes", index, "spares"), problem, expected
         yield from _minimum(("nodes", index, "minimum"), spec, group)
     yield from _volumes(spec)
     yield from _run(spec)
@@ -61,9 +58,6 @@ def _minimum(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
     count = workers(group, spec)
     if group.minimum and group.minimum > count:
         yield at, f"{group.minimum} of {count} nodes", f"1 to {count}"
-    if group.minimum and spec.launch.mode == "elastic":
-        problem = "a minimum with launch.mode elastic"
-        yield at, problem, "launch.elastic.minRanks, or another launch.mode"
     if group.minimum and spec.train.sharded:
         problem = "a minimum with train.sharded: shards are of one number of ranks"
         yield at, problem, "no minimum, or train.sharded: false"
@@ -206,7 +200,6 @@ def _run(spec: Spec) -> Iterator[Finding]:
     if (spec.horovod.fusion_threshold or 0) % MI:
         problem = "not a multiple of 1Mi"
         yield ("horovod", "fusionThreshold"), problem, "a threshold such as 64Mi"
-    yield from _elastic(spec)
     yield from _binding(spec)
     yield from check_options(spec)
     is_custom = spec.launch.mode == "custom"
@@ -214,17 +207,21 @@ def _run(spec: Spec) -> Iterator[Finding]:
     if has_launch and not is_custom:
         expected = "launch.mode: custom, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without launch.mode custom", expected
-    nested = None if is_custom else nested_launcher(spec.train.command)
+    is_taken = horovodrun.is_line(spec.train.command) and spec.launch.mode in (None, "direct")
+    if is_taken:
+        yield from _horovodrun(spec)
+    nested = None if is_custom or is_taken else nested_launcher(spec.train.command)
     if nested:
         launcher, started = nested
         shown = f"[{', '.join(started)}]" if started else "the command of one rank alone"
         problem = f"{launcher} starts ranks itself, and the run starts this command in each rank"
         expected = f"{shown}; nodes and tuning.slots give the numbers of workers and ranks"
         yield ("train", "command"), problem, expected
-    if spec.train.framework == "mpi" and spec.launch.mode == "direct":
+    is_direct = is_taken or spec.launch.mode == "direct"
+    if spec.train.framework == "mpi" and is_direct:
         problem = "train.framework is mpi: each rank would train alone"
         yield ("launch", "mode"), problem, "mpirun, or another train.framework"
-    if spec.launch.options and spec.launch.mode == "direct":
+    if spec.launch.options and is_direct:
         problem = "launch.mode direct takes no options"
         yield ("launch", "options"), problem, "no options, or another launch.mode"
     if spec.launch.allow_idle_workers and not is_custom:
@@ -235,6 +232,20 @@ def _run(spec: Spec) -> Iterator[Finding]:
         yield ("launch", "options"), problem, "options in train.command, the complete command line"
 
 
+def _horovodrun(spec: Spec) -> Iterator[Finding]:
+    """What mode direct cannot take of a line of horovodrun."""
+    at: KeyPath = ("train", "command")
+    try:
+        line = horovodrun.read_line(spec.train.command)
+    except horovodrun.HorovodrunError as error:
+        yield (*at, error.index), error.problem, error.instead
+        return
+    ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
+    if line.ranks not in (None, ranks):
+        problem = f"the line starts {line.ranks} ranks, and the nodes have {ranks}"
+        yield at, problem, f"-np {ranks}, or no -np"
+
+
 def _binding(spec: Spec) -> Iterator[Finding]:
     """mpirun has one binding for all groups, and needs a core for each rank."""
     places: list[tuple[KeyPath, str | None]] = [(("tuning", "binding"), spec.tuning.binding)]
@@ -242,11 +253,11 @@ def _binding(spec: Spec) -> Iterator[Finding]:
         places.append((("nodes", index, "tuning", "binding"), group.tuning.binding))
     given = [(path, binding) for path, binding in places if binding is not None]
     mode = spec.launch.mode
-    has_no_place = mode == "elastic" or (mode == "custom" and LAUNCH not in spec.train.command)
+    has_no_place = mode == "custom" and LAUNCH not in spec.train.command
     for path, binding in given:
         if has_no_place:
             problem = f"launch.mode {mode} takes no binding"
-            yield path, problem, "no tuning.binding, or launch.mode mpirun, horovodrun or direct"
+            yield path, problem, "no tuning.binding, or launch.mode mpirun or direct"
         first_path, first = given[0]
         if binding != first:
             problem = f"binding {binding} here and {first} in {dotted(first_path)}"
@@ -260,20 +271,3 @@ def _binding(spec: Spec) -> Iterator[Finding]:
             if binding == "socket" and ranks % (group.sockets or 1):
                 problem = f"{ranks} ranks on {group.sockets} sockets of group {group.name!r}"
                 yield path, problem, "the same number of ranks on each socket, or binding: core"
-
-
-def _elastic(spec: Spec) -> Iterator[Finding]:
-    """An elastic run starts on the nodes of the spec, whose ranks must be within its limits."""
-    least = spec.launch.elastic.min_ranks
-    most = spec.launch.elastic.max_ranks
-    ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
-    for name, limit, is_wrong in (
-        ("minRanks", least, least is not None and ranks < least),
-        ("maxRanks", most, most is not None and ranks > most),
-    ):
-        at: KeyPath = ("launch", "elastic", name)
-        if limit is not None and spec.launch.mode != "elastic":
-            yield at, f"{name} without launch.mode elastic", "launch.mode: elastic"
-        elif is_wrong:
-            problem = f"the nodes have {ranks} ranks and {name} is {limit}"
-            yield at, problem, f"minRanks <= {ranks} <= maxRanks"

@@ -149,8 +149,7 @@ def _master(plan: Plan) -> dict[str, Plain]:
     It does not follow workers to nodes that the provider takes away, which would end the attempt.
     """
     train = plan.spec.train
-    most = max(plan.ranks, plan.spec.launch.elastic.max_ranks or plan.ranks)
-    clients = launcher_memory(plan.framework.mode, most, plan.workers)
+    clients = launcher_memory(plan.framework.mode, plan.workers)
     memory = max(MASTER_MEMORY, clients)
     requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
@@ -165,7 +164,6 @@ def _master(plan: Plan) -> dict[str, Plain]:
 def _launch(plan: Plan) -> dict[str, Plain]:
     launch = plan.spec.launch
     binding = plan.launching.binding
-    limits = plan.spec.launch.elastic
     mode = None if plan.framework.mode == "mpirun" else plan.framework.mode
     return _omit_empty(
         mode=mode,
@@ -176,7 +174,6 @@ def _launch(plan: Plan) -> dict[str, Plain]:
             ranksPerSocket=binding.ranks_per_socket,
         ),
         options=list(launch.options),
-        elastic=_omit_empty(minRanks=limits.min_ranks, maxRanks=limits.max_ranks),
         preload=list(plan.framework.preload),
         hostsTimeoutSeconds=launch.hosts_timeout_seconds,
         allowIdleWorkers=launch.allow_idle_workers or None,

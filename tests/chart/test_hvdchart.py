@@ -18,7 +18,7 @@ from hvdchart.run.helm import manifests
 from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
-from tests.chart.render import Manifest, helm_template, parse_manifests, render, variables
+from tests.chart.render import Manifest, parse_manifests, render, variables
 from tests.go_programs import NO_GARBAGE_COLLECTION
 from tests.unit.hvdchart.strategies import specs
 from tests.unit.hvdchart.values.test_values import HEAD, NODE
@@ -133,34 +133,13 @@ def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
     [
         ("{mode: direct}", "256Mi"),
         ("{mode: mpirun}", "928Mi"),
-        ("{mode: horovodrun}", "928Mi"),
-        ("{mode: elastic, elastic: {maxRanks: 2000}}", "8128Mi"),
     ],
 )
-def test_plan_gives_the_master_the_memory_that_the_chart_demands(launch: str, memory: str) -> None:
+def test_plan_gives_the_master_the_memory_of_its_launcher(launch: str, memory: str) -> None:
     nodes = NODE.replace("count: 1", "count: 200").replace("coresPerSocket: 4", "coresPerSocket: 1")
     values = checked_values(make_plan(parse_spec(f"{HEAD}{nodes}launch: {launch}\n".encode())))
     assert values["master"]["resources"]["requests"]["memory"] == memory
     render(values)
-
-
-@pytest.mark.parametrize(
-    ("memory", "is_refused"),
-    [
-        *((text, False) for text in ("64Gi", "65536Mi", "67108864Ki", "0.0625Ti", "68719476736")),
-        *((text, False) for text in ("68.8G", "68800M", "68800000k", "0.0688T", "7e10")),
-        *((text, True) for text in ("65535Mi", "68.7G", "67108863Ki", "68719476735")),
-    ],
-)
-def test_chart_reads_every_unit_of_memory(memory: str, is_refused: bool) -> None:
-    """16,352 ranks of horovodrun need 64 GiB."""
-    values = {
-        "worker": {"number": 8176, "slots": 2},
-        "launch": {"mode": "horovodrun"},
-        "master": {"resources": {"requests": {"memory": memory}}},
-    }
-    done = helm_template(values)
-    assert ("keeps a client" in done.stderr, done.returncode != 0) == (is_refused, is_refused)
 
 
 def test_workers_and_planned_groups_name_the_interface_to_the_same_libraries() -> None:

@@ -266,12 +266,6 @@ def test_init_containers_keep_the_guaranteed_class() -> None:
             assert container["resources"] == {"requests": exact, "limits": exact}
 
 
-def elastic(slots: int, fewest: int | None) -> Values:
-    """Return the values of an elastic run with four workers."""
-    launch = {"mode": "elastic", "elastic": {"minRanks": fewest}}
-    return {"worker": {"number": 4, "slots": slots}, "launch": launch}
-
-
 @pytest.mark.parametrize(
     ("values", "pods"),
     [
@@ -280,9 +274,6 @@ def elastic(slots: int, fewest: int | None) -> Values:
         # An eviction may hit a pod with ranks as well as a spare.
         (SPARES, 7),
         ({"worker": {"number": 4, "minimum": 2}}, 3),
-        (elastic(slots=2, fewest=4), 3),
-        (elastic(slots=2, fewest=5), 4),
-        (elastic(slots=2, fewest=None), 2),
     ],
 )
 def test_disruption_budget_covers_the_pods_that_the_run_needs(values: Values, pods: int) -> None:

@@ -29,14 +29,10 @@ workerGroups: [{name: a, number: 9000}, {name: b, number: 2000}]
   workerGroups | 11000 hosts | at most 10000
 workerGroups: [{name: a, number: null}]
   number
-{worker: {spares: 1}, launch: {mode: elastic}}
-  group "worker": spares is 1 | launch.mode is elastic | launch.elastic.minRanks
 {worker: {spares: 1}, launch: {mode: custom}, master: {args: [mpirun, -H, "hvd-worker-0.hvd:1"]}}
   spares is 1 | master.args | "hvd-worker-0" | $(HOSTFILE) | $(LAUNCH)
 worker: {number: 2, minimum: 3}
   group "worker": minimum is 3 | number is 2
-{worker: {number: 2, minimum: 1}, launch: {mode: elastic}}
-  group "worker": minimum is 1 | launch.mode is elastic
 {worker: {minimum: 1}, launch: {mode: custom}, master: {args: [mpirun, -H, "hvd-worker-0.hvd:1"]}}
   minimum is 1 | master.args | "hvd-worker-0" | $(HOSTFILE)
 launch: {mode: custom}
@@ -49,26 +45,10 @@ launch: {mode: direct, options: [--other]}
   launch.options has "--other" | launch.mode is direct
 {launch: {mode: custom, options: [-v]}, master: {args: [mpirun]}}
   launch.mode is custom | launch.options | $(LAUNCH)
+{master: {args: [horovodrun, -np, "2", a]}, launch: {options: [-v]}}
+  launch.options has "-v" | launch.mode is direct
 master: {args: [time, $(LAUNCH)]}
   master.args | $(LAUNCH) | launch.mode is mpirun
-launch: {mode: elastic, elastic: {minRanks: 4, maxRanks: 2}}
-  launch.elastic.minRanks is 4 | launch.elastic.maxRanks is 2
-{worker: {number: 4}, launch: {mode: elastic, elastic: {maxRanks: 2}}}
-  4 ranks | launch.elastic.maxRanks is 2
-launch: {mode: elastic, elastic: {minRanks: 3}}
-  2 ranks | launch.elastic.minRanks is 3
-launch: {mode: elastic, elastic: {maxRanks: 3000000}}
-  launch.elastic.maxRanks is 3000000 | slots | at most 10000
-launch: {elastic: {maxRanks: 2}}
-  launch.elastic | launch.mode is mpirun
-{launch: {mode: elastic}, serviceAccount: {create: false}}
-  launch.mode is elastic | serviceAccount
-{launch: {mode: elastic}, hostNetwork: true}
-  launch.mode is elastic | hostNetwork | network.interface
-{worker: {number: 40, slots: 2}, launch: {mode: horovodrun}}
-  requests.memory is 256Mi | launch.mode is horovodrun | 80 ranks | to 448Mi
-{launch: {mode: elastic, elastic: {maxRanks: 2000}}, master: {resources: {limits: {memory: 4.1e9}}}}
-  launch.mode is elastic | 2000 ranks | to 8128Mi
 launch: {binding: {to: core}}
   launch.binding.to is core | launch.binding.coresPerRank
 launch: {binding: {to: socket, ranksPerSocket: 1, coresPerRank: 2}}
@@ -243,5 +223,7 @@ def test_code_that_does_not_fit_is_refused() -> None:
 
 @pytest.mark.parametrize(("key", "instead"), load_source()["retired"].items())
 def test_retired_key_is_refused_with_what_to_use_instead(key: str, instead: str) -> None:
-    message = refusal(nested(key.split("."), True))
-    assert f"{key} is a key of older charts; use instead: {instead}" in message
+    path, is_value, value = key.partition("=")
+    message = refusal(nested(path.split("."), value or True))
+    kind = "value" if is_value else "key"
+    assert f"{key} is a {kind} of older charts; use instead: {instead}" in message

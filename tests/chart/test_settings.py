@@ -34,7 +34,8 @@ horovod: {fusionThresholdMiB: 32} => \
 {HOROVOD_FUSION_THRESHOLD: "33554432", HVD_FUSION_BY_RANKS: null}
 horovod: {fusionThresholdMiB: 0} => {HOROVOD_FUSION_THRESHOLD: "0", HVD_FUSION_BY_RANKS: null}
 horovod: {autotune: true} => {HVD_FUSION_BY_RANKS: null}
-launch: {mode: horovodrun} => {HVD_FUSION_BY_RANKS: null}
+launch: {mode: direct} => {HVD_FUSION_BY_RANKS: null}
+master: {args: [horovodrun, -np, "4", a]} => {HVD_FUSION_BY_RANKS: null}
 worker: {slots: 1, resources: {limits: {amd.com/gpu: 1}}} => {HVD_FUSION_BY_RANKS: null}
 worker: {resources: {limits: {habana.ai/gaudi: 1}}} => {HVD_FUSION_BY_RANKS: null}
 worker: {runtimeClassName: nvidia} => {HVD_FUSION_BY_RANKS: null}
@@ -80,8 +81,8 @@ resources: {requests: {cpu: 4}, limits: {nvidia.com/gpu: 2, memory: 8Gi}}}, work
 resources: {limits: {nvidia.com/gpu: null}}}]} => \
 {resources: {requests: {cpu: 4}, limits: {memory: 8Gi}}, nodeSelector: {a: b}, \
 image: "registry.example/team/app:0.28.1-tf2.21.0"}
-{launch: {mode: elastic, elastic: {minRanks: 2, maxRanks: 8}}, worker: {number: 2, slots: 2}} => \
-{number: 2, maximum: 4, deletable: [hvd-worker-0, hvd-worker-1, hvd-worker-2, hvd-worker-3]}
+{master: {args: [/opt/horovodrun, a]}} => {mode: direct, args: [/opt/horovodrun, a]}
+{master: {args: [horovodrun, a]}, launch: {mode: custom}} => {mode: custom}
 {launch: {mode: custom}, worker: {spares: 1}, master: {args: [$(LAUNCH), a]}} => {maximum: 3}
 {launch: {mode: custom}, worker: {spares: 1}, master: {args: [a, $(HOSTFILE)]}} => {maximum: 3}
 code: {files: {train.py: print()}} => {args: [python3, train.py], requirements: true}

@@ -87,10 +87,11 @@ def drop_retired(values: Values) -> list[str]:
     dropped = []
     for key in load_source()["retired"]:
         node = values
-        *parents, name = key.split(".")
+        path, is_value, value = key.partition("=")
+        *parents, name = path.split(".")
         for parent in parents:
             node = node.get(parent, {})
-        if name in node:
+        if name in node and (not is_value or node[name] == value):
             del node[name]
             dropped.append(key)
     return dropped

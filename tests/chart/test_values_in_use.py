@@ -144,11 +144,9 @@ CHANGED: dict[str, Any] = {
     "master.suspend": True,
     "code.archive": "H4sIzz",
     "code.requirements": "Ignore",
-    "launch.mode": "horovodrun",
+    "launch.mode": "direct",
     "launch.failOnNaN": True,
     "launch.allowIdleWorkers": True,
-    "launch.elastic.minRanks": 2,
-    "launch.elastic.maxRanks": 9,
     "network.transport": "TCP",
     "network.ipFamilyPolicy": "PreferDualStack",
     "agent.generation": 2,
@@ -179,8 +177,6 @@ WITH: dict[str, Values] = {
     "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
     "code.archive": {"master": {"args": ["true"]}},
     "launch.allowIdleWorkers": {"launch": {"mode": "custom"}, "master": {"args": ["true"]}},
-    "launch.elastic.minRanks": {"launch": {"mode": "elastic"}},
-    "launch.elastic.maxRanks": {"launch": {"mode": "elastic"}},
 }
 # Values that BASE sets because others need them, and those that only other charts read.
 IN_BASE = {"volumes", "volumeMounts", "worker.env", "staging.path", "staging.command"}

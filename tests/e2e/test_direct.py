@@ -44,17 +44,16 @@ else:
 """
 # Ranks, ranks on the host and hosts, each with the rank's own number before.
 PLACES = {"0": "[0, 3, 0, 1, 0, 0]", "1": "[1, 3, 0, 2, 1, 1]", "2": "[2, 3, 1, 2, 1, 1]"}
-RARELY = pytest.param("horovodrun", marks=pytest.mark.rare)
 
 
-@pytest.mark.parametrize("mode", ["direct", "mpirun", RARELY])
+@pytest.mark.parametrize("mode", ["direct", "mpirun"])
 def test_ranks_of_any_program_meet_again_after_one_was_killed(
     namespace: Namespace, mode: str
 ) -> None:
     values: Values = {
         "workerGroups": [{"name": "a", "number": 1}, {"name": "b", "number": 1, "slots": 2}],
         "master": {"args": ["python3", "-c", MEET], "backoffLimit": 1},
-        "launch": {"mode": mode, "options": ["--gloo"] if mode == "horovodrun" else []},
+        "launch": {"mode": mode},
     }
     namespace.install("hvd", values)
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
@@ -79,17 +78,19 @@ for step in range(20):
     if step == 10 and hvd.rank() == 2 and os.environ["HVD_ATTEMPT"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)
 places = hvd.allgather_object((hvd.local_rank(), hvd.local_size(), hvd.cross_rank()))
+assert os.environ["HOROVOD_CYCLE_TIME"] == "2"
 sys.stdout.write(f"SUM {float(total)} OF {hvd.size()} {places}\\n")
 """
 
 
-def test_horovod_trains_and_recovers_on_warm_ranks_without_mpi_or_horovodrun(
+def test_line_of_horovodrun_trains_and_recovers_on_warm_ranks_without_it(
     namespace: Namespace,
 ) -> None:
+    line = ["horovodrun", "-np", "3", "--gloo", "--cycle-time-ms", "2"]
     values: Values = {
         "workerGroups": [{"name": "a", "number": 1}, {"name": "b", "number": 1, "slots": 2}],
-        "master": {"args": ["python3", "-c", HOROVOD], "backoffLimit": 1},
-        "launch": {"mode": "direct", "preload": ["tensorflow", "horovod.tensorflow"]},
+        "master": {"args": [*line, "python3", "-c", HOROVOD], "backoffLimit": 1},
+        "launch": {"preload": ["tensorflow", "horovod.tensorflow"]},
     }
     namespace.install("hvd", values)
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")

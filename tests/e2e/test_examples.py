@@ -54,7 +54,7 @@ def torch_logs(namespace: Namespace, pytorch_image: dict[str, str]) -> dict[str,
     """The logs of the releases `mpi` and `gloo`, which have trained at the same time."""
     modules = ["torch", "horovod.torch"]
     namespace.install("mpi", torch_values(pytorch_image, preload=modules))
-    gloo = torch_values(pytorch_image, mode="horovodrun", options=["--gloo"], preload=modules)
+    gloo = torch_values(pytorch_image, mode="direct", preload=modules)
     namespace.install("gloo", gloo)
     logs = {}
     for release in ("mpi", "gloo"):

@@ -191,8 +191,10 @@ class TestCommandThatUsesSsh:
 
 
 @pytest.mark.rare
-def test_run_trains_under_horovodrun(namespace: Namespace) -> None:
-    namespace.install("hvd", values(launch={"mode": "horovodrun", "options": ["--gloo"]}))
+def test_run_trains_under_the_horovodrun_of_a_custom_command(namespace: Namespace) -> None:
+    line = ["horovodrun", "-np", "$(NP)", "--hostfile", "$(HOSTFILE)", "--gloo"]
+    base = values(launch={"mode": "custom"})
+    namespace.install("hvd", {**base, "master": {"args": [*line, *base["master"]["args"]]}})
     assert_trained(namespace, "hvd")
 
 

@@ -117,7 +117,7 @@ def cases() -> Iterator[Case]:
             argument = FORMS[index % len(FORMS)].format(name)
             yield Case(mode, (argument, "value"))
             yield Case(mode, (argument,), interface="eth1")
-            if mode in ("mpirun", "horovodrun"):
+            if mode == "mpirun":
                 yield Case(mode, ("value", argument), binding=("core", "socket")[index % 2])
         for value in VALUES:
             yield Case(mode, (value,), binding="none")

@@ -21,6 +21,8 @@ GONE = {
     for command in ("render", "discover", "migrate")
     for option in ("-o", "--output")
 }
+# Keys of a spec that are refused with what to use instead, and that its schema does not have.
+GONE |= {f"launch.elastic{key}" for key in ("", ".minRanks", ".maxRanks")}
 # Commands that went; they say what to use instead.
 GONE_COMMANDS = ("tune",)
 

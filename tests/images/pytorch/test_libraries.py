@@ -44,7 +44,7 @@ def test_libraries_know_their_place_among_the_ranks(libraries: Sandbox) -> None:
     commands = []
     for rank in (0, 1):
         given = {"HVD_MEETING": "127.0.0.1 61004 a:0-1", "HVD_POD": f"a-{rank}"}
-        variables = choose((rank, 2, 0, 1), given, is_elastic=False)
+        variables = choose((rank, 2, 0, 1), given)
         words = " ".join(f"{name}={value}" for name, value in variables.items())
         commands.append(f'env {words} timeout 280 python3 -c "$0" &')
     script = f"{' '.join(commands)} wait"

@@ -29,8 +29,6 @@ def describe_run(**changes: Any) -> str:
         "failOnNaN": False,
         "allowIdleWorkers": False,
         "gracePeriodSeconds": 30,
-        "minRanks": 1,
-        "maxRanks": 0,
         "interface": "",
         "agentPort": 2222,
         "masterName": MASTER_NAME,

@@ -67,8 +67,6 @@ def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
         "workerName": "worker-1.hvd.team.horovod.internal",
         "cleanup": "Never",
         "record": "hvd-run",
-        "minRanks": 1,
-        "maxRanks": 9,
         "transport": "tcp",
         "code": "",
         "codeSha256": "",

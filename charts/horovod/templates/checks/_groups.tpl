@@ -29,9 +29,6 @@
 {{- range .horovod.groups -}}{{- $hosts = add $hosts .maximum -}}{{- end -}}
 {{- if gt (int $hosts) 10000 -}}
 {{- $source := "number and spares of worker and workerGroups" -}}
-{{- with and (eq .Values.launch.mode "elastic") .Values.launch.elastic.maxRanks -}}
-{{- $source = printf "launch.elastic.maxRanks is %d, and worker.number or workerGroups and slots" (int .) -}}
-{{- end -}}
 {{- fail (printf "%s make up to %d hosts: the chart supports at most 10000; lower one of them" $source (int $hosts)) -}}
 {{- end -}}
 {{- end }}
@@ -47,10 +44,6 @@
 {{- range $key := list "spares" "minimum" -}}
 {{- if get $group $key -}}
 {{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
-{{- if eq $root.Values.launch.mode "elastic" -}}
-{{- $why := "an elastic run continues without lost workers, down to launch.elastic.minRanks" -}}
-{{- fail (printf "%s but launch.mode is elastic: remove %s: %s" $given $key $why) -}}
-{{- end -}}
 {{- range $root.Values.master.args -}}
 {{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
 {{- $remedy := "take the hosts from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}

@@ -17,6 +17,10 @@
   "worker.privileged": "securityContext",
   "master.privileged": "securityContext",
   "worker.podManagementPolicy": "nothing; workers always start in parallel",
-  "worker.port": "agent.port"
+  "worker.port": "agent.port",
+  "launch.mode=elastic": "launch.mode=direct (or mpirun), and worker.minimum",
+  "launch.mode=horovodrun": "launch.mode=direct, which is Horovod over Gloo, too",
+  "launch.elastic.minRanks": "worker.minimum, in workers",
+  "launch.elastic.maxRanks": "worker.number, the most workers that the run uses"
 }
 {{- end }}

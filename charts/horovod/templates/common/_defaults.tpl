@@ -62,7 +62,6 @@
   "launch.mode": "mpirun",
   "launch.options": [],
   "launch.binding.to": "none",
-  "launch.elastic": {},
   "launch.framework": "",
   "launch.failOnNaN": false,
   "launch.allowIdleWorkers": false,

@@ -14,14 +14,14 @@ the work and keeps the result there. Later templates read these fields of .horov
                         chart's own, and whether the first master may make them
   code                  the user's files, their size in characters, the most that a release may have, their version,
                         sha256 and configMap; the last three are empty without code
-  command               the training command
+  command, mode         the training command, and what starts it: launch.mode, or direct for a line of horovodrun
   outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
   stagingKey, stagedRecords         a hash of the source of the data, and the ConfigMaps of nodes that have them
   stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
   metricsPort, hasAccess, hasPolicy, fusesByRanks   see there
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end), maximum (the most hosts
-                        that it may have: with spares, or elastic), staged (the record of the nodes that have its data),
+                        that it may have, with spares), staged (the record of the nodes that have its data),
                         pod (its pod spec) and revision (a hash of it)
   masterPod, jobName    the template of the master's pod, and the name of the run's Job
 Those of the run in the cluster are listed at horovod.findRun.
@@ -111,9 +111,6 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
 {{- if not $group.minimum -}}{{- $_ := unset $group "minimum" -}}{{- end -}}
 {{- $most := add $group.number ($group.spares | default 0) -}}
-{{- if eq $values.launch.mode "elastic" -}}
-{{- $most = max $most (div (int ($values.launch.elastic.maxRanks | default 0)) (int $group.slots)) -}}
-{{- end -}}
 {{- $account := ternary (printf "%s-worker" $facts.fullname) "" $group.serviceAccount.create -}}
 {{- $_ := set $group "maximum" (int $most) -}}
 {{- $_ := set $group "statefulSet" (printf "%s-%s" $facts.fullname $group.name) -}}
@@ -160,6 +157,9 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- $command = list "python3" (keys $files | first) -}}
 {{- end -}}
 {{- $_ := set .horovod "command" $command -}}
+{{- /* The master starts the command of a line of horovodrun itself (hvd_pods/common/horovodrun.py). */ -}}
+{{- $isLine := and (eq .Values.launch.mode "mpirun") $command (first $command | base | eq "horovodrun") -}}
+{{- $_ := set .horovod "mode" (ternary "direct" .Values.launch.mode (not (not $isLine))) -}}
 {{- end }}
 
 {{/* Directories, and what is known of the data in them. */}}

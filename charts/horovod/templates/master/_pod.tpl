@@ -65,7 +65,7 @@ spec:
 
 {{/* The variables that the chart sets in the master; master.env overrides them. */}}
 {{- define "horovod.masterVariables" -}}
-# For horovodrun, a Python program. The master itself runs with -I, which ignores such variables.
+# For a custom command in Python. The master itself runs with -I, which ignores such variables.
 - {name: PYTHONUNBUFFERED, value: "1"}
 {{ include "horovod.userVariables" . }}
 # Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled.

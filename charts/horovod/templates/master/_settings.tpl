@@ -37,7 +37,7 @@ so that only the workers' environment names it.
   "codeSha256" .horovod.code.sha256
   "codeConfigMap" .horovod.code.configMap
   "requirements" (ne .Values.code.requirements "Ignore")
-  "mode" .Values.launch.mode
+  "mode" .horovod.mode
   "options" .Values.launch.options
   "binding" $binding
   "transport" .Values.network.transport
@@ -49,8 +49,6 @@ so that only the workers' environment names it.
   "failOnNaN" .Values.launch.failOnNaN
   "allowIdleWorkers" .Values.launch.allowIdleWorkers
   "gracePeriodSeconds" (include "horovod.number" (list .Values.master.terminationGracePeriodSeconds 30) | int)
-  "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
-  "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
   "agentPort" (int .Values.agent.port)
   "masterName" .horovod.keys.names.master

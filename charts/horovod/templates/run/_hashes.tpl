@@ -63,8 +63,6 @@
   "launch.binding.to": "identity",
   "launch.binding.coresPerRank": "identity",
   "launch.binding.ranksPerSocket": "identity",
-  "launch.elastic.minRanks": "identity",
-  "launch.elastic.maxRanks": "identity",
   "launch.framework": "settings",
   "launch.preload": "settings",
   "launch.lostAfterSeconds": "settings",

@@ -123,7 +123,7 @@ claim or a runtime class brings. Empty or "yes".
 */}}
 {{- define "horovod.fusesByRanks" -}}
 {{- $horovod := .Values.horovod -}}
-{{- $decided := or $horovod.autotune (not (kindIs "invalid" $horovod.fusionThresholdMiB)) (ne .Values.launch.mode "mpirun") -}}
+{{- $decided := or $horovod.autotune (not (kindIs "invalid" $horovod.fusionThresholdMiB)) (ne .horovod.mode "mpirun") -}}
 {{- $images := dict -}}
 {{- range .horovod.groups -}}
 {{- $_ := set $images (toJson .image) true -}}

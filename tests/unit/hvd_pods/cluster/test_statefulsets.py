@@ -51,10 +51,7 @@ def api(api_server: FakeApi) -> kube.Api:
         # A GitOps tool that ignores the number leaves that of the run before.
         (1, {}, 2),
         (5, {}, 2),
-        # A person may have scaled an elastic run.
-        (1, {"mode": "elastic"}, 1),
-        (0, {"mode": "elastic"}, 2),
-        # Or one that can do with fewer workers.
+        # A person may have scaled a run that can do with fewer workers.
         (1, {"groups": ADAPTIVE}, 1),
         (0, {"groups": ADAPTIVE}, 2),
         (5, {"groups": ADAPTIVE}, 2),

@@ -67,10 +67,6 @@ def test_planner_refuses_the_options_that_the_pods_of_every_image_refuse() -> No
             {"options": ["--bind-to=socket"], "binding": CORES},
             ["--bind-to=socket", "launch.binding.to is core"],
         ),
-        (
-            {"mode": "horovodrun", "options": ["--network-interfaces", "a"], "interface": "eth1"},
-            ["--network-interfaces", "network.interface is eth1"],
-        ),
         ({"mode": "direct", "options": ["--other"]}, ["--other", "launch.mode direct"]),
     ],
 )

@@ -61,12 +61,8 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
 def test_rank_gets_the_variables_of_torchrun_and_jax(
     changes: dict[str, str], expected: dict[str, str]
 ) -> None:
-    chosen = rank_variables.choose((5, 8, 1, 2), {**GIVEN, **changes}, is_elastic=False)
+    chosen = rank_variables.choose((5, 8, 1, 2), {**GIVEN, **changes})
     assert chosen == {**PLACE, **JAX, **expected}
-
-
-def test_elastic_rank_gets_no_number_that_a_reset_would_make_wrong() -> None:
-    assert rank_variables.choose((5, 8, 1, 2), GIVEN, is_elastic=True) == {}
 
 
 def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
@@ -77,7 +73,7 @@ def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
     ports = {int(text.split()[1]) for text in texts}
     assert ports == set(range(FIRST_PORT, FIRST_PORT + 2 * LAUNCHES, 2)), "an attempt has no other"
     given = {"HVD_MEETING": texts[0], "HVD_POD": "hvd-gpu-0"}
-    chosen = rank_variables.choose((2, 6, 0, 4), given, is_elastic=False)
+    chosen = rank_variables.choose((2, 6, 0, 4), given)
     assert (chosen["MASTER_ADDR"], chosen["NODE_RANK"]) == ("10.0.0.0", "1")
 
 
@@ -101,7 +97,7 @@ def test_ranks_that_cannot_meet_are_found_before_they_wait(
     with socket.create_server(("127.0.0.1", find_port())) as other:
         meeting = f"127.0.0.1 {other.getsockname()[1] - before} a:0"
         given = {"HVD_MEETING": meeting, **changes}
-        given.update(rank_variables.choose((0, 2, 0, 1), given, is_elastic=False))
+        given.update(rank_variables.choose((0, 2, 0, 1), given))
         if not found:
             rank_variables.check_meeting(given)
             return

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from hvd_pods.common import errors, reporting
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.runs import make_run
 
-ELASTIC = [
+GROUPS = [
     {"statefulSet": "hvd-cpu", "number": 2, "maximum": 3, "slots": 2, "revision": "r1"},
     {"statefulSet": "hvd-gpu", "number": 0, "maximum": 1, "slots": 4, "revision": "r2"},
 ]
 
 
-@pytest.mark.parametrize(
-    ("mode", "initial"),
-    [("elastic", {"hvd-cpu": 2, "hvd-gpu": 0}), ("mpirun", {"hvd-cpu": 3, "hvd-gpu": 1})],
-)
-def test_only_spares_of_a_run_that_is_not_elastic_are_there_from_the_start(
-    mode: str, initial: dict[str, int]
-) -> None:
-    run = make_run(groups=ELASTIC, mode=mode)
+def test_spares_are_there_from_the_start() -> None:
+    run = make_run(groups=GROUPS)
     assert [host.optional for host in run.hosts] == [False, False, True, True]
     assert run.ranks == 4
     assert run.needed_workers == {"hvd-cpu": 2, "hvd-gpu": 0}
-    assert run.initial_workers == initial
+    assert run.initial_workers == {"hvd-cpu": 3, "hvd-gpu": 1}
 
 
 def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
     template = FILES.parent / "templates" / "master" / "job.yaml"
     codes = ", ".join(str(code) for code in sorted(errors.LOST_MASTER))
     assert f"operator: NotIn, values: [{codes}]" in template.read_text()
-
-
-@pytest.mark.parametrize(
-    ("mode", "resumed", "ranks"), [("elastic", True, 3), ("elastic", False, 8), ("mpirun", True, 8)]
-)
-def test_only_an_elastic_run_that_was_training_goes_on_with_fewer_ranks(
-    mode: str, resumed: bool, ranks: int
-) -> None:
-    run = dataclasses.replace(make_run(mode=mode, minRanks=3), resumed=resumed)
-    assert run.ranks_to_start == ranks
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ranks that are started without mpirun or horovodrun, and the store at which Gloo meets."""
+"""Ranks that are started without mpirun, and the store at which Gloo meets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,14 +48,15 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
     hosts = tmp_path / "hostfile"
     hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
 
-    def run(script: str, stay: str = "60") -> subprocess.Popen[str]:
+    def run(script: str, stay: str = "60", variables: Sequence[str] = ()) -> subprocess.Popen[str]:
         environment = {
             **os.environ,
             "HVD_NOTICES": "127.0.0.1,1,secret",
             "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
             "HVD_STAY_WITHIN": stay,
         }
-        command = [sys.executable, "-I", "-S", str(program), str(hosts), "4", "sh", "-c", script]
+        words = [*variables, "4", "sh", "-c", script]
+        command = [sys.executable, "-I", "-S", str(program), str(hosts), *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True
@@ -75,6 +76,13 @@ def test_ranks_know_their_place_and_their_lines_stay_whole(start: Start, tmp_pat
     output, errors = start(script).communicate(timeout=TIMEOUT)
     assert own_lines(output) == ["0000/2", "1100/2", "2011/2", "3111/2", *["no-end"] * 4]
     assert own_lines(errors) == [str(tmp_path)] * 4
+
+
+def test_ranks_get_the_variables_of_a_line_of_horovodrun(start: Start) -> None:
+    given = ["HOROVOD_CYCLE_TIME=2.5", "HOROVOD_TIMELINE=/a=b c"]
+    script = 'printf \'%s %s\\n\' "$HOROVOD_CYCLE_TIME" "$HOROVOD_TIMELINE"'
+    output, _ = start(script, variables=given).communicate(timeout=TIMEOUT)
+    assert own_lines(output) == ["2.5 /a=b c"] * 4
 
 
 def test_lines_name_their_rank_where_that_is_asked_for(
@@ -180,6 +188,7 @@ def test_places_of_hosts_of_different_size_are_horovods() -> None:
     assert {own["HOROVOD_SIZE"] for ranks in placed for own in ranks} == {"6"}
 
 
+@pytest.mark.promise("store takes little from a stranger")
 def test_store_takes_little_from_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strangers filled 222 MiB of the master before they were asked for the secret (issue 44)."""
     monkeypatch.setattr(gloo_store, "LIMITS", gloo_store.LIMITS._replace(seconds=TIMEOUT))

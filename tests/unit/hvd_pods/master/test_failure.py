@@ -64,7 +64,7 @@ the job to be terminated. The first process to do so was:
 OPEN_MPI_4_SIGNAL = """\
 mpirun noticed that process rank 1 with PID 0 on node hvd-cpu-0 exited on signal {signal} (Killed).
 """
-HOROVODRUN = "Process 1 exit with status code 1.\n"
+OTHER = "Process 1 exit with status code 1.\n"
 TAGGED = "".join(f"[1]<stderr>:{line}\n" for line in TYPE_ERROR.splitlines())
 SYNTAX = '  File "/app/train.py", line 3\n    def (:\n        ^\nSyntaxError: invalid syntax\n'
 
@@ -281,7 +281,7 @@ def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: s
     assert told(f"{text}\n{OPEN_MPI_4.format(code=1)}")[0] == f"rank 3 on hvd-cpu-1: {after}"
     tagged = "".join(f"[1]<stderr>:{line}\n" for line in text.splitlines())
     other = "[0]<stderr>:I am another rank\n"
-    assert told(f"{tagged}{other}{HOROVODRUN}")[0] == f"rank 1 on hvd-cpu-0: {after}"
+    assert told(f"{tagged}{other}{OTHER}")[0] == f"rank 1 on hvd-cpu-0: {after}"
 
 
 # A rank, what it told of its exception, and how many seconds before the test.
@@ -300,7 +300,7 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
             "rank 1 on host-of-1: KeyError: 'x', train.py:8",
         ),
         (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
-        # An elastic run has gone on without that rank.
+        # The script went on after that exception.
         (ENDED_FIRST, [(1, "KeyError: 'x'", 60.0)], "rank 3 on hvd-cpu-1: exit code 1"),
         # The rank needs long to end after its exception, as with a checkpoint at its exit.
         (ENDED_FIRST, [(3, "KeyError: 'x'", 60.0)], "rank 3 on host-of-3: KeyError: 'x'"),
@@ -326,7 +326,7 @@ def test_ranks_tell_which_of_them_raised_what(
     assert told(output, raised=notices)[0] == expected
 
 
-# What horovodrun itself raises, with Gloo and with MPI.
+# What the horovodrun of a custom command raises, with Gloo and with MPI.
 ITS_OWN = """\
 Traceback (most recent call last):
   File "/usr/lib/horovod/runner/gloo_run.py", line 286, in launch_gloo
@@ -353,8 +353,8 @@ OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
             "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94",
             True,
         ),
-        (HOROVODRUN, [(0, 1), (1, -9)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
-        (HOROVODRUN, [(0, -9)], "rank 1 on hvd-cpu-0: exit code 1", False),
+        (OTHER, [(0, 1), (1, -9)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+        (OTHER, [(0, -9)], "rank 1 on hvd-cpu-0: exit code 1", False),
         (KILLED, [(1, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
         # Rank 0 has lost its peer, and is the first to end.
         (

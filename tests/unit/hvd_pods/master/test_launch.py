@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -76,32 +74,6 @@ def test_open_mpi_binds_ranks_and_under_hydra_they_bind_themselves(
     ]
 
 
-def test_horovodrun_command_has_hosts_interface_and_options() -> None:
-    run = make_run(interface="eth1", mode="horovodrun", binding=CORES, options=["--verbose"])
-    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
-        "horovodrun",
-        "-np",
-        "8",
-        "--hostfile",
-        "/horovod/generated/hostfile",
-        "--network-interfaces",
-        "eth1",
-        "--ssh-port",
-        "2222",
-        "--verbose",
-        *RANK,
-        "--bind-to",
-        "core",
-        "--cores-per-rank",
-        "14",
-        "8",
-        "python",
-        "train.py",
-    ]
-    without = launch.build_command(make_run(mode="horovodrun"), mpi.OPEN_MPI_4)
-    assert "--network-interfaces" not in without
-
-
 def test_master_starts_the_ranks_itself_without_options() -> None:
     run = make_run(mode="direct", binding=CORES)
     assert launch.build_command(run, mpi.OPEN_MPI_4) == [
@@ -122,36 +94,37 @@ def test_master_starts_the_ranks_itself_without_options() -> None:
         launch.build_command(make_run(mode="direct", options=["--other"]), mpi.OPEN_MPI_4)
 
 
-# Horovod takes a 0 for the most ranks there may be, and finds no slots.
-@pytest.mark.parametrize(("limit", "most"), [(12, "12"), (0, "8")])
-@pytest.mark.parametrize(("interface", "named"), [("eth1", ["eth1"]), ("", ["eth0"])])
-def test_elastic_command_follows_the_discovery_script(
-    interface: str, named: list[str], limit: int, most: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(launch, "default_interface", lambda: "eth0")
-    run = make_run(mode="elastic", interface=interface, minRanks=2, maxRanks=limit)
-    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
-        "horovodrun",
-        "-np",
-        "8",
-        "--min-np",
-        "2",
-        "--max-np",
-        most,
-        "--host-discovery-script",
-        "/horovod/generated/bin/hosts",
-        "--blacklist-cooldown-range",
-        "1",
-        "10",
-        "--network-interfaces",
-        *named,
-        "--ssh-port",
-        "2222",
-        *RANK,
-        "0",
-        "python",
-        "train.py",
-    ]
+def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "horovodrun -np 8 -H a:8 --cycle-time-ms 2 --timeline-filename /t python train.py"
+    run = make_run(mode="direct", args=line.split())
+    launch.check_line(run)
+    logged = capsys.readouterr().out
+    assert "the ranks get HOROVOD_CYCLE_TIME=2" in logged
+    assert "-H a:8 is left out" in logged
+    command = launch.build_command(run, mpi.OPEN_MPI_4)
+    own = ["HOROVOD_CYCLE_TIME=2", "HOROVOD_TIMELINE=/t"]
+    assert command[4:] == ["/horovod/generated/hostfile", *own, "8", "python", "train.py"]
+    # An attempt on fewer hosts has fewer ranks than the line.
+    fewer = launch.build_command(run.on(run.hosts[:2]), mpi.OPEN_MPI_4)
+    assert fewer[-3:] == ["4", "python", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("horovodrun -np 9 python t.py", "for 9 ranks.*make 8"),
+        ("horovodrun --min-np 2 python t.py", "--min-np.*worker.minimum"),
+    ],
+)
+def test_line_of_horovodrun_that_cannot_be_taken_is_refused(line: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        launch.check_line(make_run(mode="direct", args=line.split()))
+
+
+def test_custom_command_keeps_its_horovodrun() -> None:
+    run = make_run(mode="custom", args=["horovodrun", "--min-np", "$(NP)", "t"])
+    launch.check_line(run)
+    assert launch.build_command(run, mpi.OPEN_MPI_4) == ["horovodrun", "--min-np", "8", "t"]
 
 
 def test_custom_command_may_include_the_launchers_line() -> None:
@@ -195,49 +168,3 @@ def test_each_mpi_finds_the_hosts_in_a_command_of_the_users_own(
     """The chart's own command line names the host file by an option, or in another way."""
     environment = launch.build_environment(make_run(mode=mode), {})
     assert environment.get(variable) == ("/horovod/generated/hostfile" if is_named else None)
-
-
-def test_discovery_script_prints_the_live_hosts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(launch, "LIVE_HOSTS", tmp_path / "live")
-    monkeypatch.setattr(launch, "DISCOVERY", tmp_path / "discovery")
-    hosts = make_run().hosts
-    launch.write_live_hosts(hosts)
-    assert launch.DISCOVERY.stat().st_mode & 0o777 == 0o755
-    os.utime(launch.DISCOVERY, (1, 1))
-    launch.write_live_hosts(hosts[2:])
-    printed = subprocess.run([launch.DISCOVERY], capture_output=True, text=True, check=True).stdout
-    assert printed == "hvd-gpu-0.hvd:4\n"
-    assert launch.DISCOVERY.stat().st_mtime == 1, "horovodrun may be reading it: written once"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["discovery", "live"]
-
-
-@pytest.mark.parametrize(
-    ("first", "mode", "line"),
-    [
-        (b"#!/opt/python3.11 -s", "elastic", "exec /opt/python3.11 -s {guard} elastic {program}"),
-        (b"#! /usr/bin/env python3", "horovodrun", "exec /usr/bin/env python3 {guard} horovodrun"),
-        (b"#!/bin/sh", "horovodrun", ""),
-        (b"#!/opt/python3", "custom", ""),
-        (b"\x7fELF", "elastic", None),
-    ],
-)
-@pytest.mark.promise("horovodrun is guarded in its own python or elastic is refused")
-def test_horovodrun_is_guarded_in_its_own_python_or_elastic_is_refused(
-    first: bytes, mode: str, line: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    guarded = tmp_path / "guarded"
-    program = tmp_path / "horovodrun"
-    program.write_bytes(first + b"\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(launch, "GUARDED", guarded)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if line is None:
-        with pytest.raises(ConfigurationError, match="horovodrun is not a Python script"):
-            launch.guard_horovodrun(make_run(mode=mode))
-        return
-    launch.guard_horovodrun(make_run(mode=mode))
-    written = guarded.read_text() if guarded.exists() else ""
-    assert line.format(guard=launch.GUARD, program=program) in written
-    assert bool(written) == bool(line)

@@ -58,8 +58,7 @@ def test_a_run_is_waited_for_until_it_ends_is_suspended_or_deleted(
     ("mode", "launcher"),
     [
         ("mpirun", "mpirun"),
-        ("horovodrun", "horovodrun"),
-        ("elastic", "horovodrun"),
+        ("direct", "direct"),
         ("custom", "mpirun"),
     ],
 )
@@ -69,8 +68,7 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
     assert run.mode == launcher
     assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/check.py", "bandwidth"]
     assert (run.ranks, run.needed_workers) == (2, {"w": 1})
-    # Spares are used where they answer; those by which an elastic run grows are left out.
-    assert len(run.hosts) == (1 if mode == "elastic" else 3)
+    assert len(run.hosts) == 3, "spares are used where they answer"
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from hvd_pods.common.binding import Binding
-from hvd_pods.rank import child_rank, ranks, start
+from hvd_pods.rank import start
 
 NUMBERS = {"RANK": "3", "SIZE": "8", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
 OPEN_MPI, GLOO = (
@@ -28,8 +28,6 @@ def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, 
     place = start.find_place({**variables, "PATH": "/bin"})
     assert place == start.Place(rank=3, size=8, local_rank=1, local_size=2)
     assert start.find_problem(place, 8, "2") is None
-    # An elastic rank may have any place.
-    assert start.find_problem(start.Place(0, 3, 0, 1), 0, "2") is None
 
 
 @pytest.mark.parametrize(
@@ -104,35 +102,6 @@ def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) 
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         assert (done.returncode, pipe.read()) == (78, b"cmd=abort exitcode=78\n")
-
-
-@pytest.mark.parametrize(
-    ("number", "asked", "status", "reported"),
-    [("0", True, 0, 143), ("0", True, 5, 5), ("0", False, 0, 0), ("8", True, 0, 0)],
-    ids=["elastic", "failed", "finished", "not elastic"],
-)
-@pytest.mark.usefixtures("worker")
-def test_elastic_rank_that_was_asked_to_leave_does_not_end_the_training_of_the_others(
-    number: str,
-    asked: bool,
-    status: int,
-    reported: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def run(command: Sequence[str], started: Callable[[int], None]) -> int:
-        started(os.getpid())
-        script = ranks.find(3)
-        assert script is not None
-        monkeypatch.setattr(ranks, "was_asked_to_end", lambda one: asked and one == script)
-        return status
-
-    monkeypatch.setattr(child_rank, "run", run)
-    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["start.py", number, "true"])
-    monkeypatch.setenv("HVD_NOTICES", "")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert start.main() == reported
 
 
 @pytest.mark.parametrize(

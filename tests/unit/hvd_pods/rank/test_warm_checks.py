@@ -59,7 +59,6 @@ def test_folders_of_libraries_may_be_repeated(
 
 
 def test_variables_of_launchers_and_sessions_may_differ() -> None:
-    """An elastic launcher hands on the master's environment, and names the interfaces."""
     names = ["OMPI_MCA_btl", "PMIX_RANK", "HVD_ATTEMPT", "HOROVOD_RANK", "PWD"]
     names += ["NCCL_SOCKET_IFNAME", "PYTHONUNBUFFERED", "TORCHELASTIC_RUN_ID", "MASTER_ADDR"]
     names += ["MASTER_PORT", "JAX_COORDINATOR_ADDRESS"]

@@ -15,7 +15,6 @@ from hvd_pods.rules.gathering import (
     MASTER_OFFLINE_FACTOR,
     REPEAT_REPORT_AFTER,
     REPLACE_EVERY,
-    RESUME_WITHIN,
     SERVICE_WITHIN,
 )
 from hvd_pods.rules.state import Phase
@@ -83,27 +82,9 @@ def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
     answer(world, *hosts)
     world.settle(until=m.Launch)
     assert [list(launch.addresses) for launch in world.of(m.Launch)] == [used]
-    assert world.of(m.FreezeHosts), "only an elastic run has a use for others later"
+    assert world.of(m.FreezeHosts), "only a run with a minimum has a use for others later"
     assert "of 1 spares" in world.of(m.Emit)[-2].message
     assert world.of(m.WriteRecord)[-1].data["hosts"] == recorded
-
-
-@pytest.mark.parametrize(
-    ("hosts", "after", "launches"),
-    [(["w-0", "w-1"], 0.0, True), (["w-0"], 0.0, False), (["w-0"], RESUME_WITHIN + 1, True)],
-)
-def test_elastic_run_that_has_trained_goes_on_with_what_is_left(
-    hosts: list[str], after: float, launches: bool
-) -> None:
-    run = one_group(2, 3, mode="elastic", minRanks=2)
-    world = World(run, record={"trained": "uid-1"})
-    waiting(world)
-    assert world.of(m.Prepare)[0].is_resumed
-    answer(world, *hosts)
-    if after:
-        while "resume" in world.state.timers:
-            world.fire()
-    assert bool(world.of(m.Deliver)) is launches
 
 
 def test_each_host_that_comes_extends_the_deadline() -> None:
@@ -177,13 +158,6 @@ def test_workers_that_are_missing_are_created_again() -> None:
     list_pods(world, worker("w-0"))
     (effect,) = world.of(m.ScaleUp)
     assert (effect.stateful_set, effect.number, effect.below) == ("w", 3, 2)
-
-
-def test_workers_of_an_elastic_run_are_created_again_only_if_there_is_none() -> None:
-    """A person may have chosen their number."""
-    world = waiting(World(one_group(mode="elastic")))
-    list_pods(world)
-    assert world.of(m.ScaleUp)[0].below == 1
 
 
 def test_pods_in_the_way_are_replaced() -> None:

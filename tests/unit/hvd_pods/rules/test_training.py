@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.shapes import format_time
-from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.notices import (
     ASKED,
     DEBUGGED,
@@ -578,18 +578,6 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
     assert len([e for e in world.of(m.Emit) if e.reason == "Stalled"]) <= 13
 
 
-@pytest.mark.parametrize(("mode", "number"), [("mpirun", 2), ("elastic", 1)])
-def test_exceptions_of_ranks_that_an_elastic_run_has_lost_are_no_cause(
-    mode: str, number: int
-) -> None:
-    world = training(mode=mode)
-    notice(world, RAISED, text="ValueError: of an earlier rank 1")
-    world.now += 60
-    notice(world, RAISED, text="ValueError: of a later one")
-    world.end_launcher(1)
-    assert len(world.of(m.FindCause)[0].raised) == number
-
-
 def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> None:
     """An empty shard, or a break: the other ranks wait for them in vain (issue 44)."""
     world = training()
@@ -690,75 +678,6 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
     (search,) = world.of(m.FindCause)
     assert [item["text"] for item in search.raised] == ["ValueError: a"]
     assert [item["rank"] for item in search.failed] == [1, 2]
-
-
-def elastic() -> World:
-    """An elastic run that trains on two hosts and needs one."""
-    return training(one_group(1, 2, mode="elastic", lostAfterSeconds=15))
-
-
-def live_hosts(world: World) -> list[str]:
-    """The hosts that an elastic run follows now."""
-    return [*world.of(m.WriteLiveHosts)[-1].hosts]
-
-
-def test_elastic_run_begins_with_all_hosts_and_is_recorded_as_trained() -> None:
-    world = elastic()
-    assert live_hosts(world) == ["w-0", "w-1"]
-    assert world.state.entry["trained"] == "uid-1"
-
-
-def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
-    world = elastic()
-    world.tell(m.HostGone(1, "w-1"))
-    world.answer_all()
-    assert live_hosts(world) == ["w-0"]
-    world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
-    assert live_hosts(world) == ["w-0"], "it does not have the code yet"
-    world.answer_all()
-    assert live_hosts(world) == ["w-0", "w-1"]
-
-
-def test_elastic_run_goes_on_when_a_host_is_lost() -> None:
-    world = elastic()
-    lose(world)
-    world.answer_all()
-    assert live_hosts(world) == ["w-0"]
-    assert not world.of(m.EndLauncher)
-    lost = [effect.message for effect in world.of(m.Emit) if effect.reason == "HostLost"]
-    assert lost == ["lost w-1: port 22 is closed"]
-
-
-def rejoining() -> World:
-    """An elastic run of which a host has left and come back; it is being given the code."""
-    world = elastic()
-    world.tell(m.HostGone(1, "w-1"))
-    world.answer_all()
-    world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
-    return world
-
-
-def test_elastic_host_that_is_another_pod_by_then_gets_the_code_again() -> None:
-    world = rejoining()
-    world.tell(m.HostGone(1, "w-1"))
-    world.tell(m.HostAnswers(1, "w-1", pod("w-1")._replace(uid="another")))
-    delivered = len(world.of(m.Deliver))
-    world.answer()
-    assert live_hosts(world) == ["w-0"]
-    assert len(world.of(m.Deliver)) == delivered + 1
-    world.answer_all()
-    assert live_hosts(world) == ["w-0", "w-1"]
-
-
-def test_elastic_host_that_could_not_be_given_the_code_gets_it_after_a_pause() -> None:
-    world = rejoining()
-    world.answers.clear()
-    world.tell(m.Delivered(1, ["w-0"], RunError("pip cannot install")))
-    assert not world.answers
-    while "deliver" in world.state.timers:
-        world.fire()
-    world.answer_all()
-    assert live_hosts(world) == ["w-0", "w-1"]
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:

@@ -47,7 +47,7 @@ def look(worker: Worker, *python: str, **variables: str) -> tuple[Any, Any]:
         check=True,
     )
     seen = json.loads(done.stdout.splitlines()[-1])
-    for name in rank_variables.choose((0, 1, 0, 1), {}, is_elastic=False):
+    for name in rank_variables.choose((0, 1, 0, 1), {}):
         del seen["variables"][name]
     return seen, json.loads(alone.stdout)
 

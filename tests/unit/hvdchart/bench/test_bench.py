@@ -36,9 +36,9 @@ def test_sizes_are_measured_in_turns() -> None:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    """The plan of a spec whose run has options and a spare."""
+    """The plan of a spec whose run has a mode of its own and a spare."""
     nodes = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, spares: 1}"
-    return planned(nodes, "launch: {mode: horovodrun, options: [--verbose]}\n")
+    return planned(nodes, "launch: {mode: direct}\n")
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +64,6 @@ def test_the_run_has_the_workers_of_the_largest_size(values: dict[str, Any]) -> 
 
 def test_the_run_has_the_plans_binding(plan: Plan, values: dict[str, Any]) -> None:
     assert values["launch"]["binding"] == checked_values(plan)["launch"]["binding"]
-
-
-def test_the_run_has_no_options_of_another_launcher(values: dict[str, Any]) -> None:
-    """The driver starts mpirun, which has no option --verbose of horovodrun."""
-    assert "options" not in values["launch"]
 
 
 def test_the_run_starts_the_driver_with_the_benchmark(values: dict[str, Any]) -> None:

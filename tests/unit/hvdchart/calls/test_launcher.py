@@ -170,7 +170,7 @@ def test_launcher_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
 @pytest.mark.parametrize(
     ("changes", "settings", "says"),
     [
-        ({"launch": {"mode": "horovodrun"}}, {}, r"launch\.mode: 'horovodrun' takes no calls"),
+        ({"launch": {"mode": "direct"}}, {}, r"launch\.mode: 'direct' takes no calls"),
         ({}, {"workers": 4, "gpus": 0}, "workers, gpus: given beside spec"),
         ({}, {"idle": 0.0}, "idle: 0 s; expected 10 to"),
     ],

@@ -110,7 +110,7 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["migrate", "values"], 5, "values: cannot read the file: Is a directory"),
         (["bench", SPEC, "--workers", "1,,2"], 2, "must be whole numbers, separated by commas"),
         (["wait", "hvd", "--timeout", "5 m"], 2, "is not a duration such as 90s, 5m, 2h or 1d"),
-        (["image", "check", "i", "--mode", "x"], 2, "must be one of mpirun, horovodrun"),
+        (["image", "check", "i", "--mode", "x"], 2, "must be one of mpirun, direct"),
         (["dev", "-"], 2, "for a spec on standard input, also --code"),
         (["dev", "projct/run.spec.yaml"], 5, "projct/run.spec.yaml: no such file or folder"),
         (["rendr"], 2, "No such command"),

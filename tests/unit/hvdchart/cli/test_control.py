@@ -208,33 +208,6 @@ def test_scale_to_no_workers_is_refused(hvdchart: Command, running: FakeCluster)
     assert hvdchart("scale", "hvd", "0").code == 2
 
 
-@pytest.fixture
-def elastic(running: FakeCluster) -> FakeCluster:
-    """An elastic run that goes on, with room for four workers."""
-    running.put("jobs", job(mode="elastic"))
-    return running
-
-
-def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
-    hvdchart: Command, elastic: FakeCluster, helm: StubProgram
-) -> None:
-    done = hvdchart("scale", "hvd", "4")
-    assert (done.code, "has 4 workers and continues" in done.output) == (0, True)
-    (patch,) = [request for request in elastic.requests if request.method == "PATCH"]
-    assert patch.path.endswith("/statefulsets/hvd-worker/scale")
-    assert patch.body == {"spec": {"replicas": 4}}
-    assert installed_values(helm) is None
-
-
-def test_an_elastic_run_is_not_scaled_beyond_its_room(
-    hvdchart: Command, elastic: FakeCluster, helm: StubProgram
-) -> None:
-    done = hvdchart("scale", "hvd", "5")
-    assert done.code == 7
-    assert "run hvd has room for 4 workers: raise launch.elastic.maxRanks" in done.errors
-    assert installed_values(helm) is None
-
-
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_run_with_a_minimum_is_scaled_without_helm_and_goes_on(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, number: int
@@ -255,8 +228,8 @@ def test_another_run_begins_on_more_workers_than_a_run_with_a_minimum_was_deploy
     assert "starts again" in hvdchart("scale", "hvd", "3").output
 
 
-def test_an_elastic_run_that_is_over_is_scaled_by_starting_it_again(
-    hvdchart: Command, elastic: FakeCluster
+def test_a_run_with_a_minimum_that_is_over_is_scaled_by_starting_it_again(
+    hvdchart: Command, running: FakeCluster
 ) -> None:
-    elastic.put("jobs", job(("Complete", "", ""), mode="elastic"))
-    assert "starts again" in hvdchart("scale", "hvd", "3").output
+    running.put("jobs", job(("Complete", "", ""), minimum=1))
+    assert "starts again" in hvdchart("scale", "hvd", "2").output

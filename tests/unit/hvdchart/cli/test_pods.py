@@ -253,7 +253,7 @@ def partly_installed(running: FakeCluster, helm: StubProgram) -> StubProgram:
         "fullnameOverride": "x",
         "extraObjects": [{}],
         "tensorboard": {"enabled": True},
-        "launch": {"mode": "elastic", "hostsTimeoutSeconds": 9, "elastic": {"minRanks": 1}},
+        "launch": {"mode": "direct", "hostsTimeoutSeconds": 9, "shrinkAfterSeconds": 5},
     }
     helm.repeat("get", "upgrade", json.dumps(values))
     helm.answer("upgrade", errors="Error: it was installed in part", code=1)

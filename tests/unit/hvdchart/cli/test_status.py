@@ -38,7 +38,7 @@ TOLD = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secon
 def running(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """A run that goes on and tells its progress."""
     monkeypatch.setattr(watch, "SETTLE", 0.0)
-    play(fake_cluster, job(mode="horovodrun"), MASTER)
+    play(fake_cluster, job(options=["--tag-output"]), MASTER)
     tell(fake_cluster, TOLD)
     return fake_cluster
 

@@ -60,7 +60,7 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
         ([node()], values(2, spread="Required"), "2 workers with"),
         ([node()], values(2, spread="Preferred"), ""),
         ([node()], values(9, spares=2), ""),
-        ([node()], {**values(40), "launch": {"mode": "elastic"}}, ""),
+        ([node()], values(40, minimum=1), ""),
     ],
 )
 def test_run_fits_on_nodes_that_nobody_else_uses_or_never(

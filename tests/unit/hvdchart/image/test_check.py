@@ -27,7 +27,7 @@ from hvdchart.run.pods import UNKNOWN_USER
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 
-PROGRAMS = ("python3", "mpirun", "horovodrun")
+PROGRAMS = ("python3", "mpirun")
 GOOD: dict[str, Any] = {
     "python": "3.8.10",
     "user": UNKNOWN_USER,
@@ -41,28 +41,25 @@ GOOD: dict[str, Any] = {
 NO_SSL = {"version": "", "error": "No module named '_ssl'"}
 NO_HOROVOD = {"horovod": False, "frameworks": {}}
 GLOO_ONLY = {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}}
+MPI_ONLY = {"frameworks": {"torch": {"version": "2.6.0", "built": ["mpi"]}}}
 BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
 
 
 @pytest.mark.parametrize(
     ("changes", "how", "lacking", "remedy"),
     [
-        *(({}, [mode], None, "") for mode in ("mpirun", "horovodrun", "elastic")),
+        *(({}, [mode], None, "") for mode in ("mpirun", "direct")),
         ({"python": "3.7.9"}, ["mpirun"], "Python 3.8+", "install Python 3.8"),
-        ({"programs": {"mpirun": None}}, ["horovodrun"], None, ""),
+        ({"programs": {"mpirun": None}}, ["direct"], None, ""),
         ({"programs": {"mpirun": None}}, ["mpirun"], "mpirun", "requirements.txt"),
         ({"ssl": NO_SSL}, ["direct"], "Python's module ssl", "No module named '_ssl'"),
-        (
-            {"programs": {"mpirun": None, "horovodrun": None}, **NO_HOROVOD},
-            ["direct", "torch"],
-            None,
-            "",
-        ),
-        ({"programs": {"horovodrun": None}}, ["elastic"], "horovodrun", "install Horovod"),
+        ({"programs": {"mpirun": None}, **NO_HOROVOD}, ["direct", "torch"], None, ""),
+        (NO_HOROVOD, ["direct"], None, ""),
+        (MPI_ONLY, ["direct"], "Horovod on torch", "HOROVOD_WITH_GLOO=1"),
         (NO_HOROVOD, ["mpirun"], "Horovod", "HOROVOD_WITH_MPI=1"),
         ({"frameworks": {}}, ["mpirun"], "a framework", "tensorflow or torch"),
         (GLOO_ONLY, ["mpirun"], "Horovod on torch", "HOROVOD_WITH_MPI=1"),
-        (GLOO_ONLY, ["elastic"], None, ""),
+        (GLOO_ONLY, ["direct"], None, ""),
         ({"frameworks": BROKEN}, ["mpirun"], "Horovod on torch", "HOROVOD_WITH_PYTORCH=1"),
         # PyTorch is installed as a dependency in an image for TensorFlow.
         ({"frameworks": {**BROKEN, **GOOD["frameworks"]}}, ["mpirun"], None, ""),
@@ -292,8 +289,8 @@ def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, progra
 def test_image_check_says_what_is_missing_for_a_mode(hvdchart: Command, programs: Path) -> None:
     docker = StubProgram(programs, "docker")
     docker.answer("run", f"{MARK}{json.dumps({**GOOD, 'horovod': False})}\n")
-    lacking = hvdchart("image", "check", "image:1", "--engine", "docker", "--mode", "elastic")
+    lacking = hvdchart("image", "check", "image:1", "--engine", "docker", "--mode", "mpirun")
     assert lacking.code == 9
     assert lacking.errors.endswith(
-        "hvdchart: image:1 cannot be used with launch.mode elastic; missing: Horovod\n"
+        "hvdchart: image:1 cannot be used with launch.mode mpirun; missing: Horovod\n"
     )

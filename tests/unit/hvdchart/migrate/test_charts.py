@@ -124,8 +124,8 @@ def test_wrong_value_of_a_chart_is_refused(values: dict[str, Any], message: str)
         ({"master": {"args": ["mpirun -np 4 -npernode 2 a"]}}, "worker", {"number": 2, "slots": 2}),
         (
             {"master": {"args": ["horovodrun -np 2 --min-np 1 --max-np 3 --gloo a"]}},
-            "launch",
-            {"mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}, "options": ["--gloo"]},
+            "worker.minimum",
+            1,
         ),
         (
             {

@@ -178,7 +178,7 @@ def test_other_launchers_are_read(line: str, number: int, slots: int, mode: str 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("torchrun --nnodes 1:4 t.py", "--nnodes: 1:4 is no whole number from 1 on; expected"),
+        ("torchrun --nnodes 1:a t.py", "--nnodes: a is no whole number from 1 on; expected"),
         ("torchrun --nproc-per-node gpu t.py", "gpu is no whole number from 1 on"),
         ("torchrun --zoom t.py", "torchrun: unrecognized arguments: --zoom"),
         ("torchrun --nproc-per-node 2 t.py $X", "only a shell knows $X"),

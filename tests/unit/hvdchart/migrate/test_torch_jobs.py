@@ -97,7 +97,7 @@ def test_master_that_differs_from_the_workers_is_to_be_checked() -> None:
     [
         ({"pytorchReplicaSpecs": {}}, ["a"], "expected a Master, Workers or both"),
         ({}, ["sh", "-c", "pip install a && torchrun b.py"], "the launcher's line alone"),
-        ({}, ["torchrun", "--nnodes", "1:4", "b.py"], "1:4 is no whole number from 1 on"),
+        ({}, ["torchrun", "--nnodes", "1:a", "b.py"], "a is no whole number from 1 on"),
         ({}, ["python", "-m", "torch.distributed.launch", "b.py"], "the line of torchrun"),
         ({"nprocPerNode": "many"}, ["torchrun", "b.py"], "expected a number, auto, gpu or cpu"),
     ],

@@ -213,9 +213,8 @@ def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
 @pytest.mark.parametrize(
     ("launch", "to"),
     [
-        ("mode: horovodrun", "core"),
+        ("mode: direct", "core"),
         ("mode: custom", "none"),
-        ("mode: elastic", "none"),
         ("options: [--tag-output]", "core"),
     ],
 )
@@ -310,7 +309,7 @@ def test_plan_warns(nodes: str, rest: str, says: str) -> None:
         ("coresPerSocket: 4, tuning: {ompThreads: 4, cpu: 4}", ""),
         ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 1000Mi}", ""),
         (f"{STATIC}4, reserved: {{cpu: 1}}", ""),
-        ("coresPerSocket: 4", "launch: {mode: elastic}"),
+        ("coresPerSocket: 4", "launch: {mode: direct}"),
         ("coresPerSocket: 4", "launch: {mode: custom}"),
         ("coresPerSocket: 4", "values: {worker: {number: 4}}"),
         ("coresPerSocket: 4", "values: {worker: {number: 1}}\nvolumes: {output: {pvc: a}}"),

@@ -69,7 +69,7 @@ def test_the_job_of_another_chart_is_refused(env: list[dict[str, str]]) -> None:
 @pytest.mark.parametrize(
     "line",
     ["[1]<stdout>:text", "[1,1]<stderr>:text", "[prterun-a@1,1]<stdout>: text", "[1] text"],
-    ids=["horovodrun", "Open MPI 4", "Open MPI 5", "Intel MPI"],
+    ids=["direct", "Open MPI 4", "Open MPI 5", "Intel MPI"],
 )
 def test_lines_of_a_rank_lose_what_the_launcher_puts_before_them(line: str) -> None:
     assert list(lines_of_rank([line, "other"], 1)) == ["text"]
@@ -81,7 +81,6 @@ def test_a_launcher_that_names_no_rank_is_refused_with_the_option() -> None:
         check_tagged(run(), [])
     check_tagged(run(options=["--tag-output"]), [])
     check_tagged(run(options=["-prepend-rank"]), [])
-    check_tagged(run(mode="horovodrun"), [])
 
 
 def test_master_that_starts_the_ranks_names_them_where_that_is_asked_for() -> None:

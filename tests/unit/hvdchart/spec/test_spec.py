@@ -48,14 +48,13 @@ WRONG_VALUES = [
         "mounted at /data as well",
     ),
     ("train:\n", "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n", "8:12", "has the same name"),
-    ("train:\n", "launch: {mode: elastic, elastic: {minRanks: 5}}\ntrain:\n", "8:45", "4 ranks"),
+    ("train:\n", "launch: {mode: elastic}\ntrain:\n", "8:16", "nodes[].minimum"),
+    ("train:\n", "launch: {mode: horovodrun}\ntrain:\n", "8:16", "mode: direct"),
     ("train:\n", "launch: {allowIdleWorkers: true}\ntrain:\n", "8:28", "launch.mode: custom"),
-    ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:30", "mode: elastic"),
+    ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:10", "nodes[].minimum"),
     ("train:\n", "launch: {mode: direct}\ntrain:\n  framework: mpi\n", "8:16", "would train alone"),
     ("28\n", "28\n    minimum: 3\n", "8:14", "3 of 2 nodes"),
     ("28\ntrain:\n", "28\n    minimum: 1\ntrain:\n  sharded: true\n", "8:14", "train.sharded"),
-    ("28\n", "28\n    minimum: 1\nlaunch: {mode: elastic}\n", "8:14", "launch.mode elastic"),
-    ("28\n", "28\n    spares: 1\nlaunch: {mode: elastic}\n", "8:13", "launch.mode elastic"),
     (
         "train:\n",
         "volumes: {tmp: {emptyDir: {}, mountPath: /t}}\ntrain:\n",
@@ -199,12 +198,6 @@ def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
             "volumes.output, mounted by all groups",
         ),
         (
-            "coresPerSocket: 4, interface: eth0",
-            "launch: {mode: horovodrun, options: [-v, --network-interfaces, eth1]}",
-            "launch.options[1]",
-            "but the groups' interface is eth0",
-        ),
-        (
             "coresPerSocket: 4, tuning: {binding: core}",
             "launch: {options: [--bind-to, core]}",
             "launch.options[0]",
@@ -316,7 +309,7 @@ def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
             "mpirun",
             "[python3, t",
         ),
-        (["horovodrun", "-np", "4", "python", "t.py"], "horovodrun", "[python, t.py]"),
+        (["env", "horovodrun", "-np", "4", "python", "t.py"], "horovodrun", "[python, t.py]"),
         (["accelerate", "launch", "t.py"], "accelerate", "[python, t.py]"),
         (["srun", "./run.sh", "a"], "srun", "[./run.sh, a]"),
         (["mpiexec", "-n", "2", "trainer"], "mpiexec", "the command of one rank alone"),
@@ -340,8 +333,27 @@ def test_command_that_starts_ranks_itself_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("command", "rest", "path", "says"),
+    [
+        (["-np", "9", "python", "t.py"], "", "train.command", "9 ranks, and the nodes have 4"),
+        (["--min-np", "2", "python", "t.py"], "", "train.command[1]", "worker.minimum"),
+        (["-np", "4", "t"], "launch: {options: [-x]}", "launch.options", "takes no options"),
+        (["-np", "4", "t"], "launch: {mode: mpirun}", "train.command", "starts ranks itself"),
+    ],
+)
+def test_line_of_horovodrun_that_cannot_be_taken_is_refused(
+    command: list[str], rest: str, path: str, says: str
+) -> None:
+    error = refused(GOOD.replace("[python, train.py]", json.dumps(["horovodrun", *command])) + rest)
+    assert error.path == path
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(
     ("command", "rest"),
     [
+        (["horovodrun", "-np", "4", "--gloo", "python", "t.py"], ""),
+        (["horovodrun", "python", "t.py"], "launch: {mode: direct}"),
         (["python", "mpirun.py"], ""),
         (["echo", "torchrun"], ""),
         (["sh", "-c", "echo 'torchrun a' # mpirun"], ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Container, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError
@@ -55,7 +54,7 @@ def fit_to_run(api: Api, run: Run) -> None:
     """
     for name, number in run.initial_workers.items():
         try:
-            kept = range(1, sys.maxsize) if run.elastic else range(run.least_workers[name], number)
+            kept = range(run.least_workers[name], number)
             set_number(api, name, number, START_RETRY_SECONDS, kept)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")

@@ -1,4 +1,4 @@
-"""Which CPUs a rank is bound to, where its launcher does not bind it: Hydra, horovodrun, Gloo.
+"""Which CPUs a rank is bound to, where its launcher does not bind it: Hydra, and the master itself.
 
 Run as a program in a worker, with a binding, it says whether all ranks of the worker can be bound
 so: Open MPI, which binds them itself, does not.

@@ -42,14 +42,12 @@ def choose_port(seed: int, attempt: int) -> int:
     return FIRST_PORT + 2 * ((seed + attempt) % LAUNCHES)
 
 
-def choose(place: Sequence[int], given: Mapping[str, str], is_elastic: bool) -> dict[str, str]:
+def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
     """A rank's variables. `place`: rank, size, local rank and local size; `given`: what it has.
 
     MASTER_ADDR, MASTER_PORT, JAX_COORDINATOR_ADDRESS and TORCHELASTIC_RUN_ID that are given, as by
-    worker.env, stay. Ranks of an elastic run get none: all numbers may change while they run.
+    worker.env, stay.
     """
-    if is_elastic:
-        return {}
     rank, size, local_rank, local_size = map(str, place)
     chosen = {
         "RANK": rank,
@@ -145,7 +143,7 @@ def check_meeting(given: Mapping[str, str]) -> None:
     if framework == "jax":
         number += 1
         names = ["JAX_COORDINATOR_ADDRESS"]
-    chosen = choose((0, 1, 0, 1), {MEETING: given[MEETING]}, is_elastic=False)
+    chosen = choose((0, 1, 0, 1), {MEETING: given[MEETING]})
     if any(given.get(name) != chosen[name] for name in names):
         return
     if given.get("NODE_RANK", "0") != "0":

@@ -20,7 +20,7 @@ class Host:
     slots: int
     stateful_set: str
     revision: str
-    # Beyond the initial number: a spare host, or a host by which an elastic run may grow.
+    # Beyond the number of ranks: a spare host.
     optional: bool = False
 
 
@@ -68,9 +68,6 @@ class Run:
     record: str
     # Whether the master may use the API.
     api: bool
-    # With how many ranks an elastic run goes on, at least and at most.
-    min_ranks: int
-    max_ranks: int
     # With how many workers a run goes on, by the name of the StatefulSet, and how many seconds its
     # first attempt waits for the others.
     least_workers: Mapping[str, int]
@@ -98,8 +95,6 @@ class Run:
     results_within: float
     # Whether the results of a run that failed are stored, too.
     results_on_failure: bool
-    # The master was started again after it had trained.
-    resumed: bool = False
 
     @property
     def master_selector(self) -> str:
@@ -120,14 +115,6 @@ class Run:
         """This run as one attempt makes it, with ranks on all of these hosts and no others."""
         return replace(self, hosts=[replace(host, optional=False) for host in hosts])
 
-    @property
-    def ranks_to_start(self) -> int:
-        """The number of ranks without which the run does not start.
-
-        An elastic run that was training already goes on with what is left.
-        """
-        return self.min_ranks if self.elastic and self.resumed else self.ranks
-
     @functools.cached_property
     def needed_workers(self) -> dict[str, int]:
         """How many workers the ranks start on, by the name of the StatefulSet."""
@@ -136,17 +123,12 @@ class Run:
     @functools.cached_property
     def initial_workers(self) -> dict[str, int]:
         """How many workers are created to start with, spares among them."""
-        return self._count_workers(with_optional=not self.elastic)
+        return self._count_workers(with_optional=True)
 
     def _count_workers(self, with_optional: bool) -> dict[str, int]:
         hosts = (host for host in self.hosts if with_optional or not host.optional)
         found = Counter(host.stateful_set for host in hosts)
         return {name: found[name] for name in self.stateful_sets}
-
-    @property
-    def elastic(self) -> bool:
-        """Whether hosts may come and go during the run."""
-        return self.mode == "elastic"
 
 
 def parse_run(text: str) -> Run:
@@ -185,8 +167,6 @@ def parse_run(text: str) -> Run:
         master_name=document["masterName"],
         worker_name=document["workerName"],
         cleanup=document["cleanup"],
-        min_ranks=document["minRanks"],
-        max_ranks=document["maxRanks"],
         least_workers={
             group["statefulSet"]: group.get("minimum", group["number"])
             for group in document["groups"]

@@ -1,10 +1,11 @@
 """Starts the ranks, with one session for each host: `launch.mode: direct`.
 
-direct.py HOSTFILE ARGUMENTS, where the arguments are those of rank/start.py. It is a launcher as
-mpirun is: it passes on what the ranks print, ends them when one of them fails, and exits as that
-one. A host's ranks are started by rank/host.py, in sessions of the master's gateway
-(master/gateway.py), so that the image needs Python alone. At SIGUSR1 it leaves the ranks, which go
-on, and exits when all hosts have said so.
+direct.py HOSTFILE NAME=VALUE... ARGUMENTS, with variables for the ranks, and the arguments of
+rank/start.py, which begin with an option or a number. It is a launcher as mpirun is: it passes on
+what the ranks print, ends them when one of them fails, and exits as that one. A host's ranks are
+started by rank/host.py, in sessions of the master's gateway (master/gateway.py), so that the image
+needs Python alone. At SIGUSR1 it leaves the ranks, which go on, and exits when all hosts have said
+so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, Callable, NamedTuple, Sequence
 
@@ -34,6 +36,7 @@ from hvd_pods.master.gloo_store import GlooStore
 END_WITHIN = 5.0
 # What rank/host.py says of the first rank that failed on its host, before it ends the others.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 # What a host says when its ranks go on without a master.
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
@@ -58,7 +61,7 @@ class Session(NamedTuple):
 
 
 def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
-    """The variables of each rank as horovodrun sets them, for each host."""
+    """The variables of each rank as Horovod reads them over Gloo, for each host."""
     sizes = Counter(local for _, slots in hosts for local in range(slots))
     placed: list[list[dict[str, str]]] = []
     # How many hosts before have a rank of this local number.
@@ -225,9 +228,11 @@ def main() -> int:
         spawn("gloo-store", store.serve)
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(store.port)
+    own = list(takewhile(ASSIGNMENT.match, sys.argv[2:]))
+    variables.update((name, value) for name, _, value in (word.partition("=") for word in own))
     given = {
         "directory": os.getcwd(),  # noqa: PTH109 - a text
-        "arguments": sys.argv[2:],
+        "arguments": sys.argv[2 + len(own) :],
         "variables": variables,
         "stay": float(os.environ.get(contract.STAY_WITHIN, "0")),
     }

@@ -12,7 +12,6 @@ import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
@@ -42,10 +41,9 @@ from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.launch import (
     build_command,
     build_environment,
+    check_line,
     describe_meeting,
-    guard_horovodrun,
     select_mpi,
-    write_live_hosts,
     write_ssh,
 )
 from hvd_pods.master.launcher import Launcher
@@ -121,7 +119,6 @@ class Effects:
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
             m.Prepare: self._begin_attempt,
-            m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
             m.ReleaseRanks: lambda effect: self._notices.release(effect.connections),
@@ -258,7 +255,7 @@ class Effects:
             self._hosts.close()
 
     def _prepare(self, effect: m.Prepare) -> m.Event:
-        run = replace(self._run, resumed=effect.is_resumed)
+        run = self._run
         try:
             if not self._is_prepared:
                 self._take_keys()
@@ -267,7 +264,7 @@ class Effects:
                 within = run.hosts_timeout if run.requirements else 0.0
                 self._code = UserCode(run.code, within, self._stopped.is_set)
                 self._code.unpack()
-                guard_horovodrun(run)
+                check_line(run)
             inherited = build_environment(run, os.environ)
             self._variables = self._code.prepare_launcher(run.mode, inherited)
             if not self._is_prepared:
@@ -387,19 +384,12 @@ class Effects:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
             stay = {contract.STAY_WITHIN: str(effect.stay)}
             variables = {**self._variables, MEETING: meeting, **stay}
-            if not self._run.elastic:
-                # There may be fewer ranks than in the launch before.
-                self._arguments = build_command(self._run.on(self._of(effect.hosts)), self._mpi)
+            # There may be fewer ranks than in the launch before.
+            self._arguments = build_command(self._run.on(self._of(effect.hosts)), self._mpi)
             to_run = (self._arguments, variables, self._code.directory)
             self._launcher = Launcher(*to_run, self._tell, effect.attempt)
         except RunError as problem:
             self._tell(m.AttemptEnds(problem))
-
-    def _write_live_hosts(self, effect: m.WriteLiveHosts) -> None:
-        hosts = self._of(effect.hosts)
-        write_live_hosts(hosts)
-        if self._progress and hosts:
-            self._progress.hosts = hosts
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended

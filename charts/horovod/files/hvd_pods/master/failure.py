@@ -23,14 +23,14 @@ from hvd_pods.common.tracebacks import TracebackReader
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.host_names import find_host
 from hvd_pods.rules.messages import Cause
-from hvd_pods.rules.training import LAST_SECONDS
 
-# Lines of the launcher's end that are searched. The seconds before it in which the cause was
-# printed (LAST_SECONDS): a script may print tracebacks of errors that it has handled.
+# Lines of the launcher's end that are searched, and the seconds before it in which the cause was
+# printed: a script may print tracebacks of errors that it has handled.
 LAST_LINES = 400
+LAST_SECONDS = 15.0
 # Seconds to wait for output of processes that outlive the launcher.
 DRAIN_WITHIN = 2.0
-# What horovodrun, and mpirun with --tag-output, put before each line of a rank.
+# What TAG_OUTPUT, and mpirun with --tag-output, put before each line of a rank.
 TAG = re.compile(r"^\[(?:\d+,)?(\d{1,7})\]<std(?:err|out)>:")
 # What TensorFlow writes when it starts, with a launcher's tag. C++ writes a line in one piece.
 NOTES = re.compile(
@@ -121,7 +121,6 @@ PACKAGES = {
 # Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
 # Words in errors of ranks that lost their peer; TensorFlow uses Horovod's in errors of its own.
-# The two words on the second line are horovodrun's own, about ranks that have failed.
 CONSEQUENCES = (
     "HorovodInternalError",
     "Horovod has been shut down",
@@ -172,8 +171,7 @@ class ErrorOutput:
         """Return why the launcher ended with `code`; None when nothing says it.
 
         `raised` and `failed`: what ranks told of their exceptions (rank/exception_notice.py), and
-        of their exit codes and signals (rank/rank_end.py), in this order. Of an elastic run, they
-        are those of the end.
+        of their exit codes and signals (rank/rank_end.py), in this order.
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
@@ -195,7 +193,7 @@ class ErrorOutput:
         ends = [n for n in failed if rank in (None, n["rank"])]
         ended = min(ends, key=lambda n: n["rank"] in late, default=None)
         if ended and number == "0":
-            # Hydra names no rank, and horovodrun neither the signal nor the exit code.
+            # Hydra names no rank.
             rank = ended["rank"]
             status = ended["status"]
             number, code = (str(-status), code) if status < 0 else ("0", status)
@@ -216,7 +214,6 @@ class ErrorOutput:
             return None
         words = find_last_words(lines, rank)
         what = f"exit code {code}{words}" if number == "0" else _describe_signal(int(number))
-        # An elastic run may have replaced the hosts with which it began.
         limits = [n["limit"] for n in failed if n["rank"] == rank and "limit" in n]
         who = f"rank {rank} on {ended['host']}: " if ended else _describe_rank(rank, hosts)
         if limits:

@@ -1,7 +1,7 @@
-"""The rendezvous of Horovod's Gloo where no horovodrun serves it: a key-value store over HTTP.
+"""The rendezvous of Horovod's Gloo: a key-value store over HTTP.
 
 Ranks put their addresses here and get those of the others. A rank has to show the run's secret
-first (rank/start.py), as to horovodrun (master/guard.py): others are not answered.
+first (rank/start.py): others are not answered.
 """
 
 from __future__ import annotations

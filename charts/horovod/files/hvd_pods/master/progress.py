@@ -53,7 +53,6 @@ class ProgressFollower:
     ) -> None:
         self._reach = reach
         self._pace = pace
-        # Replaced when hosts join or leave an elastic run.
         self.hosts = hosts
         self._tell = tell
         self._attempt = attempt

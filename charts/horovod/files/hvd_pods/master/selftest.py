@@ -195,13 +195,9 @@ def wait_for_end(api: Api, name: str, until: float) -> None:
 
 def bandwidth_run(run: Run) -> Run:
     """Return the run with the test's program, started by the run's own launcher where possible."""
-    mode = {"elastic": "horovodrun", "custom": "mpirun"}.get(run.mode, run.mode)
-    # Where the test runs without an elastic launcher, a host that may join would be a spare.
-    hosts = [host for host in run.hosts if not (run.elastic and host.optional)]
+    mode = "mpirun" if run.mode == "custom" else run.mode
     args = ["python3", str(PROGRAMS / "rank" / "check.py"), "bandwidth"]
-    return replace(
-        run, mode=mode, hosts=hosts, args=args, grace=GRACE, results_within=0.0, fail_on_nan=False
-    )
+    return replace(run, mode=mode, args=args, grace=GRACE, results_within=0.0, fail_on_nan=False)
 
 
 def test(api: Api, run: Run, until: float) -> RunError | None:

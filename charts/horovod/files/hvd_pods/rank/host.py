@@ -73,7 +73,6 @@ def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
         os.close(descriptor)
     output = [streams.Stream(out, 1), streams.Stream(err, 2)]
     if os.environ.get(TAG_OUTPUT):
-        # As horovodrun does it.
         tags = [f"[{variables['HOROVOD_RANK']}]<{name}>:".encode() for name in ("stdout", "stderr")]
         output = [streams.Stream(out, 1, tag=tags[0]), streams.Stream(err, 2, tag=tags[1])]
     return Rank(int(variables["HOROVOD_RANK"]), pid, life, output)

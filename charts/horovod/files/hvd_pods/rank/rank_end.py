@@ -22,17 +22,14 @@ from hvd_pods.common import contract
 from hvd_pods.common.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
 from hvd_pods.rank import ranks
 
-# The exit code of a program that SIGTERM has ended.
-LEFT = 128 + signal.SIGTERM
 # Signals that launchers use to stop a rank.
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-def report(rank: int, status: int, *, is_elastic: bool) -> int:
-    """Tell the master how a rank's script has ended; the status that the launcher may have now.
+def report(rank: int, status: int) -> None:
+    """Tell the master how a rank's script has ended: an exit code, or minus a signal.
 
-    A status is an exit code or minus a signal. At the 0 of a rank that was asked to leave,
-    horovodrun takes the training for finished and ends it on all other workers.
+    When it returns, the launcher may know, too.
     """
     script = ranks.find(rank)
     if script is None or not ranks.was_asked_to_end(script):
@@ -43,11 +40,8 @@ def report(rank: int, status: int, *, is_elastic: bool) -> int:
             # What fails in the others may follow from that. No master is there where ranks go on.
             with suppress(OSError, ValueError):
                 ranks.send(script, SEND_WITHIN, kind=FINISHED)
-        return status
-    status = LEFT if is_elastic and status == 0 else status
-    if script.notices:
+    elif script.notices:
         _report_end(script, status)
-    return status
 
 
 def _memory(status: int) -> dict[str, float]:

@@ -31,7 +31,7 @@ INTRODUCE_EVERY = 0.2
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
-    """How to bind, how many ranks the run has (0 when their number may change), and the script."""
+    """How to bind, how many ranks the run has, and the script."""
 
 
 class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
@@ -52,15 +52,12 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
 def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | None:
     """What is wrong with this rank's place, or None.
 
-    `ranks` is the run's number of ranks, 0 in an elastic run. `slots` is HVD_SLOTS of this worker.
+    `ranks` is the run's number of ranks. `slots` is HVD_SLOTS of this worker.
     """
     if slots is None:
         return "this is not a worker of the release: the launcher ignored its host list"
     if place is None:
         return "no known launcher's variables are set (Open MPI, Intel MPI, MPICH, Gloo)"
-    if ranks == 0:
-        # Elastic: hosts join and leave, so that both numbers change.
-        return None
     if place.size != ranks:
         return f"the launcher started {place.size} ranks, but the hosts' slots add up to {ranks}"
     if place.local_size != int(slots):
@@ -114,7 +111,6 @@ def introduce(variables: Mapping[str, str]) -> None:
     until = time.monotonic() + INTRODUCE_WITHIN
     while time.monotonic() < until:
         with suppress(OSError), socket.create_connection((address, port), INTRODUCE_WITHIN) as made:
-            # To a horovodrun without master/guard.py, the line is a request with an unknown method.
             made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
             if made.recv(1):
                 return
@@ -153,8 +149,8 @@ def main() -> int:
         print(f"[hvd] {chosen}", flush=True)
     os.environ.update(fusion.choose(place.size, os.environ))
     os.environ.update(rank_variables.output_of_run(os.environ))
-    os.environ.update(rank_variables.choose(place, os.environ, is_elastic=arguments.ranks == 0))
-    if place.rank == 0 and arguments.ranks:
+    os.environ.update(rank_variables.choose(place, os.environ))
+    if place.rank == 0:
         try:
             rank_variables.check_meeting(os.environ)
         except rank_variables.MeetingError as error:
@@ -170,7 +166,8 @@ def main() -> int:
     status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    return rank_end.finish(rank_end.report(place.rank, status, is_elastic=arguments.ranks == 0))
+    rank_end.report(place.rank, status)
+    return rank_end.finish(status)
 
 
 if __name__ == "__main__":

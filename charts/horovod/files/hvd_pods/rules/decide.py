@@ -31,7 +31,6 @@ OF_ATTEMPT = (
     "end",
     "stalls",
     "ends",
-    "deliver",
     "leave",
     "shrink",
     "grow",
@@ -77,8 +76,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.set(attempts=number, attempt=attempt, progress=progress, phase=Phase.GATHERING)
     step.record(RUNNING, state.last_failure)
     step.write_record("begin")
-    is_resumed = run.elastic and state.was_training
-    step.do(m.WatchHosts(number), m.Prepare(number, epoch, is_resumed, fits=run.api))
+    step.do(m.WatchHosts(number), m.Prepare(number, epoch, fits=run.api))
     step.do(m.Emit("Started", f"attempt {number} waits for workers of {run.ranks} ranks"))
     step.log(
         f"attempt {number} waits for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s"
@@ -123,13 +121,11 @@ def _follow_hosts(step: Step) -> None:
 
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
-    """Hosts have the user's code: those of a launch, or those that joined an elastic run."""
+    """The hosts of a launch have the user's code."""
     if step.state.phase == Phase.DELIVERING:
         training.begin(step, event)
         growing.note_size(step)
         growing.look(step)
-    elif step.state.phase == Phase.TRAINING:
-        training.on_delivered(step, event)
 
 
 def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
@@ -318,7 +314,6 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "loss": training.on_hosts,
     "stalls": training.report_stalls,
     "ends": training.report_unfinished,
-    "deliver": training.deliver,
     "leave": training.interrupt,
     "kill": lambda step: step.do(m.EndLauncher(kills=True)),
     "end": lambda step: step.do(m.EndLauncher()),

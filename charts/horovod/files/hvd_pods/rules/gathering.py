@@ -1,9 +1,9 @@
 """Rules of the hosts: which ones an attempt uses, which are missing and why, which are lost.
 
-A run that is not elastic has a fixed number of hosts in each group. It begins as soon as so many of
-a group answer, whichever these are, and leaves the others idle: spares. After a failure the next
-attempt chooses again, so that a spare takes the place of a host that is gone. A run whose groups
-have a minimum begins without hosts that do not come, and takes them later (rules/growing.py).
+A run has a number of hosts in each group. It begins as soon as so many of a group answer, whichever
+these are, and leaves the others idle: spares. After a failure the next attempt chooses again, so
+that a spare takes the place of a host that is gone. A run whose groups have a minimum begins
+without hosts that do not come, and takes them later (rules/growing.py).
 
 An upgrade leaves pods of an earlier revision, which may never answer, and which nothing but the
 master replaces. The pod of a node that is gone, which Kubernetes has given up after some minutes,
@@ -13,7 +13,6 @@ stays until somebody deletes it for good: its StatefulSet creates no other one b
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
 from hvd_pods.agent.banner import STALE
@@ -38,9 +37,6 @@ FIRST_REPORT_AFTER = 1.0
 REPORT_EVERY = 5.0
 # An unchanged report is repeated after this many seconds, to show that the master still waits.
 REPEAT_REPORT_AFTER = 60.0
-# Seconds that a run which was training already waits for more hosts than it needs: each that joins
-# later interrupts the ranks.
-RESUME_WITHIN = 10.0
 # Seconds in which all hosts have to answer whose ranks may have finished without a master.
 LEFT_WITHIN = 5.0
 # Seconds for which hosts that answered in the attempt before are waited for, when there are enough
@@ -67,8 +63,6 @@ NO_ANSWER = "it has not responded yet"
 def begin(step: Step) -> None:
     """Wait for the hosts of an attempt that begins."""
     step.set_timer("pods", step.now + FIRST_REPORT_AFTER)
-    if step.state.run.elastic and step.state.was_training:
-        step.set_timer("resume", step.now + RESUME_WITHIN)
     if _left(step.state):
         step.set_timer("resume", step.now + LEFT_WITHIN)
     extend_deadline(step)
@@ -193,15 +187,15 @@ def start_if_possible(step: Step) -> None:
     spares = describe_spares(run, len(answering) - len(chosen))
     step.do(m.Emit("HostsReady", f"{len(chosen)} hosts respond{spares}"))
     step.clear_timers("hosts", "resume", "shrink")
-    if count_missing_workers(run, chosen) and not run.elastic:
+    if count_missing_workers(run, chosen):
         step.do(m.FreezeHosts([*chosen]))
-    elif not run.elastic:
+    else:
         # Another master may replace the workers while this one ends: it must not do the same. And
         # a pod that is to end still trains until its grace period is over.
         step.clear_timers("pods")
         step.do(m.FreezeHosts())
     step.set(phase=Phase.DELIVERING)
-    step.set_attempt(elastic=replace(state.attempt.elastic, asked=chosen))
+    step.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
     left = _left(state)
@@ -212,18 +206,13 @@ def start_if_possible(step: Step) -> None:
 def is_enough(step: Step) -> bool:
     """Whether the attempt can start with the hosts that answer.
 
-    A run that was training already waits for the timer "resume", while more hosts may come.
+    Until the timer "resume", all hosts are waited for whose ranks may have finished.
     """
     state = step.state
-    run = step.state.run
     answering = state.gathered.answering
-    if not run.elastic:
-        is_waiting = "resume" in state.timers and len(answering) < len(run.hosts)
-        is_short = bool(count_missing_workers(run, answering)) and not _may_shrink(state)
-        return not (is_waiting or is_short)
-    slots = sum(state.facts.hosts[name].slots for name in answering)
-    is_resumed = state.was_training and "resume" not in state.timers
-    return slots >= (run.min_ranks if is_resumed else run.ranks)
+    is_waiting = "resume" in state.timers and len(answering) < len(state.run.hosts)
+    is_short = bool(count_missing_workers(state.run, answering)) and not _may_shrink(state)
+    return not (is_waiting or is_short)
 
 
 def _may_shrink(state: State) -> bool:
@@ -250,14 +239,14 @@ def _count_lacking(
 
 
 def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
-    """Return the hosts to use, in the run's order: the first of each group; all if it is elastic.
+    """Return the hosts to use, in the run's order: the first of each group.
 
     By that order, ranks stay where they were as long as their hosts answer.
     """
     left = dict(run.needed_workers)
     chosen = {}
     for host in run.hosts:
-        if host.name in answering and (run.elastic or left[host.stateful_set]):
+        if host.name in answering and left[host.stateful_set]:
             left[host.stateful_set] -= 1
             chosen[host.name] = answering[host.name]
     return chosen
@@ -266,20 +255,13 @@ def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
 def find_missing(run: Run, answering: Collection[str]) -> list[Host]:
     """Return the hosts that do not answer, of groups that need more; spares are among them."""
     lacking = count_missing_workers(run, answering)
-    return [
-        host
-        for host in run.hosts
-        if host.name not in answering
-        and (not host.optional if run.elastic else host.stateful_set in lacking)
-    ]
+    return [h for h in run.hosts if h.name not in answering and h.stateful_set in lacking]
 
 
 def may_replace_pods(state: State) -> bool:
     """Whether pods in the way are this master's to replace: later they may be the next run's."""
     phases = [Phase.GATHERING]
-    if state.run.elastic:
-        phases += [Phase.DELIVERING, Phase.TRAINING]
-    elif _trains_with_fewer(state):
+    if _trains_with_fewer(state):
         phases.append(Phase.TRAINING)
     return state.phase in phases and not (state.is_stopped or state.hold.lost_to)
 
@@ -287,7 +269,7 @@ def may_replace_pods(state: State) -> bool:
 def _trains_with_fewer(state: State) -> bool:
     launched = state.attempt.launched
     is_short = launched and count_missing_workers(state.run, launched.hosts)
-    return bool(is_short) and state.phase == Phase.TRAINING and not state.run.elastic
+    return bool(is_short) and state.phase == Phase.TRAINING
 
 
 def list_pods(step: Step) -> None:
@@ -404,8 +386,7 @@ def _scale_up(step: Step, event: m.PodsListed) -> None:
         return
     for name in sorted(absent):
         # A person may have chosen the number of workers, where it may change.
-        below = 1 if run.elastic else run.least_workers[name]
-        step.do(m.ScaleUp(name, run.initial_workers[name], below))
+        step.do(m.ScaleUp(name, run.initial_workers[name], run.least_workers[name]))
 
 
 def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Host, Diagnosis]:
@@ -518,8 +499,7 @@ def _count_missing(step: Step, missing: Sequence[Host]) -> str:
     run = step.state.run
     needed = sum(run.needed_workers.values())
     lacking = sum(count_missing_workers(run, step.state.gathered.answering).values())
-    number = len(missing) if run.elastic else min(lacking, len(missing))
-    return f"{number} of {needed} hosts"
+    return f"{min(lacking, len(missing))} of {needed} hosts"
 
 
 def _missing_error(

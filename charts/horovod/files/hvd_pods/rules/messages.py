@@ -414,7 +414,6 @@ class Prepare(Effect):
 
     attempt: int
     epoch: int
-    is_resumed: bool
     fits: bool
 
 
@@ -492,13 +491,6 @@ class PrepareNewcomers(Effect):
     attempt: int
     pods: Mapping[str, Pod]
     # Those of this launch, whose ranks are asked whether they keep their state.
-    hosts: Sequence[str]
-
-
-@dataclass(frozen=True)
-class WriteLiveHosts(Effect):
-    """Replace the list of hosts that an elastic run follows."""
-
     hosts: Sequence[str]
 
 

@@ -167,17 +167,6 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Elastic:
-    """The list of hosts that an elastic run follows, and those that were seen last."""
-
-    seen: frozenset[str] = frozenset()
-    has_code: frozenset[str] = frozenset()
-    # The pods that the code is being handed to: a host may be another pod by then.
-    asked: Mapping[str, Pod] = field(default_factory=dict)
-    is_delivering: bool = False
-
-
-@dataclass(frozen=True)
 class Attempt:
     """One attempt to run the launcher to its end."""
 
@@ -185,7 +174,8 @@ class Attempt:
     is_prepared: bool = False
     gathered: Gathered = field(default_factory=Gathered)
     launched: Launched | None = None
-    elastic: Elastic = field(default_factory=Elastic)
+    # The pods of the launch, to which the code is handed: a host may be another pod later.
+    pods: Mapping[str, Pod] = field(default_factory=dict)
     # Spares that have been looked after (EndLeftovers).
     idle: frozenset[str] = frozenset()
     # How long the launcher ran, in seconds.
@@ -320,8 +310,7 @@ class State:
     failures: int = 0
     last_failure: str = ""
     retries: Retries = field(default_factory=Retries)
-    # This Job has started ranks before: an elastic run goes on with fewer hosts, and a Service
-    # without slices was deleted.
+    # This Job has started ranks before: a Service without slices was deleted.
     was_training: bool = False
     # A launch of this Job has started a program in a worker, or may have: another master's.
     has_reached: bool = False
@@ -362,7 +351,7 @@ class State:
     def ranks(self) -> int:
         """The number of ranks of the present launch, or of the next one as far as is known."""
         launched = self.attempt.launched
-        if launched is None or self.run.elastic:
+        if launched is None:
             return self.run.ranks
         return sum(self.facts.hosts[name].slots for name in launched.hosts)
 

@@ -56,11 +56,6 @@ STAY_LONGER = 60.0
 RESERVE = 15.0
 # Seconds between two looks at lost workers whose ranks may still save.
 LOOK_AGAIN_AFTER = 1.0
-# Seconds until a host that joined an elastic run, and could not be given the user's code, is tried
-# again.
-DELIVER_AGAIN_AFTER = 10.0
-# Seconds before the end of a launch in which its cause is found.
-LAST_SECONDS = 15.0
 # Notices of a kind that are kept: training code can send them without end.
 MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
@@ -77,20 +72,15 @@ def begin(step: Step, event: m.Delivered) -> None:
     answering = state.gathered.answering
     if event.problem or state.is_stopped:
         problem = event.problem or RunError("terminated before the ranks were started")
-        asked = state.attempt.elastic.asked
-        if any(answering.get(name) != pod for name, pod in asked.items()):
+        if any(answering.get(name) != pod for name, pod in state.attempt.pods.items()):
             # What another pod has answered at the address of one that is gone is not final.
             problem = RunError(str(problem))
         step.then(m.AttemptEnds(problem))
         return
-    chosen = [name for name in state.facts.hosts if name in _given(step, event)]
+    chosen = [name for name in state.facts.hosts if name in event.hosts]
     left = state.hold.epoch if run.mode == "direct" else 0
     step.set(phase=Phase.TRAINING, was_training=True, left=left)
     step.set_attempt(launched=Launched(tuple(chosen)))
-    if run.elastic:
-        seen = frozenset(chosen)
-        step.set_attempt(elastic=replace(state.attempt.elastic, seen=seen, has_code=seen))
-        step.do(m.WriteLiveHosts(chosen))
     number = state.attempt.number
     what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
     step.do(m.Emit("Training", what))
@@ -107,9 +97,6 @@ def begin(step: Step, event: m.Delivered) -> None:
 def on_hosts(step: Step) -> None:
     """Hosts have come or gone while the launcher runs."""
     if step.state.phase != Phase.TRAINING:
-        return
-    if step.state.run.elastic:
-        _follow_hosts(step)
         return
     _look_for_loss(step)
     _end_leftovers(step)
@@ -153,64 +140,6 @@ def _end_leftovers(step: Step) -> None:
         step.do(m.EndLeftovers(attempt.number, new, addresses))
 
 
-def _follow_hosts(step: Step) -> None:
-    """Keep the list of hosts of an elastic run up to date: each host in it has the code."""
-    state = step.state
-    elastic = step.state.attempt.elastic
-    now = frozenset(state.gathered.answering)
-    if now == elastic.seen:
-        return
-    hosts = state.facts.hosts
-    for name in sorted(now - elastic.seen):
-        step.log(f"host {name} joined, at {state.gathered.answering[name].address}")
-    reasons = state.gathered.reasons
-    gone = sorted(elastic.seen - now)
-    lost = {hosts[name]: reasons[name] for name in gone if name in reasons}
-    if lost:
-        step.do(m.Emit("HostLost", describe_loss(lost), "warning"))
-    for name in gone:
-        why = f": {reasons[name]}" if reasons.get(name) else ""
-        step.log(f"host {name} left{why}")
-    step.set_attempt(elastic=replace(elastic, seen=now, has_code=elastic.has_code & now))
-    deliver(step)
-
-
-def _given(step: Step, event: m.Delivered) -> frozenset[str]:
-    """Return the hosts that have the code and are still the pods that got it."""
-    state = step.state
-    if not state.run.elastic:
-        return frozenset(event.hosts)
-    answering = state.gathered.answering
-    asked = state.attempt.elastic.asked
-    return frozenset(n for n in event.hosts if n in asked and answering.get(n) == asked[n])
-
-
-def deliver(step: Step) -> None:
-    """Hand the code to the hosts of an elastic run, one time after the other."""
-    state = step.state
-    elastic = step.state.attempt.elastic
-    if state.phase == Phase.TRAINING and not elastic.is_delivering:
-        pods = dict(state.gathered.answering)
-        step.set_attempt(elastic=replace(elastic, is_delivering=True, asked=pods))
-        step.do(m.Deliver(state.attempt.number, pods))
-
-
-def on_delivered(step: Step, event: m.Delivered) -> None:
-    """Hosts of an elastic run have the code; others are tried again after a pause."""
-    state = step.state
-    elastic = step.state.attempt.elastic
-    has_code = _given(step, event)
-    if event.problem:
-        when = f"in {DELIVER_AGAIN_AFTER:.0f} s, or when hosts join or leave"
-        step.log(f"{event.problem}; trying again {when}")
-        step.set_timer("deliver", step.now + DELIVER_AGAIN_AFTER)
-    step.set_attempt(elastic=replace(elastic, is_delivering=False, has_code=has_code))
-    step.do(m.WriteLiveHosts([name for name in state.facts.hosts if name in has_code]))
-    if any(elastic.asked.get(name) != pod for name, pod in state.gathered.answering.items()):
-        # Hosts that have joined while the others got the code, or are other pods now.
-        deliver(step)
-
-
 def abort(step: Step, problem: RunError) -> None:
     """End this launch, which then fails with `problem`; the run may go on."""
     launched = step.state.attempt.launched
@@ -248,12 +177,8 @@ def interrupt(step: Step, job: Object | None = None) -> None:
     step.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     step.set_timer("end", step.now + seconds)
     step.set_launched(is_asking=True)
-    elastic = step.state.attempt.elastic.has_code
-    hosts = launched.hosts
-    if step.state.run.elastic:
-        hosts = tuple(name for name in step.state.facts.hosts if name in elastic)
     may_stay = job is not None and ending.is_continued(job, step.wall)
-    step.do(m.AskRanks(step.state.attempt.number, hosts, may_stay))
+    step.do(m.AskRanks(step.state.attempt.number, launched.hosts, may_stay))
 
 
 def on_asked(step: Step, event: m.RanksAsked) -> None:
@@ -310,9 +235,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
     elif kind == RAISED:
         step.set_launched(raised=(*launched.raised, notice)[-MOST_NOTICES:])
     elif kind == FAILED:
-        # An elastic run has gone on without the ranks that failed before.
-        before = () if step.state.run.elastic else launched.failed
-        step.set_launched(failed=(*before, notice)[-MOST_NOTICES:])
+        step.set_launched(failed=(*launched.failed, notice)[-MOST_NOTICES:])
     elif kind == FINISHED and step.state.run.mode != "custom":
         # A command may start its ranks again and again, as for each call of hvdchart.launch.
         finished = dict.fromkeys((*launched.finished, (host, rank)))
@@ -345,14 +268,13 @@ def _release(step: Step) -> None:
 
 
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
-    """Horovod says that a rank has not joined. The ranks of an elastic run change their hosts."""
+    """Horovod says that a rank has not joined."""
     launched = step.state.attempt.launched
-    run = step.state.run
-    if event.rank >= max(run.max_ranks, sum(host.slots for host in run.hosts)):
+    if event.rank >= sum(host.slots for host in step.state.run.hosts):
         # A script has made the message up.
         return
     host = None
-    if launched and not run.elastic:
+    if launched:
         host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
     name = host.name if host else ""
     since = step.now - event.seconds
@@ -374,8 +296,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     step.set_launched(idle=idle)
     # Those of a command's earlier ranks have the numbers of its present ones.
     over = frozenset() if run.mode == "custom" else launched.ended.union(launched.finished)
-    if run.elastic or len(idle) < step.state.ranks - len(over):
-        # Ranks of an elastic run change their numbers.
+    if len(idle) < step.state.ranks - len(over):
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
@@ -400,8 +321,8 @@ def report_unfinished(step: Step) -> None:
     run = step.state.run
     if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
         return
-    if run.elastic or launched.asked:
-        # Ranks of an elastic run change their numbers; those that were asked to end have a time.
+    if launched.asked:
+        # They have a time.
         return
     history = step.state.progress.history
     since = max(launched.finished_at, history[-1][0] if history else 0.0)
@@ -499,11 +420,9 @@ def report_stalls(step: Step) -> None:
         step.log(f"stalled: {describe(first)}")
         step.do(m.Emit("Stalled", describe(first), "warning"))
     ranks: dict[str, list[int]] = {}
-    # Ranks of an elastic run change their numbers.
-    if not step.state.run.elastic:
-        for stall in first[:MOST_RANKS]:
-            if stall.host in launched.hosts:
-                ranks.setdefault(stall.host, []).append(stall.rank)
+    for stall in first[:MOST_RANKS]:
+        if stall.host in launched.hosts:
+            ranks.setdefault(stall.host, []).append(stall.rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
     else:
@@ -533,8 +452,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     step.set_launched(code=event.code)
     if launched.waiting:
         step.do(m.ReleaseRanks(launched.waiting))
-    # An elastic run goes on without them.
-    left = () if state.run.elastic else tuple(launched.leaving)
+    left = tuple(launched.leaving)
     problem = launched.problem
     # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
     # another reason have not finished, whatever their handlers of signals make of it.
@@ -551,13 +469,9 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
         step.then(m.AttemptEnds(problem))
     else:
         number = state.attempt.number
-        pods = state.attempt.elastic.asked
+        pods = state.attempt.pods
         uids = {name: pods[name].uid for name in left if name in pods}
-        raised = launched.raised
-        if state.run.elastic:
-            # It has gone on without ranks that raised something before, whose numbers others have.
-            raised = tuple(n for n in raised if n["at"] > step.now - LAST_SECONDS)
-        notices = (raised, launched.failed)
+        notices = (launched.raised, launched.failed)
         step.do(m.FindCause(number, event.code, launched.hosts, *notices, uids))
 
 
@@ -580,7 +494,7 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     launched = step.state.attempt.launched
     assert launched  # noqa: S101
     code = launched.code
-    if launched.leaving and not run.elastic:
+    if launched.leaving:
         step.then(
             m.AttemptEnds(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
         )
@@ -589,7 +503,7 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     # At the address of a host that is silent may be another release's worker, with other keys.
     if cause and cause.is_final and not silent:
         step.then(m.AttemptEnds(ConfigurationError(cause.text)))
-    elif silent and not run.elastic:
+    elif silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
         step.then(m.AttemptEnds(LostHostError(describe_loss(silent) + also, code)))
@@ -606,7 +520,7 @@ def _describe_finished(step: Step) -> str:
     """Name the ranks that had ended with 0: the others cannot do without them."""
     launched = step.state.attempt.launched
     assert launched  # noqa: S101
-    if step.state.run.elastic or not launched.finished:
+    if not launched.finished:
         return ""
     return f"; {_name_ranks(launched.finished)} had ended with exit code 0"
 

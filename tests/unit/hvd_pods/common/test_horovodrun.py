@@ -1,0 +1,80 @@
+"""What becomes of a line of Horovod's launcher."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvd_pods.common import horovodrun
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+
+
+def read(line: str) -> horovodrun.Line:
+    return horovodrun.read_line(line.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        ("", {}),
+        ("--fusion-threshold-mb 32", {"HOROVOD_FUSION_THRESHOLD": "33554432"}),
+        ("--fusion-threshold-mb=0", {"HOROVOD_FUSION_THRESHOLD": "0"}),
+        ("--cycle-time-ms 2.5", {"HOROVOD_CYCLE_TIME": "2.5"}),
+        ("--no-hierarchical-allreduce", {"HOROVOD_HIERARCHICAL_ALLREDUCE": "0"}),
+        ("--timeline-filename /t=1.json", {"HOROVOD_TIMELINE": "/t=1.json"}),
+        ("--log-without-timestamp", {"HOROVOD_LOG_HIDE_TIME": "1"}),
+        ("--tcp --stall-check", {"NCCL_IB_DISABLE": "1", "HOROVOD_STALL_CHECK_DISABLE": "0"}),
+        ("--cache-capacity 1 --cache-capacity 2", {"HOROVOD_CACHE_CAPACITY": "2"}),
+    ],
+)
+def test_options_become_what_horovod_makes_of_them(options: str, variables: dict[str, str]) -> None:
+    line = read(f"/opt/bin/horovodrun -np 8 {options} python train.py --tcp -np 2")
+    assert line.variables == variables
+    assert (line.ranks, line.command) == (8, ["python", "train.py", "--tcp", "-np", "2"])
+
+
+def test_options_that_the_chart_needs_no_more_are_left_out_with_a_reason() -> None:
+    line = read("horovodrun -H a:1,b:1 -p 22 --gloo --blacklist-cooldown-range 1 2 -- sh -c x")
+    left_out = [words for words, reason in line.left_out if reason]
+    assert left_out == ["-H a:1,b:1", "-p 22", "--gloo", "--blacklist-cooldown-range 1 2"]
+    assert (line.ranks, line.variables, line.command) == (None, {}, ["sh", "-c", "x"])
+
+
+@pytest.mark.parametrize(
+    ("options", "index", "instead"),
+    [
+        ("--gloo --min-np 2 t", 2, "worker.minimum"),
+        ("--host-discovery-script d.sh t", 1, "worker.minimum"),
+        ("--network-interfaces eth0 t", 1, "network.interface"),
+        ("--mpi t", 1, "launch.mode mpirun"),
+        ("--config-file a t", 1, "the options that stand for its settings"),
+        ("--zoom t", 1, "launch.mode custom"),
+        ("--fusion-threshold-mb many t", 1, "a whole number"),
+        ("--gloo=1 t", 1, "0 words after it"),
+        ("--cycle-time-ms", 1, "1 words after it"),
+        ("-np two t", 1, "a whole number"),
+        ("--gloo", 0, "a command behind it"),
+    ],
+)
+def test_option_that_cannot_be_taken_is_refused_with_a_remedy(
+    options: str, index: int, instead: str
+) -> None:
+    with pytest.raises(horovodrun.HorovodrunError) as refused:
+        read(f"horovodrun {options}")
+    assert refused.value.index == index
+    assert instead in refused.value.instead
+
+
+def test_each_option_has_one_outcome() -> None:
+    options = LAUNCHER_OPTIONS["horovodrun"]
+    names = [name for option in options for name in option["names"]]
+    assert len(names) == len(set(names))
+    outcomes = {"value", "needless", "variable", "instead"}
+    assert [option for option in options if len(outcomes & option.keys()) != 1] == []
+    # A variable has the content of an argument or its own.
+    given = [option for option in options if "variable" in option]
+    assert [one for one in given if one["arguments"] == ("content" in one)] == []
+
+
+@pytest.mark.parametrize("command", [[], ["mpirun", "horovodrun"], ["./horovodrun.py"]])
+def test_other_commands_are_no_lines_of_horovodrun(command: list[str]) -> None:
+    assert not horovodrun.is_line(command)
