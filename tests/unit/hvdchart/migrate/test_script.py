@@ -7,6 +7,7 @@ import pytest
 from hvdchart.errors import SpecError
 from hvdchart.migrate.command_line import parse_command_line
 from hvdchart.migrate.script import is_script
+from hvdchart.spec.paths import value_at
 from tests.unit.hvdchart.migrate.old_files import migrate_line, migrate_text
 
 SHELL = "the line needs a shell before the launcher starts"
@@ -34,6 +35,18 @@ SHELL = "the line needs a shell before the launcher starts"
             "the line starts several programs, separated by a colon",
         ),
         (["python", "a.py"], "python is not a launcher that migrate knows"),
+        (
+            ["horovodrun", "--config-file", "a", "t"],
+            "--config-file a of horovodrun: use the options that stand for its settings",
+        ),
+        (
+            ["horovodrun", "--bind-to", "core", "t"],
+            "migrate does not understand option --bind-to of horovodrun",
+        ),
+        (
+            ["horovodrun", "--fusion-threshold-mb", "a", "t"],
+            "--fusion-threshold-mb a has no whole number",
+        ),
     ],
 )
 def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: str) -> None:
@@ -262,6 +275,32 @@ def test_script_is_known_by_its_content(text: str) -> None:
 def test_ranks_of_each_node_are_read_in_each_spelling(line: str, number: int, slots: int) -> None:
     worker = migrate_line(line).values["worker"]
     assert (worker["number"], worker["slots"]) == (number, slots)
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "value"),
+    [
+        ("horovodrun -np 8 --slots-per-host 2 --min-np 3 t", "worker.minimum", 2),
+        ("horovodrun -np 8 --slots-per-host 2 --min-np 7 t", "worker.minimum", None),
+        ("horovodrun -np 2 --network-interface eth1 t", "network.interface", "eth1"),
+        (
+            "horovodrun -np 2 --fusion-threshold-mb=1 --autotune t",
+            "worker.env",
+            [
+                {"name": "HOROVOD_FUSION_THRESHOLD", "value": "1048576"},
+                {"name": "HOROVOD_AUTOTUNE", "value": "1"},
+            ],
+        ),
+        ("horovodrun -np 2 --gloo t", "launch.mode", "direct"),
+        ("horovodrun -np 2 --mpi t", "launch.mode", None),
+        ("torchrun --nnodes 2:4 t", "worker.number", 4),
+        ("torchrun --nnodes 2:4 t", "worker.minimum", 2),
+    ],
+)
+def test_run_that_adapts_and_options_of_horovod_are_carried_over(
+    line: str, path: str, value: object
+) -> None:
+    assert value_at(migrate_line(line).values, path.split(".")) == value
 
 
 @pytest.mark.parametrize("text", ["a: |\n  mpirun -np 2 t\n", "mpirun: 2\n", "- mpirun -np 2\n"])

@@ -69,6 +69,19 @@ def test_one_process_beside_several_gpus_is_to_be_checked() -> None:
     assert [check for check in checks if "8 GPUs" in check]
 
 
+def test_elastic_policy_becomes_a_minimum() -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d", "maxRestarts": 3}
+    migration = pytorchjob({"elasticPolicy": policy}, command=["torchrun", "train.py"])
+    assert migration.values["worker"]["minimum"] == 1
+    assert not [check for check in migration.checks if "elasticPolicy" in check]
+
+
+def test_precision_of_accelerate_reaches_the_ranks() -> None:
+    line = "accelerate launch --mixed_precision bf16 --num_processes 2 --num_machines 2 train.py"
+    values = pytorchjob(command=line.split()).values
+    assert values["worker"]["env"] == [{"name": "ACCELERATE_MIXED_PRECISION", "value": "bf16"}]
+
+
 def test_trainjob_without_an_image_and_numbers_has_those_of_its_runtime() -> None:
     migration = trainjob(command=["torchrun", "train.py"], resourcesPerNode=GPUS)
     assert size(migration) == (1, 8)
