@@ -132,7 +132,8 @@ def parse_line(texts: Sequence[Word]) -> CommandLine:
     is_horovods = launcher == horovodrun.NAME
     line = CommandLine("direct" if is_horovods else "mpirun", launcher, parts=before)
     line.exports_all = True if is_horovods or launcher == "mpiexec.hydra" else None
-    if first.text not in (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH)):
+    known = (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH))
+    if not is_horovods and first.text not in known:
         line.checks.append(
             f"the launcher was {first.text}: here it is the {launcher} that the image's "
             "PATH finds first; check that this is the same"

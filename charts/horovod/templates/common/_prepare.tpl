@@ -158,8 +158,10 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- end -}}
 {{- $_ := set .horovod "command" $command -}}
 {{- /* The master starts the command of a line of horovodrun itself (hvd_pods/common/horovodrun.py). */ -}}
-{{- $isLine := and (eq .Values.launch.mode "mpirun") $command (first $command | base | eq "horovodrun") -}}
-{{- $_ := set .horovod "mode" (ternary "direct" .Values.launch.mode (not (not $isLine))) -}}
+{{- $isLine := and $command (first $command | base | eq "horovodrun") -}}
+{{- $mode := .Values.launch.mode -}}
+{{- if and $isLine (eq $mode "mpirun") -}}{{- $mode = "direct" -}}{{- end -}}
+{{- $_ := set .horovod "mode" $mode -}}
 {{- end }}
 
 {{/* Directories, and what is known of the data in them. */}}
