@@ -43,6 +43,7 @@ def deploy(
     specs: options.Specs = None,
     files: options.Files = None,
     settings: options.Settings = None,
+    fail_on_nan: options.FailOnNan = False,
     values: options.ValuesFiles = None,
     code: options.Code = None,
     namespace: options.Namespace = None,
@@ -87,7 +88,8 @@ def deploy(
     named = [*(specs or ()), *(files or ())]
     if options.is_script(named):
         raise typer.BadParameter(f"{named[0]} is a script: hvdchart run {named[0]}")
-    paths, plan = options.plan_project(specs, files, settings, code, values)
+    chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
+    paths, plan = options.plan_project(specs, files, chosen, code, values)
     options.print_warnings(plan)
     cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)

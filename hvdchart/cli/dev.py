@@ -49,6 +49,7 @@ def dev(
     ] = None,
     files: options.Files = None,
     settings: options.Settings = None,
+    fail_on_nan: options.FailOnNan = False,
     namespace: options.Namespace = None,
     context: options.Context = None,
     helm: options.Helm = "helm",
@@ -98,7 +99,8 @@ def dev(
     provided: set[str] = set()
     # A line that comes at each save is said once.
     report = cache(note)
-    chosen = [*([] if resume else [_ANEW]), *(settings or ())]
+    given = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
+    chosen = [*([] if resume else [_ANEW]), *given]
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         values = {**_VALUES, "code": version}

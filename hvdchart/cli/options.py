@@ -47,6 +47,13 @@ Settings = Annotated[
         help="Set a key of the merged spec, e.g. nodes.0.count=8; can be repeated.",
     ),
 ]
+FailOnNan = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-nan",
+        help="End an attempt whose loss is NaN, and the run the second time in a row.",
+    ),
+]
 ValuesFiles = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="Merge a file of the chart's values last; can be repeated."),
@@ -201,6 +208,14 @@ def parse_numbers(option: str, text: str) -> tuple[int, ...]:
     if not all(word.isdecimal() and len(word) < 7 for word in words):
         raise typer.BadParameter(f"--{option} {text!r}: must be whole numbers, separated by commas")
     return tuple(int(word) for word in words)
+
+
+def chosen_settings(settings: list[str] | None, *, fails_on_nan: bool) -> list[str]:
+    """The settings of --set, after those that options of their own make."""
+    from hvdchart.spec.run_options import FAIL_ON_NAN
+
+    own = [f"{FAIL_ON_NAN}=true"] if fails_on_nan else []
+    return own + (settings or [])
 
 
 def split_words(option: str, text: str) -> list[str]:

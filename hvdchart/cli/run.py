@@ -52,6 +52,7 @@ def run(
         ),
     ] = None,
     settings: options.Settings = None,
+    fail_on_nan: options.FailOnNan = False,
     save_spec: Annotated[
         Path | None,
         typer.Option(
@@ -109,7 +110,7 @@ def run(
         env or (),
         secret or (),
         volume or (),
-        settings or (),
+        options.chosen_settings(settings, fails_on_nan=fail_on_nan),
     )
     made = plan_script(chosen, {"code": pack_code(code or script, say)}, is_marked=True)
     plan = made.plan

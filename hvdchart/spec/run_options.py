@@ -14,6 +14,8 @@ from hvdchart.errors import SpecError
 # The annotation of the master's pod that says which command has made the run.
 COMMAND = "hvdchart/command"
 RUN = "run"
+# What --fail-on-nan sets, also for the commands that have a spec.
+FAIL_ON_NAN = "values.launch.failOnNaN"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ OPTIONS = (
     RunOption("--env", ("train.env",), ("worker.env",)),
     RunOption("--secret", ("values.worker.envFrom",), ("worker.envFrom",)),
     RunOption("--volume", ("volumes",), ("volumeMounts",)),
+    RunOption("--fail-on-nan", (FAIL_ON_NAN,), ("launch.failOnNaN", "launch.failOnNaN=true")),
     RunOption("--volume output=pvc:CLAIM", (), ("volumes.output with a pvc",)),
 )
 # Values of the chart that another key of the spec sets; all others are below `values`.

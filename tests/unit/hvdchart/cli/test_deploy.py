@@ -241,6 +241,22 @@ def test_values_files_are_merged_in_order(
     assert (values["cleanup"], values["worker"]["spread"]) == ("Always", "None")
 
 
+@pytest.mark.parametrize(
+    ("more", "is_set"), [([], True), (["--set", "values.launch.failOnNaN=false"], False)]
+)
+def test_deploy_ends_a_run_with_nan_where_it_is_asked_to(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    spec: Path,
+    more: list[str],
+    is_set: bool,
+) -> None:
+    done = hvdchart("deploy", spec, "--fail-on-nan", *more, "--detach")
+    assert done.code == 0, done.errors
+    assert installed_values(helm)["launch"]["failOnNaN"] is is_set
+
+
 def test_code_is_merged_after_values_files(
     hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
 ) -> None:

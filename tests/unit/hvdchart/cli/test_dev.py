@@ -29,7 +29,12 @@ class Dev:
     """A running `hvdchart dev` and the script that it watches."""
 
     def __init__(
-        self, folder: Path, helm: StubProgram, *, is_project: bool = False, **more: Any
+        self,
+        folder: Path,
+        helm: StubProgram,
+        *options: str,
+        is_project: bool = False,
+        **more: Any,
     ) -> None:
         self.script = folder / "train.py"
         self.script.write_text("first")
@@ -39,7 +44,7 @@ class Dev:
         self._helm = helm
         self.errors = ""
         files = [str(folder)] if is_project else [str(self.spec), "--code", str(self.script)]
-        command = [sys.executable, "-m", "hvdchart", "dev", *files]
+        command = [sys.executable, "-m", "hvdchart", "dev", *files, *options]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
         )
@@ -111,8 +116,8 @@ def start(
     folder.mkdir()
     started: list[Dev] = []
 
-    def start(**more: Any) -> Dev:
-        started.append(Dev(folder, helm, **more))
+    def start(*options: str, **more: Any) -> Dev:
+        started.append(Dev(folder, helm, *options, **more))
         return started[-1]
 
     yield start
@@ -129,8 +134,9 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(
     Kubernetes validates what it has not validated yet: it would drop a misspelt field. Helm keeps
     two revisions, because it reads all of them several times.
     """
-    dev = start()
+    dev = start("--fail-on-nan")
     values = dev.wait_for_deployed(1)
+    assert values["launch"]["failOnNaN"] is True
     assert {"name": "OUTPUT_PER_RUN", "value": "1"} in values["worker"]["env"]
     assert values["code"] == {"files": {"train.py": "first"}}
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,13 @@ from tests.unit.hvdchart.runs import (
 )
 
 pytestmark = pytest.mark.timeout(120)
+
+
+def job_of_run(*conditions: tuple[str, str, str]) -> Any:
+    """A Job that the command `run` has made."""
+    made = job(*conditions)
+    made["spec"]["template"]["metadata"] = {"annotations": {"hvdchart/command": "run"}}
+    return made
 
 
 @pytest.fixture
@@ -85,7 +94,7 @@ def test_options_become_values_of_the_chart(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     more = ["--cpu", "4", "--memory", "6Gi", "--env", "A=b=c", "--secret", "keys"]
-    more += ["--set", "values.launch.failOnNaN=true", "--detach"]
+    more += ["--fail-on-nan", "--detach"]
     done = hvdchart("run", script, *more)
     assert done.code == 0, done.errors
     sent = installed_values(helm)
@@ -211,8 +220,7 @@ def test_deploy_of_a_script_names_the_command_that_runs_it(
 def test_status_of_a_script_names_options_in_place_of_values(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    made = job()
-    made["spec"]["template"]["metadata"] = {"annotations": {"hvdchart/command": "run"}}
+    made = job_of_run()
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}}
     play(fake_cluster, made, pod("hvd-master-1a2b3c4d-x", "master", waiting))
     done = hvdchart("status", "hvd")
@@ -330,7 +338,7 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
 def test_loss_that_is_nan_is_a_warning_of_the_status(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, DONE, ENDED_MASTER)
+    play(fake_cluster, job_of_run(("Complete", "", "")), ENDED_MASTER)
     tell(fake_cluster, {"step": 3, "loss": "nan"})
     done = hvdchart("status", "hvd")
-    assert "warning: the loss is NaN; launch.failOnNaN=true ends such a run" in done.output
+    assert re.search("warning: .*NaN.* --fail-on-nan ", done.output)

@@ -16,6 +16,8 @@ from hvdchart.spec.run_options import in_options, in_words_of_run
         ("correct image.repository and image.tag, or push it", "correct --image, or push it"),
         ("set imagePullSecrets", "set --set image.pullSecrets"),
         ("lower worker.number: few", "lower --workers: few"),
+        ("launch.failOnNaN=true ends it", "--fail-on-nan ends it"),
+        ("NaN (launch.failOnNaN)", "NaN (--fail-on-nan)"),
         (
             "raise master.resources.limits.memory",
             "raise --set values.master.resources.limits.memory",
