@@ -6,11 +6,18 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, Format, Name, Namespace, connect, print_document
-from hvdchart.cli.terminal import clear_screen, show
+from hvdchart.cli.terminal import show
 from hvdchart.errors import NoRunError, RunFailedError
 
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
+
+
+def _refuse_watch(is_given: bool) -> bool:
+    if is_given:
+        problem = "--watch was removed: `hvdchart watch NAME` follows a run, also in a script"
+        raise typer.BadParameter(problem)
+    return is_given
 
 
 def status(
@@ -18,16 +25,12 @@ def status(
     namespace: Namespace = None,
     context: Context = None,
     output: Format = "text",
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Print the state again when it changes, until the run ends."),
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", hidden=True, callback=_refuse_watch)] = False,
 ) -> None:
     """Print the state of a run, its progress, the reason and what to do.
 
     Examples:
       hvdchart status resnet50
-      hvdchart status resnet50 --watch
       hvdchart status resnet50 --namespace team -o json
 
     Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8
@@ -36,26 +39,17 @@ def status(
     from hvdchart.run.logs import last_lines
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status
-    from hvdchart.run.watch import watch_release
     from hvdchart.text import plain_line
 
     cluster = connect(context, namespace)
-    last = None
-    releases = watch_release(cluster, name) if watch else [cluster.release(name)]
-    for release in releases:
-        current = run_status(release)
-        if current.stall:
-            current = current.with_place(last_lines(cluster, release))
-        if current != last:
-            if output != "text":
-                print_document(current.document(), output)
-            else:
-                if watch:
-                    clear_screen()
-                show(*status_report(current, cluster.namespace, time.time()))
-        last = current
-        if current.over or current.state == "not found":
-            break
+    release = cluster.release(name)
+    current = run_status(release)
+    if current.stall:
+        current = current.with_place(last_lines(cluster, release))
+    if output != "text":
+        print_document(current.document(), output)
+    else:
+        show(*status_report(current, cluster.namespace, time.time()))
     if output == "text" and current.state == "failed":
         # The end of the last attempt's log explains more than its exit code.
         masters = [pod.name for pod in current.pods if pod.name.startswith(f"{current.job}-")]

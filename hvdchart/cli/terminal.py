@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hvdchart.run.status import Status
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
-# Moves to the first line, and clears all below.
-_CLEAR = "\x1b[H\x1b[J"
 
 
 def show(*lines: str) -> None:
@@ -47,12 +45,6 @@ def say(text: str) -> None:
 def write_document(text: str) -> None:
     """Print a text to standard output as it is: a document that other programs read."""
     _write(sys.stdout, text)
-
-
-def clear_screen() -> None:
-    """Clear the terminal, if standard output is one."""
-    if sys.stdout.isatty():
-        _write(sys.stdout, _CLEAR)
 
 
 def print_log(lines: Iterable[LogLine]) -> None:

@@ -213,7 +213,7 @@ def test_server_that_says_nothing_is_given_up(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("status", "hvd", "--watch"), ""),
+        (("events", "hvd", "--follow"), ""),
         (("wait", "hvd"), ""),
         (("deploy", SPEC), "\nthe run continues: hvdchart logs hvd --namespace team\n"),
     ],
