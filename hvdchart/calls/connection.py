@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import io
 import json
+import linecache
 import math
 import pickle
 import subprocess
@@ -14,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from tempfile import TemporaryFile
-from typing import Any
+from types import CodeType
+from typing import IO, Any
 
 import cloudpickle
 
@@ -42,19 +45,39 @@ class LostError(ClusterError):
     """The connection to the call server has ended."""
 
 
-def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """A call, pickled.
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Notes from which files the code is that travels."""
 
+    def __init__(self, target: IO[bytes]) -> None:
+        super().__init__(target)
+        self.files: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, CodeType):
+            self.files.add(obj.co_filename)
+        return super().reducer_override(obj)
+
+
+def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """A call, pickled, and after it the texts of the files that its code is from, by name.
+
+    With them, tracebacks of the ranks have the lines of a notebook's cells, and `inspect.getsource`
+    works.
     Raises CallError for one that cannot travel: it cannot be pickled, or is too large.
     """
     name = getattr(function, "__qualname__", repr(function))
+    target = io.BytesIO()
+    pickler = _Pickler(target)
     try:
-        content: bytes = cloudpickle.dumps((function, tuple(args), dict(kwargs)))
+        pickler.dump((function, tuple(args), dict(kwargs)))
     except Exception as error:
         raise CallError(
             f"{name} and its arguments cannot be pickled: {error}; open files, connections and "
             "locks inside of the function, and pass what they are opened from"
         ) from error
+    texts = {file: "".join(linecache.getlines(file)) for file in sorted(pickler.files)}
+    pickle.dump({file: text for file, text in texts.items() if text}, target)
+    content = target.getvalue()
     if len(content) > wire.LARGEST_CALL:
         raise CallError(
             f"{name} and its arguments are {len(content) / 1e6:.0f} MB pickled, and a call has at "

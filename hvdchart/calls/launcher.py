@@ -18,7 +18,13 @@ from typing import Any, Self, TextIO
 import cloudpickle
 
 from hvd_pods.common.hostile import one_line, printable
-from hvdchart.calls.connection import Connection, LostError, RanksError, pack
+from hvdchart.calls.connection import (
+    Connection,
+    LostError,
+    RanksError,
+    RemoteTraceback,
+    pack,
+)
 from hvdchart.code.archive import list_files, pack_files
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError, SpecError
 from hvdchart.plan.measuring import command_plan
@@ -60,16 +66,33 @@ _CLOSED = "the launcher was closed"
 _AFTER_END = "the next call starts it again"
 
 
+class _CallersLines(AbstractContextManager[None]):
+    """Takes hvdchart's own lines from the traceback of what a call raises.
+
+    That is an error for the user, or an exception of the function, whose own lines are in its
+    cause. A defect keeps all of its lines.
+    """
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        is_of_function = error is not None and isinstance(error.__cause__, RemoteTraceback)
+        if not (is_of_function or isinstance(error, HvdchartError)):
+            return
+        while error is not None:
+            # From Python 3.11 on, no line of the function with this block is added again.
+            error.__traceback__ = None
+            error = error.__context__ if error.__cause__ is None else error.__cause__
+
+
+_callers_lines = _CallersLines()
+
+
 class Launcher:
     """Calls functions on the ranks of a run of its own: `launcher(function, args, kwargs)`.
 
-    The first call installs the release, with `workers` workers (2, and their `gpus`) of an `image`,
-    or as a `spec` (a path or a Spec) says, whose command is not used. Later calls use the same
-    pods, with the spec and the code as they then are. The pods are removed by `close`, at the end
-    of a `with` block, or of this program; without a call, the workers end after `idle` seconds, and
-    the next call starts others. The cluster ends what a program leaves that was killed. A fork of
-    this process cannot use its launchers. `code` is a folder of modules for the functions. The
-    ranks' output goes to `output`, sys.stdout by default.
+    The settings are those of `launch`. The first call installs the release. Later calls use the
+    same pods, with the spec and the code as they then are. The pods are removed by `close`, at the
+    end of a `with` block, or of this program. The cluster ends what a program leaves that was
+    killed. A fork of this process cannot use its launchers.
     """
 
     def __init__(
@@ -157,7 +180,11 @@ class Launcher:
         `timeout` seconds, counted from when the workers are ready; and the errors of Helm and the
         cluster. Whatever it raises, the ranks have been ended.
         """
-        content = pack(function, args, kwargs or {})
+        with _callers_lines:
+            return self._call(pack(function, args, kwargs or {}), timeout)
+
+    def _call(self, content: bytes, timeout: float | None) -> list[Any]:
+        """Make a call, of which `pack` has made the content."""
         # Before the lock, which a thread may have held when this process was forked.
         if os.getpid() != self._process:
             raise RunFailedError(
@@ -437,17 +464,57 @@ def launch(
     kwargs: Mapping[str, Any] | None = None,
     *,
     timeout: float | None = None,
-    **settings: Any,
+    workers: int | None = None,
+    gpus: int | None = None,
+    image: str = "",
+    spec: str | Path | Spec | None = None,
+    code: str | Path | None = None,
+    name: str = "",
+    namespace: str | None = None,
+    context: str | None = None,
+    helm: str = "helm",
+    idle: float = 600.0,
+    output: TextIO | None = None,
 ) -> list[Any]:
     """Call a function on each rank of a few pods; what it returns, by rank.
 
-    `settings` are those of a Launcher, which is kept for the next call with the same settings, and
-    closed at the end of this program. Raises what a Launcher raises.
+    The first call installs a release. The next call with the same settings uses the same pods,
+    which are removed at the end of this program. Raises what a Launcher raises.
+
+    function: it travels with what it refers to; modules of your own are in `code`.
+    args: its arguments.
+    kwargs: its arguments with names.
+    timeout: seconds after which the ranks are ended, from when the workers are ready.
+    workers: number of workers; 2 by default.
+    gpus: GPUs of each worker, with a rank on each; none by default.
+    image: image of the pods; by default a public one of the framework that is imported.
+    spec: a path or a Spec in the place of the three settings above; its command is not used.
+    code: folder of modules for the function, with their requirements.txt.
+    name: name of the release; by default `launch-` and six characters, or that of the spec.
+    namespace: namespace of Kubernetes; by default that of the context.
+    context: context of the kubeconfig; by default the current one.
+    helm: the program Helm, a name on PATH or a path.
+    idle: seconds without a call after which the workers end; the next call starts others.
+    output: where the ranks' output goes; sys.stdout by default.
     """
-    key = repr(sorted(settings.items()))
-    with _making:
-        launcher = _launchers.get(key)
-        if launcher is None:
-            launcher = Launcher(**settings)
-            _launchers[key] = launcher
-    return launcher(function, args, kwargs, timeout=timeout)
+    settings: dict[str, Any] = {
+        "workers": workers,
+        "gpus": gpus,
+        "image": image,
+        "spec": spec,
+        "code": code,
+        "name": name,
+        "namespace": namespace,
+        "context": context,
+        "helm": helm,
+        "idle": idle,
+        "output": output,
+    }
+    key = repr(settings)
+    with _callers_lines:
+        with _making:
+            launcher = _launchers.get(key)
+            if launcher is None:
+                launcher = Launcher(**settings)
+                _launchers[key] = launcher
+        return launcher(function, args, kwargs, timeout=timeout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import linecache
 import os
 import pickle
 import socket
@@ -44,11 +45,15 @@ def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
 
     Whatever the function raises, and what cannot be pickled, is a failure to answer with.
     """
+    stream = io.BytesIO(content)
     try:
-        function, arguments, keywords = pickle.loads(content)  # noqa: S301 - the caller's own
+        function, arguments, keywords = pickle.load(stream)  # noqa: S301 - the caller's own
     except Exception as error:  # noqa: BLE001 - whatever a module raises that it imports
         hint = "give the folder of your own modules with code=, packages belong into the image"
         return describe(cloudpickle, error, f"the function cannot be loaded: {error!r}; {hint}")
+    for file, text in pickle.load(stream).items():  # noqa: S301 - the caller's own
+        # An image may have another file of that name. Without a time, Python looks for none.
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     try:
         result = function(*arguments, **keywords)
     except BaseException as error:  # noqa: BLE001 - whatever a function raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -257,6 +259,29 @@ def test_exception_of_a_rank_has_its_traceback_without_hvdcharts_own_lines(
     assert f"rank 1 on {socket.gethostname()}" in shown
     assert ", in fail_on_rank_1" in shown
     assert "in fail_on_rank_1\nhvdchart" not in shown
+
+
+def cell(text: str, name: str) -> Any:
+    """A function of a notebook's cell, which no file has; `linecache` knows its text."""
+    file = f"/tmp/ipykernel_1/{name}.py"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    known: dict[str, Any] = {"__name__": "a_notebook"}
+    made = next(each for each in compile(text, file, "exec").co_consts if hasattr(each, "co_name"))
+    known[name] = FunctionType(made, known)
+    return known[name]
+
+
+def test_traceback_has_the_lines_of_a_notebooks_cell(connection: Connection) -> None:
+    function = cell("def halve(x):\n    half = x / 0  # of the cell\n    return half\n", "halve")
+    with pytest.raises(ZeroDivisionError) as caught:
+        call(connection, function, 3)
+    assert "half = x / 0  # of the cell\n" in str(caught.value.__cause__)
+
+
+def test_function_of_a_cell_can_read_its_own_source(connection: Connection) -> None:
+    """TensorFlow and PyTorch compile functions from it."""
+    text = "def look():\n    import inspect\n    return inspect.getsource(look)\n"
+    assert call(connection, cell(text, "look"))[0] == [text, text]
 
 
 def unloadable() -> None:

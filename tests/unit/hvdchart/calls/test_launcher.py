@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import inspect
 import io
 import json
 import os
@@ -11,8 +12,10 @@ import signal
 import sys
 import tarfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -20,7 +23,7 @@ from typing import Any
 import pytest
 
 import hvdchart
-from hvdchart.errors import CallError, HelmError, RunFailedError, SpecError
+from hvdchart.errors import CallError, HelmError, HvdchartError, RunFailedError, SpecError
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.test_calls import Pod, assert_ended, own_rank, write_pid_and_wait
@@ -181,6 +184,41 @@ def test_settings_that_cannot_be_meant_are_refused(
     spec = hvdchart.parse_spec(json.dumps({**SPEC, **changes}))
     with pytest.raises(SpecError, match=says):
         hvdchart.Launcher(spec=spec, **settings)
+
+
+def fail() -> None:
+    raise ValueError("of the function")
+
+
+@pytest.mark.parametrize("function", [fail, threading.Lock, partial(os._exit, 3)])
+def test_traceback_of_a_call_that_fails_has_the_callers_lines_alone(
+    settings: dict[str, Any], function: Callable[[], object]
+) -> None:
+    with (
+        hvdchart.Launcher(**settings) as launcher,
+        pytest.raises((ValueError, HvdchartError)) as caught,
+    ):
+        launcher(function)
+    error: BaseException | None = caught.value
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        assert {frame.filename for frame in frames} <= {__file__}
+        error = error.__context__ if error.__cause__ is None else error.__cause__
+
+
+def test_launch_shows_each_setting_of_a_launcher() -> None:
+    taken = dict(inspect.signature(hvdchart.launch).parameters)
+    for name, parameter in inspect.signature(hvdchart.Launcher).parameters.items():
+        assert taken[name] == parameter
+        assert f"\n{name}: " in (inspect.getdoc(hvdchart.launch) or "")
+
+
+def test_launch_has_the_callers_lines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    with pytest.raises(HvdchartError) as caught:
+        hvdchart.launch(own_rank)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert {frame.filename for frame in frames} == {__file__}
 
 
 def fork(work: Callable[[], object]) -> int:
