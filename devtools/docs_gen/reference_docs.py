@@ -18,6 +18,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from typer.cli import get_docs_for_click
+from typer.main import get_command
 
 import hvdchart
 from devtools.docs_gen.generated import replace_sections, table, wrap
@@ -52,7 +53,9 @@ def command_page() -> str:
     """The text of docs/command.md, as Typer writes it from the commands. Exits with a message when
     a command, an argument or an option has no help.
     """
-    command: Any = app.command()
+    command: Any = get_command(app.app)
+    # Those that only say that they were removed are not described.
+    command.commands = {name: each for name, each in command.commands.items() if not each.hidden}
     if undescribed := [*_undescribed(command, "hvdchart")]:
         sys.exit(f"no help for {', '.join(undescribed)}")
     context = command.context_class(command, info_name="hvdchart")

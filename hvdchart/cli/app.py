@@ -42,23 +42,21 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Grouped(TyperGroup):
-    """The command with its subcommands in groups; the first sentence of each is printed whole."""
+    """The command with its subcommands in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         names = [name for group in _COMMANDS.values() for name in group]
         for heading, own in _COMMANDS.items():
             rows = []
             for name in own:
-                command = self.commands[name]
                 # Indented to one width, so that all groups are one table.
-                rows.append((f"{name:<{max(map(len, names))}}", _first_sentence(command)))
+                row = (
+                    f"{name:<{max(map(len, names))}}",
+                    (self.commands[name].short_help or "").rstrip("."),
+                )
+                rows.append(row)
             with formatter.section(heading):
                 formatter.write_dl(rows)
-
-
-def _first_sentence(command: Any) -> str:
-    text = " ".join((command.help or command.short_help or "").split())
-    return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(".:")
 
 
 app = typer.Typer(
@@ -94,7 +92,9 @@ def _root(
 def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
     """Add a command; its examples and exit codes are the end of its docstring, as they stand."""
     text, mark, examples = cleandoc(function.__doc__ or "").partition("\nExample")
-    group.command(name, help=text, epilog=f"\b{mark}{examples}")(function)
+    # Whole: Typer cuts it after 45 characters.
+    first = re.split(r"(?<=\.)\s|:\s", text, maxsplit=1)[0].rstrip(".") + "."
+    group.command(name, help=text, short_help=first, epilog=f"\b{mark}{examples}")(function)
 
 
 def _refuse(name: str, instead: str) -> None:
@@ -116,7 +116,7 @@ for _name, _instead in _GONE.items():
 _image = typer.Typer(no_args_is_help=True, help="Check container images.")
 _image.callback()(lambda: None)
 _add(_image, "check", image.check)
-app.add_typer(_image, name="image")
+app.add_typer(_image, name="image", short_help="Check container images.")
 
 
 @cache
