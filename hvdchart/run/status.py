@@ -260,12 +260,12 @@ def _judge(
     if record.get("lease") == LEASE_KEPT and record.get("state") == "Failed":
         return "failed", record.get("reason", ""), ""
     if job["spec"].get("suspend"):
-        return "suspended", "the run is stopped", f"continue it: hvdchart restart {release.name}"
+        return "suspended", "the run is stopped", f"continue it: {_restart(release, job)}"
     if record.get("state") in ("Finished", "Failed"):
         # The master stores results and scales the workers down, which are needed no more.
         return "finishing", record.get("reason", ""), ""
     if not release.stateful_sets:
-        again = f"create them again: hvdchart restart {release.name}"
+        again = f"create them again: {_restart(release, job)}"
         return "waiting", "the StatefulSets of the run's workers were deleted", again
     needed = [pod for pod in pods if pod not in workers.dispensable]
     reason, advice = _problems(release, needed, _refusals(release, job, needed))
@@ -294,6 +294,11 @@ def _judge(
     if spare:
         reasons.append(spare)
     return "running", "; ".join(reasons), advice
+
+
+def _restart(release: Release, job: Object) -> str:
+    """The command that starts the run again."""
+    return f"hvdchart restart {release.name} -n {job['metadata'].get('namespace', 'default')}"
 
 
 def _why_no_job(release: Release) -> str:

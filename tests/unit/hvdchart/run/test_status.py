@@ -429,6 +429,14 @@ def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None
     assert "hvdchart restart" in found.advice
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_the_command_that_continues_a_run_names_its_namespace(is_stopped: bool) -> None:
+    made = job(suspend=is_stopped)
+    made["metadata"]["namespace"] = "team"
+    found = status([MASTER], jobs=[made], sets=[])
+    assert found.advice.endswith("hvdchart restart hvd -n team")
+
+
 def test_a_run_whose_master_has_recorded_the_end_is_finishing() -> None:
     gone = {**STATEFUL_SET, "spec": {"replicas": 0}}
     record = {"job": JOB, "state": "Finished"}
