@@ -27,7 +27,10 @@ def tensorboard(
     Exit codes: 7 the run has no TensorBoard, or the cluster cannot be used; 130 interrupted.
     """
     from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.output import has_empty_tensorboard
+    from hvdchart.run.status import run_status
     from hvdchart.run.watch import wait_until_served
+    from hvdchart.spec.run_options import in_options
 
     cluster = connect(context, namespace)
     kubectl = Kubectl(cluster.namespace, context)
@@ -40,6 +43,14 @@ def tensorboard(
             f"run {name} has no TensorBoard: deploy it with --set values.tensorboard.enabled=true"
         )
     wait_until_served(cluster, name, say)
+    release = cluster.release(name)
+    if has_empty_tensorboard(release):
+        word = in_options if run_status(release).is_of_script else str
+        remedy = word("volumes.output with a pvc")
+        say(
+            f"TensorBoard is empty: its pod has an emptyDir of its own; {remedy} shows it what the "
+            "ranks write"
+        )
     if port:
         show(f"TensorBoard of {name}: http://127.0.0.1:{port}/")
     code = kubectl.forward(service, _TENSORBOARD_PORT, port, note)

@@ -1,4 +1,4 @@
-"""Finds the pod of a rank, and a pod that mounts the run's output. Pure."""
+"""Finds the pod of a rank, and pods that mount the run's output. Pure."""
 
 from __future__ import annotations
 
@@ -82,6 +82,19 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
         f"no running pod of run {release.name} has {path}: read it from the volume, or set "
         "tensorboard.enabled, whose pod stays after the run"
     )
+
+
+def has_empty_tensorboard(release: Release) -> bool:
+    """Whether TensorBoard reads a volume of its own pod, on which no rank writes."""
+    for pod in release.pods:
+        if component_of(pod) != "tensorboard":
+            continue
+        own = {each["name"] for each in pod["spec"].get("volumes") or [] if "emptyDir" in each}
+        for container in pod["spec"].get("containers") or []:
+            for mount in container.get("volumeMounts") or []:
+                if mount["name"] in own and mount.get("readOnly"):
+                    return True
+    return False
 
 
 def _timeline_path(stateful_set: Object) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,6 +191,21 @@ def test_tensorboard_prints_the_address_when_its_pod_is_ready(
     # One line for each request of a browser would hide the others.
     assert "Handling" not in done.errors
     assert "no longer forwards port 6007 to service hvd-tensorboard (exit code 1)" in done.errors
+
+
+@pytest.mark.parametrize("source", [{"emptyDir": {}}, {"hostPath": {"path": "/mnt"}}])
+def test_tensorboard_that_reads_what_no_rank_writes_is_told(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, source: dict[str, Any]
+) -> None:
+    running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
+    made = pod("hvd-tensorboard-x", "tensorboard", RUNNING, ready=True)
+    mounts = [{"name": "output", "mountPath": "/output", "readOnly": True}]
+    mounts.append({"name": "tmp", "mountPath": "/tmp"})
+    made["spec"]["containers"] = [{"name": "tensorboard", "volumeMounts": mounts}]
+    made["spec"]["volumes"] = [{"name": "output", **source}, {"name": "tmp", "emptyDir": {}}]
+    running.put("pods", made)
+    done = hvdchart("tensorboard", "hvd")
+    assert ("TensorBoard is empty" in done.errors) is ("emptyDir" in source)
 
 
 def test_timeline_says_how_a_run_gets_one(
