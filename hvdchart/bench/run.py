@@ -40,7 +40,7 @@ def measure(
         turn = outcome.trial * turns // len(trials)
         measured.append(Measurement(turn, workers, outcome.ranks, outcome.speed))
         size = f"{pluralize(workers, 'worker')}, {pluralize(outcome.ranks, 'rank')}"
-        report(f"{len(measured)} of {len(trials)}: {size}: {outcome.speed:.1f} images/s")
+        report(f"{len(measured)} of {len(trials)}: {size}: {outcome.speed:.1f} samples/s")
 
     run_trials(cluster, plan, helm, len(trials), take, report, least=len(trials))
     return {**place, "rows": rows(measured)}

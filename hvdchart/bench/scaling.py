@@ -31,7 +31,7 @@ _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.
 
 @dataclass(frozen=True)
 class Measurement:
-    """The speed of all ranks together in images/s, in one turn on the first `workers` workers."""
+    """The speed of all ranks together in samples/s, in one turn on the first `workers` workers."""
 
     turn: int
     workers: int

@@ -103,7 +103,7 @@ def _print_table(result: "Object") -> None:
     from hvdchart.bench.scaling import place_text
 
     table = Table(title=f"{result['name']}: {' '.join(result['command'])}")
-    for column in ("workers", "ranks", "images/s", "a worker", "efficiency"):
+    for column in ("workers", "ranks", "samples/s", "a worker", "efficiency"):
         table.add_column(column, justify="right")
     for row in result["rows"]:
         speed = row["imagesPerSecond"]

@@ -6,7 +6,7 @@ workers that it runs on); the host file; and the launcher's command line for all
 the command is appended.
 
 For each trial it prints the word `MEASURED` and a JSON object in one line: `trial`, `ranks`,
-`speed` in images/s (null when there is none) and `error` (then, the end of the output). No line of
+`speed` in samples/s (null when there is none) and `error` (then, the end of the output). No line of
 this text may begin with that word, because the master prints the text, too.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def parse_speed(output: str) -> float | None:
-    """The images/s in the last line with RESULT {...}, as the examples print it.
+    """The samples/s in the last line with RESULT {...}, as the examples print it.
 
     None when there is no such line, or it has no number of that name.
     """

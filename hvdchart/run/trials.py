@@ -17,7 +17,7 @@ _MARK = "MEASURED "
 
 @dataclass(frozen=True)
 class Outcome:
-    """The number of a trial, its ranks, and their speed in images/s; None for one with an error."""
+    """The number of a trial, its ranks, and their samples/s; None for one with an error."""
 
     trial: int
     ranks: int

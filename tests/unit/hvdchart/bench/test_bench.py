@@ -173,7 +173,7 @@ def test_sizes_are_measured_in_one_run(measured: Outcome, helm: StubProgram) -> 
 
 @pytest.mark.slow
 def test_each_measurement_is_shown_as_it_comes(measured: Outcome) -> None:
-    assert "4 of 4: 1 worker, 1 rank: 11.0 images/s\n" in measured.errors
+    assert "4 of 4: 1 worker, 1 rank: 11.0 samples/s\n" in measured.errors
 
 
 @pytest.mark.slow
