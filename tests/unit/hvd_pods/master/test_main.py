@@ -86,6 +86,13 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
 
 
+def test_attempts_of_a_run_have_one_id_by_which_trackers_know_them(pod: MasterPod) -> None:
+    pod.install(f'echo "$HVD_RUN_ID" >>"$OUT/ids"; {FAIL_UNTIL.format(2)}')
+    assert pod.run(id="a1b2") == 0
+    assert [attempt for attempt, _ in made(pod)] == [1, 2]
+    assert (pod.generated.parent / "ids").read_text() == "a1b2\na1b2\n"
+
+
 def test_the_first_rank_that_failed_is_told_everywhere(
     pod: MasterPod, capfd: pytest.CaptureFixture[str]
 ) -> None:
