@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from tests.waiting import PROGRAM_PAUSE, wait_until
 from tests.wheels import make_wheel
 
 STEPS = 6000
+SECRET = "0123456789abcdef"
 # Reports its steps until each rank finds a file in its own container.
 TRAIN = f"""
 import os, time
@@ -63,6 +67,23 @@ class Run:
         wait_until(self.progress, 180, "the record has a step", PROGRAM_PAUSE)
 
 
+@contextmanager
+def page_of(run: Run) -> Iterator[Iterator[Any]]:
+    """The views that the page of the run gets, while it is served."""
+    command = [sys.executable, "-m", "hvdchart", "watch", "hvd", "--web", "-n", run.namespace.name]
+    with subprocess.Popen(
+        command, env=run.namespace.environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            with urllib.request.urlopen(f"{address}events", timeout=60) as answer:  # noqa: S310 - of this machine
+                lines = (line for line in answer if line.startswith(b"data: "))
+                yield (json.loads(line.removeprefix(b"data: ")) for line in lines)
+        finally:
+            process.terminate()
+
+
 @pytest.fixture(scope="class")
 def written(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """A spec and its code, and kubectl on PATH, as people have it."""
@@ -77,7 +98,9 @@ def written(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> I
     wheel = make_wheel(code, "hvdleaf")
     (code / "requirements.txt").write_text(f"./{wheel.name}\n")
     command = ["python3", "train.py"]
-    spec = write_spec(folder, namespace, command, launch={"options": ["--tag-output"]})
+    train = {"command": command, "retries": 0, "env": {"TRACKER_TOKEN": SECRET}}
+    launch = {"options": ["--tag-output"]}
+    spec = write_spec(folder, namespace, command, train=train, launch=launch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(programs), prepend=":")
         yield Run(namespace, code, spec)
@@ -170,6 +193,13 @@ class TestDailyCommands:
         assert by_pod["hvd-worker-1"][5] == "8.0"
         assert float(by_pod["hvd-worker-0"][1]) >= 0
 
+    def test_page_shows_the_step_and_the_memory_of_each_rank(self, running: Run) -> None:
+        with page_of(running) as views:
+            # Later views have what the pods say of themselves.
+            view = next(view for view in views if sum(bool(r["step"]) for r in view["rows"]) == 2)
+        assert view["progress"]["steps"] == STEPS
+        assert all(row["memory"] > 0 for row in view["rows"] if row["step"])
+
     def test_stopped_run_is_suspended(self, stopped: Run) -> None:
         assert stopped.ask("status", "hvd").startswith("hvd: suspended")
 
@@ -187,6 +217,17 @@ class TestDailyCommands:
 
     def test_status_of_a_finished_run_says_so(self, finished: Run) -> None:
         assert finished.ask("status", "hvd").startswith("hvd: finished")
+
+    def test_finished_run_is_watched_from_its_record(self, finished: Run) -> None:
+        assert finished.ask("watch", "hvd").startswith("hvd: finished, step ")
+
+    def test_report_has_the_log_and_the_record_and_no_secret(self, finished: Run) -> None:
+        file = finished.code.parent / "report.html"
+        finished.change("report", "hvd", "-w", str(file))
+        text = file.read_text()
+        assert re.search(r"\bstep \d+ \d+\.\d+", text), "the log"
+        assert "state: Finished" in text, "the record"
+        assert ("TRACKER_TOKEN" in text, SECRET in text) == (True, False), "the values"
 
     def test_debug_has_the_code_that_was_deployed(self, finished: Run) -> None:
         entered = finished.change("debug", "hvd", "0", "--", "ls")
