@@ -120,7 +120,7 @@ app.add_typer(_image, name="image", short_help="Check container images.")
 
 
 @cache
-def command() -> Callable[[], None]:
+def command() -> Callable[..., None]:
     """Return the command, which Typer builds from the annotations of all subcommands."""
     return typer.main.get_command(app)
 
@@ -132,7 +132,8 @@ def main() -> None:
     a defect, and shows a traceback.
     """
     try:
-        command()()
+        # Also where Python was started with -m: completion is for the command of this name.
+        command()(prog_name="hvdchart")
     except HvdchartError as error:
         say(str(error))
         sys.exit(error.exit_code)
