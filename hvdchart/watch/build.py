@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 from hvd_pods.common.hostile import one_line
@@ -16,6 +17,7 @@ from hvdchart.run.release import Object, Release, event_time, is_event_of
 from hvdchart.run.stalls import seconds_of
 from hvdchart.run.status import PodStatus, Status, newest_job, run_record, run_status
 from hvdchart.run.top import Usage
+from hvdchart.spec.run_options import in_options
 from hvdchart.text import plain_line
 from hvdchart.watch.model import Kind, Mark, Part, Row, Span, View
 
@@ -56,8 +58,9 @@ def build_view(
     """The view of a release at a moment; `lines` are the last ones of its master's log."""
     lines = list(lines)
     status = run_status(release).with_place(lines)
+    word = in_options if status.is_of_script else str
     rows = list(_rows(release, status, usages))
-    marks = _marks(release, status)
+    marks = tuple(replace(mark, text=word(mark.text)) for mark in _marks(release, status))
     ended = seconds_of(status.ended) or None
     return View(
         name=one_line(status.name),
@@ -79,7 +82,11 @@ def build_view(
         marks=marks,
         spans=tuple(_spans(marks, ended or now)),
         stall=status.stall,
-        log=tuple(plain_line(line[:_LONGEST_LINE]) for line in lines[-MOST_LINES:]),
+        log=tuple(
+            # The ranks' own lines stay as they are.
+            plain_line((word if line.startswith("[hvd") else str)(line[:_LONGEST_LINE]))
+            for line in lines[-MOST_LINES:]
+        ),
         usage_problem=one_line(usage_problem) if not status.over else "",
     )
 

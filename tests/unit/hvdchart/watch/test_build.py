@@ -78,6 +78,20 @@ def test_attempts_and_faults_are_marks_on_the_time_line() -> None:
     assert view.spans[-1].end == view.now
 
 
+def test_a_run_of_a_script_is_told_in_options() -> None:
+    release = sample.training()
+    template = release.jobs[0]["spec"]["template"]
+    template["metadata"] = {"annotations": {"hvdchart/command": "run"}}
+    text = "the loss is NaN: launch.failOnNaN=true ends such a run"
+    release.events.append(sample.happened(60, "NotANumber", text))
+    lines = [f"[hvd +1.0s] warning: {text}", "launch.failOnNaN of the script's own"]
+    view = build_view(release, "team", BEGAN + 90, lines=lines)
+    told = [mark.text for mark in view.marks if "NaN" in mark.text]
+    assert "--fail-on-nan" in told[0]
+    assert "--fail-on-nan" in view.log[0]
+    assert view.log[1] == lines[1]
+
+
 def test_a_stall_names_the_line_of_the_script_that_the_log_has() -> None:
     view = sample.stalled_view()
     assert view.stall
