@@ -233,20 +233,30 @@ class Cluster:
         self._api.merge_patch(what, path, {"spec": {"replicas": number}})
 
     @contextmanager
-    def present(self, kind: str, item: Object) -> Iterator[None]:
-        """Create an object, whose name is its own, and delete it when the block ends, however."""
+    def present(self, kind: str, item: Object) -> Iterator[Object]:
+        """Create an object, whose name is its own, and delete it when the block ends, however.
+
+        Yields what was created. A ClusterError of the creation or the block comes before one of the
+        deletion, which often has the same cause.
+        """
         where = f"in namespace {self.namespace}"
         name = item["metadata"]["name"]
+        problem: ClusterError | None = None
         try:
-            self._api.create(f"create {kind} {name} {where}", self._path(kind), item)
-            yield
+            yield self._api.create(f"create {kind} {name} {where}", self._path(kind), item)
+        except ClusterError as error:
+            problem = error
+            raise
         finally:
             # Also where the answer to the creation was lost, or a signal came before it.
             now = {"gracePeriodSeconds": "0"}
             what = f"delete {kind} {name} {where}"
-            unless_refused(
-                lambda: self._api.delete(what, self._path(kind, name), now), Object(), [404]
-            )
+            delete = partial(self._api.delete, what, self._path(kind, name), now)
+            try:
+                unless_refused(delete, Object(), [404])
+            except ClusterError:
+                if problem is None:
+                    raise
 
     def wait_for_pod(self, name: str, phases: Collection[str]) -> Object:
         """Wait until a pod is in one of these phases; the pod.

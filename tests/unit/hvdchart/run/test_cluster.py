@@ -117,3 +117,28 @@ def test_a_terminal_is_asked_for_where_there_is_one(
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_output)
     assert Kubectl("team").run_in("hvd-0", "worker", ["ls"]) == 0
     assert kubectl.calls[-1].arguments[2:5] == ["exec", option, "hvd-0"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "named"), [(("create", "delete"), "create"), (("delete",), "delete")]
+)
+def test_refused_creation_is_told_where_the_deletion_is_refused_as_well(
+    fake_cluster: FakeCluster, refused: tuple[str, ...], named: str
+) -> None:
+    fake_cluster.refusals = {f"pods {verb}": (403, f"may not {verb}") for verb in refused}
+    with (
+        pytest.raises(ClusterError, match=f"may not {named}"),
+        Cluster.connect().present("pods", {"metadata": {"name": "probe"}}),
+    ):
+        pass
+
+
+def test_failure_of_a_block_is_told_where_the_deletion_is_refused(
+    fake_cluster: FakeCluster,
+) -> None:
+    fake_cluster.refusals = {"pods delete": (403, "may not delete")}
+    with (
+        pytest.raises(ClusterError, match="does not start"),
+        Cluster.connect().present("pods", {"metadata": {"name": "probe"}}),
+    ):
+        raise ClusterError("it does not start")
