@@ -23,7 +23,8 @@ _PURPOSE = "policy-probe"
 def examine_policies(cluster: Cluster, image: str) -> Finding:
     """Connect from a pod of this image to another one, which a policy admits to one port only.
 
-    The policy and the pods are deleted when this ends, by an exception as well.
+    The policy and the pods are deleted when this ends, by an exception as well. Where the policy
+    stays nevertheless, Kubernetes deletes it with the first pod, which owns it.
     """
     program = files("hvdchart.doctor").joinpath("policy_probe.py").read_text("utf-8")
     command = ["python3", "-I", "-c", program]
@@ -32,8 +33,8 @@ def examine_policies(cluster: Cluster, image: str) -> Finding:
     target["metadata"]["labels"]["hvdchart/target"] = name
     try:
         with (
-            cluster.present("networkpolicies", _policy(name)),
-            cluster.present("pods", target),
+            cluster.present("pods", target) as created,
+            cluster.present("networkpolicies", _policy(created)),
         ):
             pod = cluster.wait_for_pod(name, ("Running", "Succeeded", "Failed"))
             address = pod["status"].get("podIP", "")
@@ -52,17 +53,23 @@ def examine_policies(cluster: Cluster, image: str) -> Finding:
     return Finding(_SUBJECT, "unknown", f"the probe of {image} has not found out: {last[0]}")
 
 
-def _policy(target: str) -> Object:
-    """A policy that admits everybody to one port of a pod, and nobody to the others."""
+def _policy(target: Object) -> Object:
+    """A policy that admits everybody to one port of a pod, and nobody to the others.
+
+    The pod owns it: whoever deletes the pod need not know of the policy.
+    """
+    metadata = target["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": {
-            "name": target,
+            "name": metadata["name"],
             "labels": {"app.kubernetes.io/name": f"hvdchart-{_PURPOSE}"},
+            "ownerReferences": [owner],
         },
         "spec": {
-            "podSelector": {"matchLabels": {"hvdchart/target": target}},
+            "podSelector": {"matchLabels": {"hvdchart/target": metadata["name"]}},
             "policyTypes": ["Ingress"],
             "ingress": [{"ports": [{"protocol": "TCP", "port": ADMITTED}]}],
         },

@@ -204,7 +204,8 @@ class FakeApi(Api):
         name = metadata.get("name") or metadata.get("generateName", "") + "x1"
         if "name" in metadata and self.find(resource, name):
             return status_object(409, f"{name} already exists")
-        item = {**body, "metadata": {**metadata, "name": name}, "status": self.created_status}
+        metadata = {"uid": f"uid-{self._version}", **metadata, "name": name}
+        item = {**body, "metadata": metadata, "status": self.created_status}
         self.put(resource, item)
         return 201, item
 

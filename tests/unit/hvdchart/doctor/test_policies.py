@@ -103,6 +103,12 @@ def test_doctor_finds_out_whether_policies_are_enforced(
     target, stranger = kubelet.pods
     (created,) = (r for r in fake_cluster.requests if r.verb == "create" and r.resource != "pods")
     policy = created.body
+    (owner,) = policy["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["apiVersion"]) == ("Pod", "v1")
+    assert (owner["name"], owner["uid"]) == (
+        target["metadata"]["name"],
+        target["metadata"]["uid"],
+    ), "Kubernetes deletes the policy when the pod is gone"
     selected = policy["spec"]["podSelector"]["matchLabels"]
     assert selected.items() <= target["metadata"]["labels"].items()
     assert not selected.items() <= stranger["metadata"]["labels"].items()
