@@ -247,6 +247,24 @@ def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
                     assert Right(group, resource, verb) in needed
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_needed"),
+    [
+        ({}, True),
+        ({"networkPolicy": {"enabled": False}}, False),
+        ({"hostNetwork": True}, False),
+        ({"hostNetwork": True, "networkPolicy": {"enabled": True}}, True),
+        ({"queueName": "gpus"}, False),
+        ({"queueName": "gpus", "gang": "Volcano"}, True),
+    ],
+)
+def test_right_to_patch_pods_is_needed_where_the_masters_role_has_it(
+    changes: dict[str, Any], is_needed: bool
+) -> None:
+    needed = set(needed_rights("rights to deploy", changes))
+    assert (Right("", "pods", "patch") in needed) is is_needed
+
+
 def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> None:
     """By default; the other kinds are those that a spec enables."""
     kinds = {
