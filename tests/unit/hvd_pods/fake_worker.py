@@ -26,7 +26,8 @@ class FakeWorker:
     """Listens on an address of 127.0.0.0/8 or ::1, and sends `banner` to whoever connects.
 
     As an agent, it then waits. With None it sends nothing, and with an empty banner it ends at
-    once. A test may change the banner. `serve` gets a connection when its client sends something.
+    once, as it does with the next `lost` connections. A test may change the banner. `serve` gets a
+    connection when its client sends something.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class FakeWorker:
         self.address = address
         self.port = int(self._listener.getsockname()[1])
         self.banner = banner
+        self.lost = 0
         self.connections: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -67,6 +69,10 @@ class FakeWorker:
         while True:
             try:
                 connection, _ = self._listener.accept()
+                if self.lost:
+                    self.lost -= 1
+                    connection.close()
+                    continue
                 self.connections.append(connection)
                 if self.banner is not None:
                     connection.sendall(self.banner)
@@ -153,6 +159,11 @@ class Workers:
         """End a worker: it no longer listens, and its address is withdrawn."""
         self._listening.pop(ordinal).close()
         self.api.remove(SLICES, f"hvd-worker-{ordinal}")
+
+    def lose(self, connections: int) -> None:
+        """Accept the next connections to each worker, and end them at once."""
+        for worker in self._listening.values():
+            worker.lost = connections
 
     def close(self) -> None:
         for worker in self._listening.values():

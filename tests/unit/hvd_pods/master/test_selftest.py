@@ -193,6 +193,48 @@ def test_policy_that_is_enforced_is_told(
     assert relabels(guarded) == [None, "master"]
 
 
+def lose(pod: MasterPod, connections: int) -> faults.Failure:
+    """Let the next connections to workers end at once, as those through a mesh's proxy."""
+
+    def answer(handler: Handler) -> None:
+        pod.workers.lose(connections)
+        faults.accept(handler)
+
+    return answer
+
+
+def test_policy_is_enforced_where_only_the_proxy_of_a_mesh_accepts(
+    guarded: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guarded.api.fail("PATCH", "core/pods", lose(guarded, 1000))
+    guarded.api.fail("PATCH", "core/pods", lose(guarded, 0))
+    assert selftest.main() == 0
+    assert "the NetworkPolicy is enforced" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_connections_that_fail_by_chance_are_no_sign_of_a_policy(
+    guarded: MasterPod, capsys: pytest.CaptureFixture[str], connections: int
+) -> None:
+    guarded.api.fail("PATCH", "core/pods", lose(guarded, connections))
+    assert selftest.main() == 0
+    assert "nothing enforces the NetworkPolicy" in capsys.readouterr().out
+
+
+def test_label_is_put_back_where_the_answers_to_its_removal_are_lost(guarded: MasterPod) -> None:
+    def change(handler: Handler) -> None:
+        component = relabels(guarded)[-1]
+        labels = {"app.kubernetes.io/component": component} if component else {}
+        guarded.api.put("core/pods", {"metadata": {"name": TESTER, "labels": labels}})
+        (faults.accept if component else faults.cut_answer)(handler)
+
+    guarded.api.fail("PATCH", "core/pods", change, times=1000)
+    assert selftest.main() == 0
+    tester = guarded.api.find("core/pods", TESTER)
+    assert tester
+    assert tester["metadata"]["labels"] == {"app.kubernetes.io/component": "master"}
+
+
 def test_worker_that_ends_meanwhile_is_no_sign_of_a_policy(
     guarded: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,61 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import threading
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from hvdchart.doctor import policy_probe
 from hvdchart.doctor.policies import examine_policies
+from hvdchart.doctor.policy_probe import MARK
 from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
-from tests.ports import find_port
-
-
-@pytest.mark.parametrize(
-    ("listens", "found"),
-    [
-        (("ADMITTED", "GUARDED"), "open"),
-        (("ADMITTED",), "enforced"),
-        (("GUARDED",), "unknown"),
-        ((), "unknown"),
-    ],
-)
-def test_policy_is_enforced_if_a_pod_reaches_the_admitted_port_alone(
-    listens: tuple[str, ...], found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(policy_probe, "SETTLES", 0.3)
-    monkeypatch.setattr(policy_probe, "PAUSE", 0.05)
-    with ExitStack() as stack:
-        for name in ("ADMITTED", "GUARDED"):
-            port = find_port()
-            monkeypatch.setattr(policy_probe, name, port)
-            if name in listens:
-                stack.enter_context(policy_probe.serve(port))
-        assert policy_probe.probe("127.0.0.1") == found
-
-
-def test_policy_may_need_seconds_to_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_probe, "PAUSE", 0.05)
-    admitted = find_port()
-    guarded = find_port()
-    monkeypatch.setattr(policy_probe, "ADMITTED", admitted)
-    monkeypatch.setattr(policy_probe, "GUARDED", guarded)
-    open_until = policy_probe.serve(guarded)
-
-    def close() -> None:
-        open_until.shutdown(socket.SHUT_RDWR)
-        open_until.close()
-
-    later = threading.Timer(0.3, close)
-    with policy_probe.serve(admitted):
-        later.start()
-        assert policy_probe.probe("127.0.0.1") == "enforced"
-        later.join()
 
 
 class Kubelet:
@@ -87,9 +42,9 @@ class Kubelet:
 @pytest.mark.parametrize(
     ("prints", "state"),
     [
-        (policy_probe.MARK + "enforced", "ok"),
-        (policy_probe.MARK + "open", "problem"),
-        (policy_probe.MARK + "unknown", "unknown"),
+        (MARK + "enforced", "ok"),
+        (MARK + "open", "problem"),
+        (MARK + "unknown", "unknown"),
         ("exec: python3: not found", "unknown"),
     ],
 )
