@@ -29,10 +29,11 @@ class CommandLine:
 
     `launcher` is the program, and `framework` the one that it starts, empty when not known. `ranks`
     is the number of ranks asked for and `per_host` that of each host, None without one; `hosts` are
-    the hosts named with their slots. `min_ranks` and `max_ranks` are the fewest and the most ranks
-    of a run that adapts, and `minimum` the fewest workers. `exports` are options such as -x: the
-    option as written, the variable, and the value given with it, None without one. `custom_reason`
-    says why a line of mode `custom` was not parsed.
+    the hosts named with their slots. `interfaces` are the options that name network interfaces.
+    `min_ranks` and `max_ranks` are the fewest and the most ranks of a run that adapts, and
+    `minimum` the fewest workers. `exports` are options such as -x: the option as written, the
+    variable, and the value given with it, None without one. `custom_reason` says why a line of mode
+    `custom` was not parsed.
     """
 
     mode: str
@@ -46,7 +47,7 @@ class CommandLine:
     min_ranks: int | None = None
     max_ranks: int | None = None
     minimum: int | None = None
-    interface: str | None = None
+    interfaces: list[tuple[str, list[str]]] = field(default_factory=list)
     custom_reason: str = ""
     per_host: int | None = None
     hosts: tuple[tuple[str, int | None], ...] | None = None
@@ -100,9 +101,6 @@ _HOROVODS = {
         ("max_ranks", "", "worker.number is the most workers that a run uses"),
     ),
     "host-discovery-script": ("discovery", "", "the master follows its workers itself"),
-    **dict.fromkeys(
-        ("network-interface", "network-interfaces"), ("interface", "network.interface", "unchanged")
-    ),
     "mpi": ("", "", "launch.mode mpirun is the chart's default"),
 }
 _NEEDS_SHELL = "the line needs a shell before the launcher starts"
@@ -215,38 +213,44 @@ def _reason_to_leave_out(statement: Statement) -> str:
 
 
 def _parse_horovods(rest: Sequence[Word], line: CommandLine) -> int:
-    """Add the first option of a line of horovodrun, as _parse_option does it."""
-    name = option_name(rest[0].text)
-    option = horovodrun.find_option(rest[0].text)
-    width, value = _measure(rest, option.get("arguments", 0))
-    chart_value = option.get("value", "")
-    unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
-    if not option or not width or (unknown and not chart_value):
-        return 0
-    words = " ".join(text.text for text in rest[:width])
+    """Add the first option of a line of horovodrun; its number of words.
+
+    Raises NotUnderstoodError.
+    """
+    try:
+        option = horovodrun.take_option([text.text for text in rest])
+        entry = option.entry
+        chart_value = entry.get("value", "")
+        width = len(option.words)
+        unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
+        if unknown and not chart_value:
+            raise NotUnderstoodError(f"only a shell knows {unknown}")
+        values = [] if unknown else horovodrun.read_values(option)
+    except horovodrun.HorovodrunError as error:
+        raise NotUnderstoodError(str(error)) from None
+    name = option.name.lstrip("-")
     if name in _HOROVODS:
         key, new, reason = _HOROVODS[name]
         if key.endswith("_ranks"):
-            line.keep(key, _count(name, value))
+            line.keep(key, _count(name, values[0]))
         elif key:
-            line.keep(key, value)
+            line.keep(key, values[0])
         else:
             line.mode = "mpirun"
-        line.parts.append((words, new, reason))
-    elif "instead" in option:
-        raise NotUnderstoodError(f"{words} of {horovodrun.NAME}: use {option['instead']}")
-    elif "variable" in option:
-        try:
-            content = horovodrun.read_variable(option, value)
-        except ValueError:
-            raise NotUnderstoodError(f"{words} has no whole number") from None
-        _export(line, rest[0].text.partition("=")[0], option["variable"], content)
+        line.parts.append((str(option), new, reason))
+    elif "network-interface" in entry["names"]:
+        line.interfaces.append((str(option), [each for each in values[0].split(",") if each]))
+    elif "instead" in entry:
+        raise NotUnderstoodError(f"{option} of {horovodrun.NAME}: use {entry['instead']}")
+    elif "variable" in entry:
+        content = horovodrun.read_content(entry, values)
+        _export(line, option.name, entry["variable"], content)
     else:
         if unknown:
             line.unknown = line.unknown or unknown
         else:
-            _keep_numbers(name, chart_value, value, line)
-        line.parts.append((words, "", horovodrun.explain_left_out(option)))
+            _keep_numbers(name, chart_value, "".join(values[:1]), line)
+        line.parts.append((str(option), "", horovodrun.explain_left_out(entry)))
     return width
 
 

@@ -10,6 +10,7 @@ from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.migrate.words import Word
 from hvdchart.spec.paths import KeyPath, value_at
 from hvdchart.spec.yaml_tree import Plain
+from hvdchart.text import join_names
 
 # Where MPI Operator mounts its host file; scripts name it.
 MPI_OPERATOR_HOSTFILE = "/etc/mpi/hostfile"
@@ -53,11 +54,7 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
     if line.framework:
         ledger.put(("launch", "framework"), line.framework, old)
         ledger.add_part(old, line.launcher, "launch.framework", line.framework)
-    if line.interface:
-        ledger.put(("network", "interface"), line.interface, old)
-        ledger.add_check(
-            f"network.interface is {line.interface}: check that the pods have it, or remove it"
-        )
+    _carry_over_interfaces(ledger, old, line)
     if line.options:
         ledger.put(("launch", "options"), line.options, old)
     # Exports get their entries with the environment, which knows their values.
@@ -74,6 +71,25 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
         ledger.add_check(
             f"the shell knew the value of {line.unknown} in an option that the chart sets: compare "
             "worker.number and worker.slots with it"
+        )
+
+
+def _carry_over_interfaces(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
+    """The one interface that a line names -> network.interface."""
+    names = list(dict.fromkeys(name for _, given in line.interfaces for name in given))
+    is_one = len(names) == 1
+    for option, _ in line.interfaces:
+        new, reason = ("network.interface", "unchanged") if is_one else ("", "it is one interface")
+        ledger.add_part(old, option, new, reason)
+    if is_one:
+        ledger.put(("network", "interface"), names[0], old)
+        ledger.add_check(
+            f"network.interface is {names[0]}: check that the pods have it, or remove it"
+        )
+    elif names:
+        ledger.add_check(
+            f"network.interface is not set: the line names {join_names(names)}. Set it to one "
+            "interface of the pods, if they have more than one"
         )
 
 

@@ -78,7 +78,7 @@ for step in range(20):
     if step == 10 and hvd.rank() == 2 and os.environ["HVD_ATTEMPT"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)
 places = hvd.allgather_object((hvd.local_rank(), hvd.local_size(), hvd.cross_rank()))
-assert os.environ["HOROVOD_CYCLE_TIME"] == "2"
+assert os.environ["HOROVOD_CYCLE_TIME"] == "2.5"
 sys.stdout.write(f"SUM {float(total)} OF {hvd.size()} {places}\\n")
 """
 
@@ -86,7 +86,7 @@ sys.stdout.write(f"SUM {float(total)} OF {hvd.size()} {places}\\n")
 def test_line_of_horovodrun_trains_and_recovers_on_warm_ranks_without_it(
     namespace: Namespace,
 ) -> None:
-    line = ["horovodrun", "-np", "3", "--gloo", "--cycle-time-ms", "2"]
+    line = ["horovodrun", "-np", "3", "--gloo", "--cycle-time-ms", "2.5"]
     values: Values = {
         "workerGroups": [{"name": "a", "number": 1}, {"name": "b", "number": 1, "slots": 2}],
         "master": {"args": [*line, "python3", "-c", HOROVOD], "backoffLimit": 1},

@@ -24,6 +24,7 @@ def read(line: str) -> horovodrun.Line:
         ("--log-without-timestamp", {"HOROVOD_LOG_HIDE_TIME": "1"}),
         ("--tcp --stall-check", {"NCCL_IB_DISABLE": "1", "HOROVOD_STALL_CHECK_DISABLE": "0"}),
         ("--cache-capacity 1 --cache-capacity 2", {"HOROVOD_CACHE_CAPACITY": "2"}),
+        ("--log-level DEBUG", {"HOROVOD_LOG_LEVEL": "DEBUG"}),
     ],
 )
 def test_options_become_what_horovod_makes_of_them(options: str, variables: dict[str, str]) -> None:
@@ -39,6 +40,61 @@ def test_options_that_the_chart_needs_no_more_are_left_out_with_a_reason() -> No
     assert (line.ranks, line.variables, line.command) == (None, {}, ["sh", "-c", "x"])
 
 
+def test_value_may_follow_an_option_of_one_letter_at_once() -> None:
+    """As argparse takes it, which horovodrun uses."""
+    line = read("horovodrun -Hlocalhost:4 -p22 -i/keys/a=b -hostfile hosts python t.py")
+    left_out = [words for words, _ in line.left_out]
+    assert left_out == ["-Hlocalhost:4", "-p22", "-i/keys/a=b", "-hostfile hosts"]
+    assert line.command == ["python", "t.py"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--cycle-time-ms fast",
+        "--cycle-time-ms nan",
+        "--cycle-time-ms inf",
+        "--cycle-time-ms=",
+        "--cycle-time-ms -1",
+        "--fusion-threshold-mb many",
+        "--fusion-threshold-mb -1",
+        "--cache-capacity -5",
+        "--autotune-gaussian-process-noise 1.5",
+        "--log-level loud",
+        "--log-level debug",
+        "--stall-check-warning-time-seconds 1.5",
+        "--timeline-filename=",
+        "--blacklist-cooldown-range 1 b",
+        "--start-timeout soon",
+        "-np two",
+        "-np 0",
+        # -p with the value pn.
+        "-ppn",
+    ],
+)
+def test_value_that_horovodrun_refuses_reaches_no_rank(option: str) -> None:
+    with pytest.raises(horovodrun.HorovodrunError) as refused:
+        read(f"horovodrun --gloo {option} t")
+    assert refused.value.index == 2
+    assert option in refused.value.problem
+
+
+@pytest.mark.parametrize(
+    ("options", "form"),
+    [
+        ("--gloo=1 t", "--gloo"),
+        ("--cycle-time-ms", "--cycle-time-ms VALUE"),
+        ("--blacklist-cooldown-range=1 2 t", "--blacklist-cooldown-range VALUE VALUE"),
+    ],
+)
+def test_option_with_another_number_of_values_is_refused_with_its_form(
+    options: str, form: str
+) -> None:
+    with pytest.raises(horovodrun.HorovodrunError) as refused:
+        read(f"horovodrun {options}")
+    assert (refused.value.index, refused.value.instead) == (1, form)
+
+
 @pytest.mark.parametrize(
     ("options", "index", "instead"),
     [
@@ -48,11 +104,8 @@ def test_options_that_the_chart_needs_no_more_are_left_out_with_a_reason() -> No
         ("--mpi t", 1, "launch.mode mpirun"),
         ("--config-file a t", 1, "the options that stand for its settings"),
         ("--zoom t", 1, "launch.mode custom"),
-        ("--fusion-threshold-mb many t", 1, "a whole number"),
-        ("--gloo=1 t", 1, "0 words after it"),
-        ("--cycle-time-ms", 1, "1 words after it"),
-        ("-np two t", 1, "a whole number"),
-        ("--gloo", 0, "a command behind it"),
+        ("-vx t", 1, "launch.mode custom"),
+        ("--gloo", 0, "command"),
     ],
 )
 def test_option_that_cannot_be_taken_is_refused_with_a_remedy(
@@ -73,6 +126,9 @@ def test_each_option_has_one_outcome() -> None:
     # A variable has the content of an argument or its own.
     given = [option for option in options if "variable" in option]
     assert [one for one in given if one["arguments"] == ("content" in one)] == []
+    # A bound is one of a number.
+    bounded = [option for option in options if {"least", "most"} & option.keys()]
+    assert {option.get("type") for option in bounded} == {"int", "float"}
 
 
 @pytest.mark.parametrize("command", [[], ["mpirun", "horovodrun"], ["./horovodrun.py"]])

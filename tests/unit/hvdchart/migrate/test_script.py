@@ -35,23 +35,17 @@ SHELL = "the line needs a shell before the launcher starts"
             "the line starts several programs, separated by a colon",
         ),
         (["python", "a.py"], "python is not a launcher that migrate knows"),
-        (
-            ["horovodrun", "--config-file", "a", "t"],
-            "--config-file a of horovodrun: use the options that stand for its settings",
-        ),
-        (
-            ["horovodrun", "--bind-to", "core", "t"],
-            "migrate does not understand option --bind-to of horovodrun",
-        ),
-        (
-            ["horovodrun", "--fusion-threshold-mb", "a", "t"],
-            "--fusion-threshold-mb a has no whole number",
-        ),
+        (["horovodrun", "--config-file", "a", "t"], "--config-file a"),
+        (["horovodrun", "--bind-to", "core", "t"], "--bind-to"),
+        (["horovodrun", "--fusion-threshold-mb", "a", "t"], "--fusion-threshold-mb a"),
+        (["horovodrun", "--log-level", "loud", "t"], "--log-level loud"),
+        (["horovodrun", "--cycle-time-ms", "$CYCLE", "t"], "$CYCLE"),
     ],
 )
 def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: str) -> None:
     line = parse_command_line(words)
-    assert (line.mode, line.command, line.custom_reason) == ("custom", words, reason)
+    assert (line.mode, line.command) == ("custom", words)
+    assert reason in line.custom_reason
     assert (line.options, line.ranks) == ([], None)
 
 
@@ -244,6 +238,10 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
         ("read A B\nmpirun -np 1 t", "line 1 is dropped (read A B): if the ranks need it, set it"),
         ("/opt/x/bin/mpirun -np 1 t", "the launcher was /opt/x/bin/mpirun"),
         ("mpirun -np 1 -x A t", "the launcher gives A to all ranks, and the file has no value"),
+        (
+            "horovodrun -np 1 --network-interfaces eth0,eth1 t",
+            "network.interface is not set: the line names eth0, eth1",
+        ),
     ],
 )
 def test_what_is_dropped_is_to_be_checked(line: str, check: str) -> None:
@@ -283,6 +281,13 @@ def test_ranks_of_each_node_are_read_in_each_spelling(line: str, number: int, sl
         ("horovodrun -np 8 --slots-per-host 2 --min-np 3 t", "worker.minimum", 2),
         ("horovodrun -np 8 --slots-per-host 2 --min-np 7 t", "worker.minimum", None),
         ("horovodrun -np 2 --network-interface eth1 t", "network.interface", "eth1"),
+        ("horovodrun -np 2 --network-interface eth0,eth1 t", "network.interface", None),
+        (
+            "horovodrun -np 2 --network-interface eth0 --network-interface eth1 t",
+            "network.interface",
+            None,
+        ),
+        ("horovodrun -Ha:4,b:4 -p22 t", "worker", {"number": 2, "slots": 4}),
         (
             "horovodrun -np 2 --fusion-threshold-mb=1 --autotune t",
             "worker.env",

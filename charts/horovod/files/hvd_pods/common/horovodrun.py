@@ -5,6 +5,8 @@ launcher_options.json has the options of horovodrun, and what becomes of each.
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any, NamedTuple, Sequence
 
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, option_name
@@ -43,22 +45,86 @@ def is_line(command: Sequence[str]) -> bool:
     return bool(command) and command[0].rpartition("/")[2] == NAME
 
 
-def find_option(argument: str) -> dict[str, Any]:
-    """The entry of the option in an argument; empty for a value and for an unknown option."""
-    return _BY_NAME.get(option_name(argument), {})
+class Option(NamedTuple):
+    """An option of a line: its entry in the table, and its words, name and values as written."""
+
+    entry: dict[str, Any]
+    name: str
+    words: Sequence[str]
+    values: Sequence[str]
+
+    def __str__(self) -> str:
+        return " ".join(self.words)
 
 
-def read_variable(option: dict[str, Any], value: str) -> str:
-    """The content of the variable that an option sets. Raises ValueError for a wrong number."""
-    if "factor" in option:
-        return str(int(value) * option["factor"])
-    return str(option.get("content", value))
+def take_option(words: Sequence[str], index: int = 0) -> Option:
+    """The option that begins at `index`. Raises HorovodrunError for one that is not known."""
+    word = words[index]
+    name, equals, value = word.partition("=")
+    has_value = bool(equals)
+    entry = _BY_NAME.get(option_name(word), {})
+    by_letter = _BY_NAME.get(word[1:2], {})
+    if not entry and not word.startswith("--") and by_letter.get("arguments") == 1:
+        # As argparse has it, -p22 is -p 22.
+        entry = by_letter
+        name = word[:2]
+        has_value = True
+        value = word[2:]
+    if not entry:
+        rest = "the ranks' command alone, or launch.mode custom for the launcher itself"
+        raise HorovodrunError(index, f"the option {word} of {NAME} is not known", rest)
+    given = words[index : index + (1 if has_value else 1 + entry["arguments"])]
+    values = [value] if has_value else given[1:]
+    if len(values) != entry["arguments"]:
+        form = " ".join([name, *["VALUE"] * entry["arguments"]])
+        raise HorovodrunError(index, f"{' '.join(given)} is no option of {NAME}", form)
+    return Option(entry, name, given, values)
 
 
-def explain_left_out(option: dict[str, Any]) -> str:
+def read_values(option: Option, index: int = 0) -> list[str]:
+    """The values of an option, as horovodrun writes them into variables.
+
+    Raises HorovodrunError for a value that horovodrun refuses.
+    """
+    try:
+        return [_read_value(option.entry, value) for value in option.values]
+    except ValueError:
+        problem = f"the option {option} has a wrong value"
+        raise HorovodrunError(index, problem, _describe_values(option.entry)) from None
+
+
+def _read_value(entry: dict[str, Any], value: str) -> str:
+    """Raises ValueError."""
+    if "type" not in entry:
+        # An empty variable is no setting.
+        if value not in entry.get("choices", [value]) or not (value or "variable" not in entry):
+            raise ValueError(value)
+        return value
+    number = int(value) if entry["type"] == "int" else float(value)
+    # False for NaN, too.
+    if not entry.get("least", -math.inf) <= number <= entry.get("most", sys.float_info.max):
+        raise ValueError(value)
+    return str(number * entry.get("factor", 1))
+
+
+def _describe_values(entry: dict[str, Any]) -> str:
+    if "choices" in entry:
+        return " or ".join(entry["choices"])
+    what = {"int": "a whole number", "float": "a number"}.get(entry.get("type", ""), "a value")
+    if "most" in entry:
+        return f"{what} from {entry['least']} to {entry['most']}"
+    return f"{what} from {entry['least']} on" if "least" in entry else what
+
+
+def read_content(entry: dict[str, Any], values: Sequence[str]) -> str:
+    """The content of the variable that an option with these values sets."""
+    return str(entry["content"] if "content" in entry else values[0])
+
+
+def explain_left_out(entry: dict[str, Any]) -> str:
     """Why an option needs nothing here; empty for one that does."""
-    value = option.get("value")
-    return f"the chart takes it from {value}" if value else str(option.get("needless", ""))
+    value = entry.get("value")
+    return f"the chart takes it from {value}" if value else str(entry.get("needless", ""))
 
 
 def read_line(words: Sequence[str]) -> Line:
@@ -66,38 +132,21 @@ def read_line(words: Sequence[str]) -> Line:
     line = Line([], {}, None, [])
     index = 1
     while index < len(words) and words[index].startswith("-") and words[index] != "--":
-        word = words[index]
-        option = find_option(word)
-        (_, has_value, value) = word.partition("=")
-        if not option:
-            rest = "the ranks' command alone, or launch.mode custom for the launcher itself"
-            raise HorovodrunError(index, f"the option {word} of horovodrun is not known", rest)
-        if "instead" in option:
-            problem = f"the option {word} of horovodrun does nothing here"
-            raise HorovodrunError(index, problem, option["instead"])
-        width = 1 if has_value else 1 + option["arguments"]
-        given = words[index : index + width]
-        if len(given) < width or (has_value and option["arguments"] != 1):
-            number = f"{option['arguments']} words after it"
-            raise HorovodrunError(index, f"the option {word} lacks its argument", number)
-        value = value if has_value else "".join(given[1:2])
-        try:
-            line = _take(line, option, given, value)
-        except ValueError:
-            problem = f"the option {' '.join(given)} has no whole number"
-            raise HorovodrunError(index, problem, "a whole number") from None
-        index += width
+        option = take_option(words, index)
+        entry = option.entry
+        if "instead" in entry:
+            problem = f"the option {words[index]} of {NAME} does nothing here"
+            raise HorovodrunError(index, problem, entry["instead"])
+        values = read_values(option, index)
+        if "variable" in entry:
+            line.variables[entry["variable"]] = read_content(entry, values)
+        else:
+            line.left_out.append((str(option), explain_left_out(entry)))
+        if "np" in entry["names"]:
+            line = line._replace(ranks=int(values[0]))
+        index += len(option.words)
     index += words[index : index + 1] == ["--"]
     if index >= len(words):
-        raise HorovodrunError(0, "the line gives horovodrun no command", "a command behind it")
+        form = f"{NAME}, its options, and the command of a rank"
+        raise HorovodrunError(0, f"the line gives {NAME} no command", form)
     return line._replace(command=list(words[index:]))
-
-
-def _take(line: Line, option: dict[str, Any], given: Sequence[str], value: str) -> Line:
-    """The line with an option. Raises ValueError for a wrong number."""
-    reason = explain_left_out(option)
-    if reason:
-        line.left_out.append((" ".join(given), reason))
-    else:
-        line.variables[option["variable"]] = read_variable(option, value)
-    return line._replace(ranks=int(value)) if "np" in option["names"] else line
