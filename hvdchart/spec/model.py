@@ -315,7 +315,9 @@ class Launch:
             launch_modes(),
             {
                 "elastic": "launch.mode: direct (or mpirun), and nodes[].minimum",
-                "horovodrun": "launch.mode: direct, which is Horovod over Gloo, too",
+                "horovodrun": "launch.mode: direct over Gloo, with the options in a line of "
+                "horovodrun in train.command; or launch.mode: mpirun over MPI, which horovodrun "
+                "took where Horovod had it, unless --gloo was given",
             },
         ),
         "what starts the ranks: mpirun, direct (the master itself, without MPI), or custom "

@@ -218,12 +218,17 @@ def _run(spec: Spec) -> Iterator[Finding]:
         expected = f"{shown}; nodes and tuning.slots give the numbers of workers and ranks"
         yield ("train", "command"), problem, expected
     is_direct = is_taken or spec.launch.mode == "direct"
+    alone = "the ranks' command alone, without horovodrun, and launch.mode mpirun"
     if spec.train.framework == "mpi" and is_direct:
         problem = "train.framework is mpi: each rank would train alone"
-        yield ("launch", "mode"), problem, "mpirun, or another train.framework"
+        if is_taken:
+            yield ("train", "command"), problem, alone
+        else:
+            yield ("launch", "mode"), problem, "mpirun, or another train.framework"
     if spec.launch.options and is_direct:
-        problem = "launch.mode direct takes no options"
-        yield ("launch", "options"), problem, "no options, or another launch.mode"
+        given = "a line of horovodrun" if is_taken else "launch.mode direct"
+        expected = f"no options, or {alone if is_taken else 'another launch.mode'}"
+        yield ("launch", "options"), f"{given} takes no options here", expected
     if spec.launch.allow_idle_workers and not is_custom:
         problem = "a launcher that the chart starts uses the workers"
         yield ("launch", "allowIdleWorkers"), problem, "launch.mode: custom, or no such key"

@@ -46,7 +46,11 @@ launch: {mode: direct, options: [--other]}
 {launch: {mode: custom, options: [-v]}, master: {args: [mpirun]}}
   launch.mode is custom | launch.options | $(LAUNCH)
 {master: {args: [horovodrun, -np, "2", a]}, launch: {options: [-v]}}
-  launch.options has "-v" | launch.mode is direct
+  launch.options has "-v" | master.args | without horovodrun
+{master: {args: [horovodrun, a]}, launch: {framework: mpi, mode: mpirun}}
+  launch.framework is mpi | master.args | without horovodrun
+{master: {args: [horovodrun, a]}, launch: {framework: mpi, mode: direct}}
+  launch.framework is mpi | without horovodrun | launch.mode to mpirun
 master: {args: [time, $(LAUNCH)]}
   master.args | $(LAUNCH) | launch.mode is mpirun
 launch: {binding: {to: core}}

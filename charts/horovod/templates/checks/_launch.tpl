@@ -18,14 +18,19 @@
 {{- $rule := "its launcher uses the workers; remove it, or set launch.mode to custom" -}}
 {{- fail (printf "launch.allowIdleWorkers is true but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
+{{- /* launch.mode may be mpirun: the line makes it direct (horovod.prepareCode). */ -}}
+{{- $isLine := and .horovod.isLine (eq $mode "direct") -}}
+{{- $given := ternary "master.args has a line of horovodrun" "launch.mode is direct" $isLine -}}
+{{- $alone := "write the ranks' command alone, without horovodrun" -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
 {{- $why := "each rank of an MPI program would find itself alone" -}}
-{{- fail (printf "launch.framework is mpi but launch.mode is direct: %s; set launch.mode to mpirun" $why) -}}
+{{- $remedy := ternary (printf "%s, and set" $alone) "set" $isLine -}}
+{{- fail (printf "launch.framework is mpi but %s: %s; %s launch.mode to mpirun" $given $why $remedy) -}}
 {{- end -}}
 {{- /* The master judges the options of a launcher: they depend on the MPI of its image (docs/adr/0028). */ -}}
 {{- if and (eq $mode "direct") .Values.launch.options -}}
-{{- $why := "but launch.mode is direct, which takes no options: remove it" -}}
-{{- fail (printf "launch.options has %q, %s" (first .Values.launch.options) $why) -}}
+{{- $remedy := ternary (printf "remove it, or %s, with launch.mode mpirun" $alone) "remove it" $isLine -}}
+{{- fail (printf "launch.options has %q, but %s, which takes none: %s" (first .Values.launch.options) $given $remedy) -}}
 {{- end -}}
 {{- end }}
 

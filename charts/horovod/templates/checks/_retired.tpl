@@ -18,8 +18,8 @@
   "master.privileged": "securityContext",
   "worker.podManagementPolicy": "nothing; workers always start in parallel",
   "worker.port": "agent.port",
-  "launch.mode=elastic": "launch.mode=direct (or mpirun), and worker.minimum",
-  "launch.mode=horovodrun": "launch.mode=direct, which is Horovod over Gloo, too",
+  "launch.mode=elastic": "launch.mode=direct (or mpirun), worker.minimum, and worker.env for HOROVOD_* and NCCL_* of master.env",
+  "launch.mode=horovodrun": "launch.mode=direct over Gloo, with the options in a line of horovodrun in master.args, or launch.mode=mpirun over MPI, which horovodrun took where Horovod had it, unless --gloo was given; and worker.env for HOROVOD_* and NCCL_* of master.env",
   "launch.elastic.minRanks": "worker.minimum, in workers",
   "launch.elastic.maxRanks": "worker.number, the most workers that the run uses"
 }

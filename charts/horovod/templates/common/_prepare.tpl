@@ -15,6 +15,7 @@ the work and keeps the result there. Later templates read these fields of .horov
   code                  the user's files, their size in characters, the most that a release may have, their version,
                         sha256 and configMap; the last three are empty without code
   command, mode         the training command, and what starts it: launch.mode, or direct for a line of horovodrun
+  isLine                whether the command is a line of horovodrun
   outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
   stagingKey, stagedRecords         a hash of the source of the data, and the ConfigMaps of nodes that have them
   stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
@@ -158,7 +159,8 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- end -}}
 {{- $_ := set .horovod "command" $command -}}
 {{- /* The master starts the command of a line of horovodrun itself (hvd_pods/common/horovodrun.py). */ -}}
-{{- $isLine := and $command (first $command | base | eq "horovodrun") -}}
+{{- $isLine := and (not (empty $command)) (first $command | base | eq "horovodrun") -}}
+{{- $_ := set .horovod "isLine" $isLine -}}
 {{- $mode := .Values.launch.mode -}}
 {{- if and $isLine (eq $mode "mpirun") -}}{{- $mode = "direct" -}}{{- end -}}
 {{- $_ := set .horovod "mode" $mode -}}

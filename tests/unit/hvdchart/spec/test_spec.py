@@ -49,7 +49,8 @@ WRONG_VALUES = [
     ),
     ("train:\n", "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n", "8:12", "has the same name"),
     ("train:\n", "launch: {mode: elastic}\ntrain:\n", "8:16", "nodes[].minimum"),
-    ("train:\n", "launch: {mode: horovodrun}\ntrain:\n", "8:16", "mode: direct"),
+    ("train:\n", "launch: {mode: horovodrun}\ntrain:\n", "8:16", "mode: mpirun"),
+    ("train:\n", "launch: {mode: horovodrun}\ntrain:\n", "8:16", "train.command"),
     ("train:\n", "launch: {allowIdleWorkers: true}\ntrain:\n", "8:28", "launch.mode: custom"),
     ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:10", "nodes[].minimum"),
     ("train:\n", "launch: {mode: direct}\ntrain:\n  framework: mpi\n", "8:16", "would train alone"),
@@ -337,7 +338,14 @@ def test_command_that_starts_ranks_itself_is_refused(
     [
         (["-np", "9", "python", "t.py"], "", "train.command", "9 ranks, and the nodes have 4"),
         (["--min-np", "2", "python", "t.py"], "", "train.command[1]", "worker.minimum"),
-        (["-np", "4", "t"], "launch: {options: [-x]}", "launch.options", "takes no options"),
+        (["-np", "4", "t"], "launch: {options: [-x]}", "launch.options", "without horovodrun"),
+        (["t"], "  framework: mpi", "train.command", "without horovodrun"),
+        (
+            ["t"],
+            "  framework: mpi\nlaunch: {mode: direct}",
+            "train.command",
+            "without horovodrun, and launch.mode mpirun",
+        ),
         (["-np", "4", "t"], "launch: {mode: mpirun}", "train.command", "starts ranks itself"),
     ],
 )
