@@ -17,6 +17,7 @@ from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.parser import MOST, NotUnderstoodError
 from hvdchart.migrate.words import ASSIGNMENT, Statement, Word, read_statements
+from hvdchart.spec.paths import KeyPath
 from hvdchart.text import join_names
 
 Part: TypeAlias = tuple[str, str, str]
@@ -31,9 +32,10 @@ class CommandLine:
     is the number of ranks asked for and `per_host` that of each host, None without one; `hosts` are
     the hosts named with their slots. `interfaces` are the options that name network interfaces.
     `min_ranks` and `max_ranks` are the fewest and the most ranks of a run that adapts, and
-    `minimum` the fewest workers. `exports` are options such as -x: the option as written, the
-    variable, and the value given with it, None without one. `custom_reason` says why a line of mode
-    `custom` was not parsed.
+    `minimum` the fewest workers; `least` are the options that say so. `old` is where the line was
+    in a file. `exports` are options such as -x: the option as written, the variable, and the value
+    given with it, None without one. `custom_reason` says why a line of mode `custom` was not
+    parsed.
     """
 
     mode: str
@@ -47,6 +49,8 @@ class CommandLine:
     min_ranks: int | None = None
     max_ranks: int | None = None
     minimum: int | None = None
+    least: list[str] = field(default_factory=list)
+    old: KeyPath = ()
     interfaces: list[tuple[str, list[str]]] = field(default_factory=list)
     custom_reason: str = ""
     per_host: int | None = None
@@ -92,16 +96,14 @@ _IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 _RANK_ENVIRONMENT = "every rank has its worker's environment"
 _NEEDLESS = {"allow-run-as-root": "the chart allows mpirun to run as root"}
-# What becomes of options of horovodrun that no line of it may have here: what they say is kept as
-# this attribute, and stands for the key of the chart, or is left out.
+# Options of horovodrun that no line of it may have here, and that are left out: what they say is
+# kept as this attribute.
 _HOROVODS = {
-    **dict.fromkeys(("min-np", "min-num-proc"), ("min_ranks", "worker.minimum", "in workers")),
     **dict.fromkeys(
-        ("max-np", "max-num-proc"),
-        ("max_ranks", "", "worker.number is the most workers that a run uses"),
+        ("max-np", "max-num-proc"), ("max_ranks", "worker.number is the most workers of a run")
     ),
-    "host-discovery-script": ("discovery", "", "the master follows its workers itself"),
-    "mpi": ("", "", "launch.mode mpirun is the chart's default"),
+    "host-discovery-script": ("discovery", "the master follows its workers itself"),
+    "mpi": ("", "launch.mode mpirun is the chart's default"),
 }
 _NEEDS_SHELL = "the line needs a shell before the launcher starts"
 _STARTS_SSHD = re.compile(
@@ -142,6 +144,12 @@ def parse_line(texts: Sequence[Word]) -> CommandLine:
             reason = f"migrate does not understand option {rest[0].text} of {launcher}"
             raise NotUnderstoodError(reason)
         rest = rest[width:]
+    is_gloo = any(words == "--gloo" for words, _, _ in line.parts)
+    if line.mode == "direct" and not (is_gloo or line.min_ranks or line.discovery):
+        line.checks.append(
+            "horovodrun without --gloo used MPI where Horovod had it, and launch.mode direct is "
+            "Horovod over Gloo: for MPI set launch.mode to mpirun"
+        )
     if [text.text for text in rest[:1]] == ["--"]:
         line.parts.append(("--", "", "it ends the launcher's options"))
         rest = rest[1:]
@@ -230,14 +238,17 @@ def _parse_horovods(rest: Sequence[Word], line: CommandLine) -> int:
         raise NotUnderstoodError(str(error)) from None
     name = option.name.lstrip("-")
     if name in _HOROVODS:
-        key, new, reason = _HOROVODS[name]
+        key, reason = _HOROVODS[name]
         if key.endswith("_ranks"):
             line.keep(key, _count(name, values[0]))
         elif key:
             line.keep(key, values[0])
         else:
             line.mode = "mpirun"
-        line.parts.append((str(option), new, reason))
+        line.parts.append((str(option), "", reason))
+    elif "min-np" in entry["names"]:
+        line.keep("min_ranks", _count(name, values[0]))
+        line.least.append(str(option))
     elif "network-interface" in entry["names"]:
         line.interfaces.append((str(option), [each for each in values[0].split(",") if each]))
     elif "instead" in entry:

@@ -14,6 +14,8 @@ from hvdchart.text import join_names
 
 # Where MPI Operator mounts its host file; scripts name it.
 MPI_OPERATOR_HOSTFILE = "/etc/mpi/hostfile"
+# Why an option or a key with the fewest workers is dropped.
+NO_MINIMUM = "no minimum: all workers are needed"
 _TMP = "/tmp/"  # noqa: S108  a path of the image to recognize, no file of this process
 
 
@@ -45,7 +47,11 @@ def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str | Word]
 
 
 def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
-    """A parsed line -> master.args and launch, with an entry for each of its parts."""
+    """A parsed line -> master.args and launch, with an entry for each of its parts.
+
+    Those that give a minimum get theirs with the size.
+    """
+    line.old = old
     ledger.put(("master", "args"), line.command, old)
     ledger.add_part(old, "the training command", "master.args", "without its launcher")
     if line.mode != "mpirun":
@@ -121,13 +127,19 @@ def _carry_over_limits(
     if line.max_ranks and line.max_ranks < ranks:
         raise ledger.error(old, f"--max-np is {line.max_ranks}, but {size} ranks", expected)
     minimum = line.minimum or -(-(line.min_ranks or 0) // slots)
-    if minimum and minimum < workers:
+    if minimum > workers:
+        problem = f"{' '.join(line.least)} has {minimum} workers as the fewest, but {size} ranks"
+        raise ledger.error(line.old, problem, expected)
+    is_put = 0 < minimum < workers
+    if is_put:
         ledger.put(("worker", "minimum"), minimum, old)
-    if minimum or line.max_ranks:
         ledger.add_check(
             "the run goes on with fewer workers, down to worker.minimum: the ranks start again, "
             "from what the script keeps (keep)"
         )
+    reason = f"{minimum} of {workers} workers" if is_put else NO_MINIMUM
+    for option in line.least:
+        ledger.add_part(line.old, option, "worker.minimum" if is_put else "", reason)
     if line.max_ranks and line.max_ranks > ranks:
         ledger.add_check(
             f"the old run could grow to {line.max_ranks} ranks: for that set worker.number to "

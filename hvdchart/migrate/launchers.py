@@ -95,7 +95,11 @@ def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> Comm
         nodes = count(most)
     except argparse.ArgumentTypeError as error:
         raise NotUnderstoodError(f"torchrun: --nnodes: {error}") from None
-    if given.nnodes:
+    if line.minimum:
+        if line.minimum > nodes:
+            raise NotUnderstoodError(f"torchrun: --nnodes: {least} is more than {most}")
+        line.least.append(f"--nnodes {given.nnodes}")
+    elif given.nnodes:
         line.parts.insert(0, (f"--nnodes {given.nnodes}", "", _SIZE))
     _set_size(line, nodes, given.nproc_per_node or each)
     return line

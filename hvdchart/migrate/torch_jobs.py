@@ -65,6 +65,9 @@ def migrate_pytorchjob(ledger: Ledger) -> None:
     in_policy = (*_ELASTIC, "nProcPerNode")
     each = in_policy if ledger.has(in_policy) else ("spec", "nprocPerNode")
     minimum = ledger.integer_at(*_ELASTIC, "minReplicas")
+    if minimum and minimum > number:
+        problem = f"{minimum} is more than the {number} pods of the job"
+        raise ledger.error((*_ELASTIC, "minReplicas"), problem, f"at most {number}")
     _carry_over_training(ledger, role.container, "resources", number, given[0], each, minimum)
     _carry_over_policy(ledger, number)
     carry_over_template(ledger, role, "worker")
@@ -146,7 +149,11 @@ def _carry_over_training(
 
 def _carry_over_policy(ledger: Ledger, number: int) -> None:
     """The elasticPolicy of `number` pods."""
-    ledger.change((*_ELASTIC, "minReplicas"), ("worker", "minimum"))
+    least = (*_ELASTIC, "minReplicas")
+    if value_at(ledger.values, ("worker", "minimum")):
+        ledger.change(least, ("worker", "minimum"))
+    else:
+        ledger.drop(least, launch.NO_MINIMUM)
     most = ledger.integer_at(*_ELASTIC, "maxReplicas")
     if most and most > number:
         what = f"the run uses at most worker.number workers: for more set it to {most}"

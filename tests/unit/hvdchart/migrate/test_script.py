@@ -185,6 +185,7 @@ def test_other_launchers_are_read(line: str, number: int, slots: int, mode: str 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("torchrun --nnodes 4:2 t.py", "--nnodes: 4 is more than 2"),
         ("torchrun --nnodes 1:a t.py", "--nnodes: a is no whole number from 1 on; expected"),
         ("torchrun --nproc-per-node gpu t.py", "gpu is no whole number from 1 on"),
         ("torchrun --zoom t.py", "torchrun: unrecognized arguments: --zoom"),
@@ -306,6 +307,44 @@ def test_run_that_adapts_and_options_of_horovod_are_carried_over(
     line: str, path: str, value: object
 ) -> None:
     assert value_at(migrate_line(line).values, path.split(".")) == value
+
+
+MINIMUM = "worker.minimum"
+
+
+@pytest.mark.parametrize(
+    ("line", "minimum", "checks"),
+    [
+        ("horovodrun -np 8 --slots-per-host 2 --min-np 3 t", 2, True),
+        # Fewer workers would have fewer ranks than 7.
+        ("horovodrun -np 8 --slots-per-host 2 --min-np 7 t", None, False),
+        ("horovodrun -np 8 --slots-per-host 2 --max-np 16 t", None, False),
+        ("torchrun --nnodes 2:2 t.py", None, False),
+        ("torchrun --nnodes 2:4 t.py", 2, True),
+    ],
+)
+def test_report_names_a_minimum_only_where_the_values_have_one(
+    line: str, minimum: int | None, checks: bool
+) -> None:
+    migration = migrate_line(line)
+    assert migration.values["worker"].get("minimum") == minimum
+    parts = [entry for entry in migration.entries if entry.new == MINIMUM]
+    assert bool(parts) == (minimum is not None)
+    assert any("down to worker.minimum" in check for check in migration.checks) == checks
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("horovodrun -np 8 -H a:4,b:4 t", True),
+        ("horovodrun -np 2 --gloo t", False),
+        ("horovodrun -np 2 --mpi t", False),
+        # Horovod adapts over Gloo alone.
+        ("horovodrun -np 2 --min-np 1 t", False),
+    ],
+)
+def test_line_that_may_have_used_mpi_is_to_be_checked(line: str, is_told: bool) -> None:
+    assert any("Gloo" in check for check in migrate_line(line).checks) == is_told
 
 
 @pytest.mark.parametrize("text", ["a: |\n  mpirun -np 2 t\n", "mpirun: 2\n", "- mpirun -np 2\n"])

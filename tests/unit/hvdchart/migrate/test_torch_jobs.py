@@ -76,6 +76,14 @@ def test_elastic_policy_becomes_a_minimum() -> None:
     assert not [check for check in migration.checks if "elasticPolicy" in check]
 
 
+def test_elastic_policy_that_needs_all_replicas_becomes_no_minimum() -> None:
+    policy = {"minReplicas": 2, "maxReplicas": 2}
+    migration = pytorchjob({"elasticPolicy": policy}, command=["torchrun", "train.py"])
+    assert "minimum" not in migration.values["worker"]
+    assert not [entry for entry in migration.entries if entry.new == "worker.minimum"]
+    assert not [check for check in migration.checks if "worker.minimum" in check]
+
+
 def test_precision_of_accelerate_reaches_the_ranks() -> None:
     line = "accelerate launch --mixed_precision bf16 --num_processes 2 --num_machines 2 train.py"
     values = pytorchjob(command=line.split()).values
@@ -112,6 +120,7 @@ def test_master_that_differs_from_the_workers_is_to_be_checked() -> None:
         ({}, ["sh", "-c", "pip install a && torchrun b.py"], "the launcher's line alone"),
         ({}, ["torchrun", "--nnodes", "1:a", "b.py"], "a is no whole number from 1 on"),
         ({}, ["python", "-m", "torch.distributed.launch", "b.py"], "the line of torchrun"),
+        ({"elasticPolicy": {"minReplicas": 4}}, ["torchrun", "b.py"], "minReplicas: 4 "),
         ({"nprocPerNode": "many"}, ["torchrun", "b.py"], "expected a number, auto, gpu or cpu"),
     ],
 )
