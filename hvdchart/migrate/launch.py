@@ -85,7 +85,9 @@ def _carry_over_interfaces(ledger: Ledger, old: KeyPath, line: CommandLine) -> N
     names = list(dict.fromkeys(name for _, given in line.interfaces for name in given))
     is_one = len(names) == 1
     for option, _ in line.interfaces:
-        new, reason = ("network.interface", "unchanged") if is_one else ("", "it is one interface")
+        new, reason = (
+            ("network.interface", "unchanged") if is_one else ("", "the key is one interface")
+        )
         ledger.add_part(old, option, new, reason)
     if is_one:
         ledger.put(("network", "interface"), names[0], old)

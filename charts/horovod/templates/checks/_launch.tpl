@@ -24,8 +24,10 @@
 {{- $alone := "write the ranks' command alone, without horovodrun" -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
 {{- $why := "each rank of an MPI program would find itself alone" -}}
-{{- $remedy := ternary (printf "%s, and set" $alone) "set" $isLine -}}
-{{- fail (printf "launch.framework is mpi but %s: %s; %s launch.mode to mpirun" $given $why $remedy) -}}
+{{- $remedy := list -}}
+{{- if $isLine -}}{{- $remedy = append $remedy $alone -}}{{- end -}}
+{{- if eq .Values.launch.mode "direct" -}}{{- $remedy = append $remedy "set launch.mode to mpirun" -}}{{- end -}}
+{{- fail (printf "launch.framework is mpi but %s: %s; %s" $given $why (join ", and " $remedy)) -}}
 {{- end -}}
 {{- /* The master judges the options of a launcher: they depend on the MPI of its image (docs/adr/0028). */ -}}
 {{- if and (eq $mode "direct") .Values.launch.options -}}
