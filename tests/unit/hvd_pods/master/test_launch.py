@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,21 @@ def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("horovodrun -np 9 python t.py", "for 9 ranks.*make 8"),
+        ("horovodrun -np two python t.py", "-np two.*whole number"),
         ("horovodrun --min-np 2 python t.py", "--min-np.*worker.minimum"),
     ],
 )
 def test_line_of_horovodrun_that_cannot_be_taken_is_refused(line: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         launch.check_line(make_run(mode="direct", args=line.split()))
+
+
+def test_ranks_are_the_charts_whatever_the_line_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """`hvdchart scale` and an upgrade change the number of workers alone."""
+    run = make_run(mode="direct", args=["horovodrun", "-np", "4", "python", "t.py"])
+    launch.check_line(run)
+    assert re.search(r"8 ranks.*\n.*-np 4 is left out", capsys.readouterr().out)
+    assert launch.build_command(run, mpi.OPEN_MPI_4)[-3:] == ["8", "python", "t.py"]
 
 
 def test_custom_command_keeps_its_horovodrun() -> None:

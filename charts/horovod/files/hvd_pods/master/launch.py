@@ -61,17 +61,13 @@ def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation:
 def check_line(run: Run) -> None:
     """Say what becomes of the options of a line of horovodrun.
 
-    Raises ConfigurationError for a line that cannot be taken, or has another number of ranks.
+    The number of ranks is the chart's: `hvdchart scale` does not change the line. Raises
+    ConfigurationError for a line that cannot be taken.
     """
     if run.mode != "direct" or not horovodrun.is_line(run.args):
         return
     line = _read_line(run)
-    if line.ranks not in (None, run.ranks):
-        raise ConfigurationError(
-            f"master.args has a line of {horovodrun.NAME} for {line.ranks} ranks, but "
-            f"worker.number and worker.slots make {run.ranks}: make them equal, or remove -np"
-        )
-    log(f"{horovodrun.NAME} is taken as launch.mode direct: Horovod over Gloo")
+    log(f"{horovodrun.NAME} is taken as launch.mode direct: Horovod over Gloo, {run.ranks} ranks")
     for name, content in line.variables.items():
         log(f"the ranks get {name}={content}")
     for words, reason in line.left_out:
