@@ -130,6 +130,23 @@ def test_ranks_are_the_charts_whatever_the_line_says(capsys: pytest.CaptureFixtu
     assert launch.build_command(run, mpi.OPEN_MPI_4)[-3:] == ["8", "python", "t.py"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "args", "framework"),
+    [
+        ("direct", ["horovodrun", "t"], "horovod"),
+        ("direct", ["t"], "torch"),
+        ("custom", ["horovodrun", "t"], "torch"),
+    ],
+)
+def test_line_of_horovodrun_gets_what_horovod_needs(
+    mode: str, args: list[str], framework: str
+) -> None:
+    """Without it, ranks of Horovod would not meet: their store is the launcher's."""
+    run = make_run(mode=mode, args=args)
+    environment = launch.build_environment(run, {"HVD_FRAMEWORK": "torch"})
+    assert environment["HVD_FRAMEWORK"] == framework
+
+
 def test_custom_command_keeps_its_horovodrun() -> None:
     run = make_run(mode="custom", args=["horovodrun", "--min-np", "$(NP)", "t"])
     launch.check_line(run)

@@ -41,8 +41,8 @@ class Line(NamedTuple):
 
 
 def is_line(command: Sequence[str]) -> bool:
-    """Whether a command is a line of horovodrun."""
-    return bool(command) and command[0].rpartition("/")[2] == NAME
+    """Whether a command is a line of horovodrun, as the chart's templates decide it, too."""
+    return bool(command) and command[0].rstrip("/").rpartition("/")[2] == NAME
 
 
 class Option(NamedTuple):

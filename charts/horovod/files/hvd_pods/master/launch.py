@@ -7,7 +7,7 @@ import zlib
 from itertools import groupby
 from typing import Mapping
 
-from hvd_pods.common import horovodrun
+from hvd_pods.common import contract, horovodrun
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.rank_variables import choose_port
@@ -64,7 +64,7 @@ def check_line(run: Run) -> None:
     The number of ranks is the chart's: `hvdchart scale` does not change the line. Raises
     ConfigurationError for a line that cannot be taken.
     """
-    if run.mode != "direct" or not horovodrun.is_line(run.args):
+    if not _is_line(run):
         return
     line = _read_line(run)
     log(f"{horovodrun.NAME} is taken as launch.mode direct: Horovod over Gloo, {run.ranks} ranks")
@@ -72,6 +72,11 @@ def check_line(run: Run) -> None:
         log(f"the ranks get {name}={content}")
     for words, reason in line.left_out:
         log(f"{words} is left out: {reason}")
+
+
+def _is_line(run: Run) -> bool:
+    """Whether mode direct starts the command of a line of horovodrun."""
+    return run.mode == "direct" and horovodrun.is_line(run.args)
 
 
 def _read_line(run: Run) -> horovodrun.Line:
@@ -89,7 +94,7 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
     if run.mode == "direct":
         mpi.check_options(run, run.mode)
         program = ["python3", "-I", "-S", str(PROGRAMS / "master" / "direct.py"), str(HOSTFILE)]
-        if horovodrun.is_line(script):
+        if _is_line(run):
             line = _read_line(run)
             program += [f"{name}={content}" for name, content in line.variables.items()]
             script = line.command
@@ -133,8 +138,13 @@ def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
 
 
 def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment; a variable of master.env overrides the chart's."""
+    """The launcher's environment; a variable of master.env overrides the chart's.
+
+    The ranks of a line of horovodrun use Horovod, whatever launch.framework is.
+    """
     own = "" if run.interface else default_interface()
     merged = {**mpi.mpirun_environment(run, own), **inherited}
+    if _is_line(run):
+        merged[contract.FRAMEWORK] = "horovod"
     merged["PATH"] = f"{GENERATED / 'bin'}:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged
