@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from hvd_pods.common import horovodrun
 from hvdchart.plan.rules import Reason, override_reason
+from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.model import Spec
 from hvdchart.spec.yaml_tree import Plain
 
@@ -27,6 +27,7 @@ _SIGNS = {
 _MPI_ON_CPUS = "accelerate"
 # The key of a line that tells PyTorch or JAX to reduce with MPI.
 _BACKEND = "backend mpi"
+_IS_LINE = "train.command is a line of horovodrun"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
 # The code of a run has less; an archive that becomes more is not read.
@@ -53,20 +54,21 @@ def plan_framework(spec: Spec) -> Framework:
     code = spec.values.get("code")
     sources = _sources(code) if isinstance(code, Mapping) else {}
     used = _find(sources, spec.train.command)
+    is_line = is_line_of_horovodrun(spec)
     name = spec.train.framework
     reason = override_reason("train.framework")
     if name is None:
-        name, because = _choose(sources, used)
+        name, because = _of_line(used) if is_line else _choose(sources, used)
         reason = Reason(because, "hvdchart")
     mode = spec.launch.mode
     reasons = {"framework": reason, "preload": reason}
-    if mode is None:
+    if is_line:
+        mode = "direct"
+        reasons["mode"] = Reason(_IS_LINE, "hvdchart")
+    elif mode is None:
         # Options are for mpirun.
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
         reasons["mode"] = reason
-        if horovodrun.is_line(spec.train.command):
-            mode = "direct"
-            reasons["mode"] = Reason("train.command is a line of horovodrun", "hvdchart")
         # Where PyTorch was compiled with MPI, each rank that mpirun has not started trains alone.
         with_mpi = used.get(_BACKEND)
         if not with_mpi and not all(group.gpus for group in spec.nodes):
@@ -108,6 +110,15 @@ def _find(sources: Mapping[str, bytes], command: Sequence[str]) -> dict[str, str
         for line in _mpi_backends(tree):
             used.setdefault(_BACKEND, f"{file}:{line} names the backend mpi")
     return used
+
+
+def _of_line(used: Mapping[str, str]) -> tuple[str, str]:
+    """The framework of a line of horovodrun, whose program uses these, and why.
+
+    It is Horovod, also where the program does not name it, unless ranks need MPI besides.
+    """
+    mpi = used.get(_BACKEND) or used.get("mpi")
+    return ("mpi", mpi) if mpi else ("horovod", _IS_LINE)
 
 
 def _choose(sources: Mapping[str, bytes], used: Mapping[str, str]) -> tuple[str | None, str]:

@@ -19,6 +19,7 @@ from hvdchart.plan.warnings import warnings
 from hvdchart.quantity import memory_text
 from hvdchart.spec import topology
 from hvdchart.spec.fields import camel
+from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.load import checked_spec, read_spec
 from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.paths import nearest_node
@@ -41,6 +42,7 @@ def plan_tree(tree: Node) -> Plan:
 
 def _plan(spec: Spec, tree: Node | None) -> Plan:
     framework = plan_framework(spec)
+    _check_mpi(spec, framework, tree)
     spec = dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, mode=framework.mode))
     groups = tuple(_plan_group(spec, index, framework) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
@@ -57,6 +59,25 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
         framework=framework,
         tree=tree,
     )
+
+
+def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
+    """Raise SpecError where each rank of a program of MPI would train alone."""
+    if (framework.name, framework.mode) != ("mpi", "direct"):
+        return
+    path = ("launch", "mode")
+    expected = "mpirun, or another train.framework"
+    start = "launch.mode is direct"
+    if is_line_of_horovodrun(spec):
+        path = ("train", "command")
+        start = "a line of horovodrun starts over Gloo"
+        expected = "the ranks' command alone, without horovodrun, and launch.mode: mpirun"
+    because = framework.reasons["framework"].because
+    if spec.train.framework:
+        because = "train.framework is mpi"
+    node = nearest_node(tree or from_plain({}, Place("the spec")), path)
+    problem = f"{because}, and {start}: each rank would train alone"
+    raise SpecError(str(node.place), ".".join(path), problem, expected)
 
 
 def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -> None:

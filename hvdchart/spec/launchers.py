@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
+from hvd_pods.common import horovodrun
 from hvd_pods.common.launcher_options import (
     LAUNCHER_OPTIONS,
     connection_memory,
@@ -33,6 +34,9 @@ _SHELL = re.compile(r"(ba|da|z|k)?sh")
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
 # A program in the arguments of a launcher, whose options are many and of several MPIs.
 _PROGRAM = re.compile(r"(.*/)?python[0-9.]*|[^-=][^=]*\.(py|sh)")
+# Options of Python before a script or a module; W and X have an argument, here or in the next word.
+_PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqRsSuvx]+|-[WX].*|--[a-z].*")
+_PYTHON_MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m")
 # An argument of a custom command that stands for mpirun's command line.
 LAUNCH = "$(LAUNCH)"
 
@@ -96,6 +100,11 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
         yield ("launch", "options", index), problem, expected
 
 
+def is_line_of_horovodrun(spec: Spec) -> bool:
+    """Whether the command is a line of horovodrun, whose ranks mode direct starts."""
+    return spec.launch.mode != "custom" and horovodrun.is_line(spec.train.command)
+
+
 def launcher_memory(mode: str, workers: int) -> int:
     """The bytes that the master needs for the sessions of its launcher, one for each worker.
 
@@ -120,10 +129,15 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
         found = map(nested_launcher, _shell_commands(words[2]))
         return next((each for each in found if each), None)
     started = words[1:]
-    if _PYTHON.fullmatch(name) and len(words) > 2 and words[1] == "-m":
-        name = words[2]
+    if _PYTHON.fullmatch(name):
+        while started and _PYTHON_FLAGS.fullmatch(started[0]):
+            started = started[2 if started[0] in ("-W", "-X") else 1 :]
+        if len(started) < 2 or not _PYTHON_MODULE.fullmatch(started[0]):
+            # A launcher may be a script of Python.
+            return nested_launcher(started)
+        name = started[1]
         is_launcher = bool(_LAUNCHER_MODULES.fullmatch(name))
-        started = words[3:]
+        started = started[2:]
     elif name == "accelerate":
         is_launcher = words[1:2] == ["launch"]
         started = words[2:]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from hvd_pods.common import horovodrun
 from hvdchart.chart_files import read_data
 from hvdchart.quantity import MI, cpu_text, pluralize
-from hvdchart.spec.launchers import LAUNCH, check_options, nested_launcher
+from hvdchart.spec.launchers import (
+    LAUNCH,
+    check_options,
+    is_line_of_horovodrun,
+    nested_launcher,
+)
 from hvdchart.spec.model import (
     CHARTS_MOUNTS,
     CHARTS_VOLUMES,
@@ -201,33 +206,22 @@ def _run(spec: Spec) -> Iterator[Finding]:
         problem = "not a multiple of 1Mi"
         yield ("horovod", "fusionThreshold"), problem, "a threshold such as 64Mi"
     yield from _binding(spec)
-    yield from check_options(spec)
     is_custom = spec.launch.mode == "custom"
     has_launch = LAUNCH in spec.train.command
     if has_launch and not is_custom:
         expected = "launch.mode: custom, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without launch.mode custom", expected
-    is_taken = horovodrun.is_line(spec.train.command) and spec.launch.mode in (None, "direct")
-    if is_taken:
+    is_line = is_line_of_horovodrun(spec)
+    if is_line:
         yield from _horovodrun(spec)
-    nested = None if is_custom or is_taken else nested_launcher(spec.train.command)
-    if nested:
-        launcher, started = nested
-        shown = f"[{', '.join(started)}]" if started else "the command of one rank alone"
-        problem = f"{launcher} starts ranks itself, and the run starts this command in each rank"
-        expected = f"{shown}; nodes and tuning.slots give the numbers of workers and ranks"
-        yield ("train", "command"), problem, expected
-    is_direct = is_taken or spec.launch.mode == "direct"
-    alone = "the ranks' command alone, without horovodrun, and launch.mode mpirun"
-    if spec.train.framework == "mpi" and is_direct:
-        problem = "train.framework is mpi: each rank would train alone"
-        if is_taken:
-            yield ("train", "command"), problem, alone
-        else:
-            yield ("launch", "mode"), problem, "mpirun, or another train.framework"
-    if spec.launch.options and is_direct:
-        given = "a line of horovodrun" if is_taken else "launch.mode direct"
-        expected = f"no options, or {alone if is_taken else 'another launch.mode'}"
+    elif not is_custom:
+        yield from _nested(spec.train.command)
+    if not is_line and spec.launch.mode != "direct":
+        yield from check_options(spec)
+    elif spec.launch.options:
+        alone = "the ranks' command alone, without horovodrun, and launch.mode mpirun"
+        given = "a line of horovodrun" if is_line else "launch.mode direct"
+        expected = f"no options, or {alone if is_line else 'another launch.mode'}"
         yield ("launch", "options"), f"{given} takes no options here", expected
     if spec.launch.allow_idle_workers and not is_custom:
         problem = "a launcher that the chart starts uses the workers"
@@ -235,6 +229,17 @@ def _run(spec: Spec) -> Iterator[Finding]:
     if is_custom and spec.launch.options and not has_launch:
         problem = "launch.mode custom takes no options"
         yield ("launch", "options"), problem, "options in train.command, the complete command line"
+
+
+def _nested(command: Sequence[str]) -> Iterator[Finding]:
+    """A launcher in the command that the run starts in each rank."""
+    nested = nested_launcher(command)
+    if nested:
+        launcher, started = nested
+        shown = f"[{', '.join(started)}]" if started else "the command of one rank alone"
+        problem = f"{launcher} starts ranks itself, and the run starts this command in each rank"
+        expected = f"{shown}; nodes and tuning.slots give the numbers of workers and ranks"
+        yield ("train", "command"), problem, expected
 
 
 def _horovodrun(spec: Spec) -> Iterator[Finding]:
@@ -245,6 +250,7 @@ def _horovodrun(spec: Spec) -> Iterator[Finding]:
     except horovodrun.HorovodrunError as error:
         yield (*at, error.index), error.problem, error.instead
         return
+    yield from _nested(line.command)
     ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
     if line.ranks not in (None, ranks):
         problem = f"the line starts {line.ranks} ranks, and the nodes have {ranks}"

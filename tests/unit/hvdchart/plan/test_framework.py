@@ -7,8 +7,10 @@ import dataclasses
 
 import pytest
 
+from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import make_plan
+from hvdchart.plan.planner import make_plan, plan_tree
+from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.build import make_values
 from hvdchart.values.report import reasons
 from tests.unit.hvd_pods.master.test_user_code import make_archive, make_member
@@ -114,6 +116,80 @@ def test_accelerate_starts_with_mpi_on_cpus(node: str, mode: str) -> None:
         code = {"code": {"files": {"a.py": "import torch.distributed\nimport accelerate"}}}
         found = make_plan(dataclasses.replace(spec, train=train, values=code)).framework
         assert (found.name, found.mode) == ("torch", mode)
+
+
+LIGHTNING = "import pytorch_lightning"
+MPI_BACKEND = DDP.replace("gloo", "mpi")
+
+
+@pytest.mark.parametrize(
+    "script", ["import horovod.torch as hvd, accelerate", LIGHTNING, "import jax.distributed", ""]
+)
+@pytest.mark.parametrize("rest", ["", "launch: {mode: mpirun}", "launch: {mode: direct}"])
+def test_line_of_horovodrun_starts_without_mpi_and_with_horovod(script: str, rest: str) -> None:
+    plan = plan_code({"train.py": script}, "horovodrun -np 2 python train.py", rest)
+    assert (plan.framework.name, plan.framework.mode) == ("horovod", "direct")
+
+
+def test_line_of_horovodrun_of_a_custom_command_is_planned_as_its_code() -> None:
+    line = "horovodrun -np 2 python train.py"
+    framework = plan_code({"train.py": LIGHTNING}, line, "launch: {mode: custom}").framework
+    assert (framework.name, framework.mode) == ("torch", "custom")
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "rest", "path"),
+    [
+        (MPI_BACKEND, "horovodrun python train.py", "", "train.command"),
+        (f"{MPI_BACKEND}{HVD}", "horovodrun python train.py", "", "train.command"),
+        (f"import mpi4py\n{HVD}", "/bin/horovodrun python train.py", "", "train.command"),
+        (
+            "import mpi4py",
+            "horovodrun -np 2 t.py train.py",
+            "launch: {mode: mpirun}",
+            "train.command",
+        ),
+        ("import mpi4py", "python train.py", "launch: {mode: direct}", "launch.mode"),
+        (MPI_BACKEND, "python train.py", "launch: {mode: direct}", "launch.mode"),
+    ],
+)
+def test_program_of_mpi_is_not_started_without_it(
+    script: str, command: str, rest: str, path: str
+) -> None:
+    """Each rank would train alone."""
+    with pytest.raises(SpecError) as refused:
+        plan_code({"train.py": script}, command, rest)
+    assert refused.value.path == path
+    assert "train.py:" in refused.value.problem
+    assert "mpirun" in refused.value.expected
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [("[python, t.py]", "launch.mode"), ("[horovodrun, t.py]", "train.command")],
+)
+def test_framework_mpi_of_the_spec_is_not_started_without_mpi(command: str, path: str) -> None:
+    node = "{name: x, count: 2, coresPerSocket: 4}"
+    text = (
+        "apiVersion: hvdchart/v1\nname: x\nimage: {repository: a}\nlaunch:\n  mode: direct\n"
+        f"nodes: [{node}]\ntrain:\n  framework: mpi\n  command: {command}\n"
+    )
+    with pytest.raises(SpecError) as refused:
+        plan_tree(parse(text.encode(), "spec.yaml"))
+    assert refused.value.path == path
+    assert (
+        refused.value.place
+        == {"launch.mode": "spec.yaml:5:9", "train.command": "spec.yaml:9:12"}[path]
+    )
+
+
+def test_framework_of_the_spec_counts_before_what_the_code_names() -> None:
+    spec = read(NODE)
+    command = ("horovodrun", "python", "train.py")
+    train = dataclasses.replace(spec.train, command=command, framework="torch")
+    values = {"code": {"archive": archive({"train.py": MPI_BACKEND})}}
+    framework = make_plan(dataclasses.replace(spec, train=train, values=values)).framework
+    assert (framework.name, framework.mode) == ("torch", "direct")
 
 
 def test_plan_says_which_line_made_it_choose() -> None:

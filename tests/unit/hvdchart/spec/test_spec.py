@@ -53,7 +53,6 @@ WRONG_VALUES = [
     ("train:\n", "launch: {mode: horovodrun}\ntrain:\n", "8:16", "train.command"),
     ("train:\n", "launch: {allowIdleWorkers: true}\ntrain:\n", "8:28", "launch.mode: custom"),
     ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:10", "nodes[].minimum"),
-    ("train:\n", "launch: {mode: direct}\ntrain:\n  framework: mpi\n", "8:16", "would train alone"),
     ("28\n", "28\n    minimum: 3\n", "8:14", "3 of 2 nodes"),
     ("28\ntrain:\n", "28\n    minimum: 1\ntrain:\n  sharded: true\n", "8:14", "train.sharded"),
     (
@@ -319,6 +318,13 @@ def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
             "torch.distributed.run",
             "[python, t.py]",
         ),
+        (
+            ["python3", "-u", "/usr/bin/horovodrun", "-np", "4", "python", "t.py"],
+            "horovodrun",
+            "[p",
+        ),
+        (["python3", "-um", "horovod.runner.launch", "t.py"], "horovod.runner.launch", "[python"),
+        (["horovodrun", "-np", "4", "mpirun", "-np", "1", "python", "t.py"], "mpirun", "[python"),
         (["sh", "-c", "cd /a && exec torchrun t.py; b"], "torchrun", "[python, t.py]"),
         (["env", "A=b", "deepspeed", "t.py"], "deepspeed", "[python, t.py]"),
     ],
@@ -339,14 +345,6 @@ def test_command_that_starts_ranks_itself_is_refused(
         (["-np", "9", "python", "t.py"], "", "train.command", "9 ranks, and the nodes have 4"),
         (["--min-np", "2", "python", "t.py"], "", "train.command[1]", "worker.minimum"),
         (["-np", "4", "t"], "launch: {options: [-x]}", "launch.options", "without horovodrun"),
-        (["t"], "  framework: mpi", "train.command", "without horovodrun"),
-        (
-            ["t"],
-            "  framework: mpi\nlaunch: {mode: direct}",
-            "train.command",
-            "without horovodrun, and launch.mode mpirun",
-        ),
-        (["-np", "4", "t"], "launch: {mode: mpirun}", "train.command", "starts ranks itself"),
     ],
 )
 def test_line_of_horovodrun_that_cannot_be_taken_is_refused(
@@ -362,6 +360,10 @@ def test_line_of_horovodrun_that_cannot_be_taken_is_refused(
     [
         (["horovodrun", "-np", "4", "--gloo", "python", "t.py"], ""),
         (["horovodrun", "python", "t.py"], "launch: {mode: direct}"),
+        (["horovodrun", "-np", "4", "t"], "launch: {mode: mpirun}"),
+        (["horovodrun", "-np", "3", "t"], "launch: {mode: custom}"),
+        (["python", "-c", "mpirun"], ""),
+        (["python", "-W", "ignore", "t.py", "mpirun"], ""),
         (["python", "mpirun.py"], ""),
         (["echo", "torchrun"], ""),
         (["sh", "-c", "echo 'torchrun a' # mpirun"], ""),
