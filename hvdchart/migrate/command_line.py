@@ -88,7 +88,7 @@ _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _RUN_TEXT = re.compile(r"-[a-z]*c")
 LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", horovodrun.NAME)
 # Options that say how many ranks each host has.
-_PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
+_PER_HOST = ("npernode", "N", "ppn", "perhost")
 # Options that only Intel MPI and MPICH have, beside those of which the table says so.
 _HYDRA = ("hosts", "hostlist", "f")
 _VARIABLES = ("x", "genv", "genvlist", "genvall", "genvnone")

@@ -61,36 +61,24 @@ def common_interface(spec: Spec) -> str | None:
 
 
 def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
-    """What every pod would refuse in launch.options: path, problem, what is expected.
+    """What every pod would refuse in the options of mpirun: path, problem, what is expected.
 
     A pod refuses more: it knows which MPI its image has (docs/adr/0028).
     """
-    interface = common_interface(spec)
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))
     binding = next((given for given in bindings if given not in (None, "none")), None)
-    mode = spec.launch.mode or "mpirun"
     arguments = spec.launch.options
-    modes: dict[str, list[str]] = LAUNCHER_OPTIONS["modes"]
-    conflicts = find_conflicts(
-        arguments, modes[mode], binding=bool(binding), interface=bool(interface)
-    )
-    for index, reason, option in conflicts:
-        having = set(option.get("readBy", ()))
-        others = [other for other, launchers in modes.items() if having.intersection(launchers)]
+    launchers = LAUNCHER_OPTIONS["modes"]["mpirun"]
+    for index, reason, option in find_conflicts(arguments, launchers, binding=bool(binding)):
         problem, expected = {
             "value": (
                 f", but the chart sets {option.get('value')}: remove it",
                 "`nodes` and `launch` to set it",
             ),
-            "launcher": (
-                f", which the launcher of launch.mode {mode} does not have",
-                f"no such option, or launch.mode {' or '.join(others)}",
-            ),
             "together": (
                 ", and no MPI has both it and the options before it",
                 "options of the image's MPI only",
             ),
-            "interface": (f", but the groups' interface is {interface}", "one of the two"),
             "binding": (
                 f", but tuning.binding is {binding}",
                 "one of the two (binding none leaves it to the options)",

@@ -43,7 +43,7 @@ FORMS = ("-{}", "--{}", "--{}=1")
 
 @dataclass(frozen=True)
 class Case:
-    """Launch options in a mode, and the settings that options may contradict."""
+    """Launch options in a mode, the binding that they may contradict, and an interface."""
 
     mode: str
     options: tuple[str, ...]
@@ -73,7 +73,7 @@ class Case:
 
     def is_refused_by_planner(self) -> bool:
         """Whether the planner refuses the options, which it must do at their place in the spec."""
-        spec = _spec(self.mode, self.binding, self.interface)
+        spec = _spec(self.mode, self.binding)
         launch = dataclasses.replace(spec.launch, options=self.options)
         problems = list(find_contradictions(dataclasses.replace(spec, launch=launch)))
         assert all(path[:2] == ("launch", "options") for path, _, _ in problems), problems
@@ -89,13 +89,12 @@ class Case:
             args=["$(LAUNCH)"] if self.mode == "custom" else ["python"],
             options=list(self.options),
             binding=binding,
-            interface=self.interface,
         )
 
 
 @functools.cache
-def _spec(mode: str, binding: str, interface: str) -> Spec:
-    return parse_spec(Case(mode, (), binding, interface).spec())
+def _spec(mode: str, binding: str) -> Spec:
+    return parse_spec(Case(mode, (), binding).spec())
 
 
 def names() -> list[str]:
@@ -116,7 +115,7 @@ def cases() -> Iterator[Case]:
         for index, name in enumerate([*names(), *UNKNOWN]):
             argument = FORMS[index % len(FORMS)].format(name)
             yield Case(mode, (argument, "value"))
-            yield Case(mode, (argument,), interface="eth1")
+            yield Case(mode, (argument,))
             if mode == "mpirun":
                 yield Case(mode, ("value", argument), binding=("core", "socket")[index % 2])
         for value in VALUES:

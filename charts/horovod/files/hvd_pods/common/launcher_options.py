@@ -47,13 +47,13 @@ def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any
 
 
 def find_conflicts(
-    arguments: Sequence[str], launchers: Sequence[str], *, binding: bool, interface: bool
+    arguments: Sequence[str], launchers: Sequence[str], *, binding: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The options that a launch must not have: index, the reason, and the option's entry.
 
     `launchers` are the ids of the launchers that may be used. The reasons: "value": the chart sets
     this itself; "launcher": no launcher has it; "together": none has it and all earlier options;
-    "interface", "binding": the chart already names an interface, or binds the ranks.
+    "binding": the chart already binds the ranks.
     """
     left = set(launchers)
     for index, option in given_options(arguments):
@@ -65,8 +65,6 @@ def find_conflicts(
             yield index, "launcher", option
         elif not left:
             yield index, "together", option
-        if "interface" in option and interface:
-            yield index, "interface", option
         if "binding" in option and binding:
             yield index, "binding", option
 

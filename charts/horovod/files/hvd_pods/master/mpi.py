@@ -91,16 +91,13 @@ def check_options(run: Run, launcher: str) -> None:
             f"launch.options has {run.options[0]}, but launch.mode direct takes none: remove it"
         )
     bound = run.binding.to != "none"
-    interface = bool(run.interface)
-    conflicts = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
-    for index, reason, option in conflicts:
+    for index, reason, option in find_conflicts(run.options, [launcher], binding=bound):
         problem = {
             "value": f"the chart sets that from {option.get('value')}: remove it from "
             "launch.options",
             "launcher": f"{LAUNCHER_OPTIONS['launchers'][launcher]}, the launcher of this image, "
             "does not have that option: use an option of that launcher, or launch.binding, "
             "network.interface and network.transport, which work with every launcher",
-            "interface": f"network.interface is {run.interface}: give one of the two",
             "binding": f"launch.binding.to is {run.binding.to}: give one of the two",
         }[reason]
         raise ConfigurationError(f"launch.options has {run.options[index]}, but {problem}")
