@@ -66,15 +66,17 @@ def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
     if (framework.name, framework.mode) != ("mpi", "direct"):
         return
     path = ("launch", "mode")
-    expected = "mpirun, or another train.framework"
+    expected = "mpirun"
     start = "launch.mode is direct"
     if is_line_of_horovodrun(spec):
         path = ("train", "command")
         start = "a line of horovodrun starts over Gloo"
         expected = "the ranks' command alone, without horovodrun, and launch.mode: mpirun"
-    because = framework.reasons["framework"].because
     if spec.train.framework:
         because = "train.framework is mpi"
+    else:
+        because = framework.reasons["framework"].because
+        expected = f"{expected}; or, if the ranks do not use MPI, another train.framework"
     node = nearest_node(tree or from_plain({}, Place("the spec")), path)
     problem = f"{because}, and {start}: each rank would train alone"
     raise SpecError(str(node.place), ".".join(path), problem, expected)
