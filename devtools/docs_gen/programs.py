@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import gzip
 import io
+import json
 import sys
 import tarfile
 import tokenize
@@ -82,6 +83,17 @@ def strip(text: str) -> str:
     return kept
 
 
+def shorten(text: str) -> str:
+    """JSON without what only readers need: spaces, line ends, and `about`, which explains it.
+
+    Raises ValueError for text that is no JSON.
+    """
+    document = json.loads(text)
+    if isinstance(document, dict):
+        document.pop("about", None)
+    return json.dumps(document, separators=(",", ":"))
+
+
 def contents() -> dict[str, bytes]:
     """The files of the archive by name, in the order in which they are in it.
 
@@ -94,7 +106,7 @@ def contents() -> dict[str, bytes]:
             continue
         text = path.read_text("utf-8")
         try:
-            kept = strip(text) if path.suffix == ".py" else text
+            kept = strip(text) if path.suffix == ".py" else shorten(text)
         except (SyntaxError, ValueError) as problem:
             raise ValueError(f"{path}: {problem}") from problem
         files[path.relative_to(SOURCES).as_posix()] = kept.encode()
