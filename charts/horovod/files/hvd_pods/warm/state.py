@@ -50,6 +50,10 @@ class WarmState:
                 for name in {*before, *os.environ}
                 if before.get(name) != os.environ.get(name)
             }
+            if self.problem is None:
+                # Not before: a script may set variables before its first optimizer.
+                self._make_optimizer()
+            self._note()
         finally:
             gc.freeze()
             gc.enable()
@@ -67,16 +71,24 @@ class WarmState:
             except BaseException as problem:  # noqa: BLE001 - whatever a module raises
                 self.problem = f"cannot import {name}: {type(problem).__name__}: {problem}"
                 return
-        variables = dict(os.environ)
+
+    def _make_optimizer(self) -> None:
+        """Let PyTorch import what it imports with the first optimizer.
+
+        Those are some 900 modules (torch._dynamo, SymPy, Triton), which took 1.9 s with PyTorch
+        2.11 on a Xeon, and a part of the 5 s from a launch to the first step on a machine with an
+        H200.
+        """
+        torch: Any = sys.modules.get("torch")
+        if not hasattr(torch, "optim"):
+            return
         try:
-            _make_optimizer()
+            torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
         except Exception as problem:  # noqa: BLE001 - whatever a version of PyTorch raises
             self.problem = f"cannot make an optimizer: {type(problem).__name__}: {problem}"
-            return
-        finally:
-            # A script may set them before its first optimizer, as TORCHINDUCTOR_CACHE_DIR.
-            os.environ.clear()
-            os.environ.update(variables)
+
+    def _note(self) -> None:
+        """Note what is imported and open now."""
         self.tops = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
         self._files = {file: _changed(file) for file in _own_files()}
         # Noted now, because during a request the files of the rank are open here, too.
@@ -151,17 +163,6 @@ class WarmState:
                 place = found.origin or f"{folder}/{name}"
                 return f"{place} takes precedence over the imported module {name}"
         return None
-
-
-def _make_optimizer() -> None:
-    """Let PyTorch import what it imports with the first optimizer.
-
-    Those are some 900 modules (torch._dynamo, SymPy, Triton), which took 1.9 s with PyTorch 2.11 on
-    a Xeon, and a part of the 5 s from a launch to the first step on a machine with an H200.
-    """
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "optim"):
-        torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
 
 
 def _own_files() -> Iterator[str]:
