@@ -121,6 +121,7 @@ PACKAGES = {
 # Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
 # Words in errors of ranks that lost their peer; TensorFlow uses Horovod's in errors of its own.
+# Two of them are those of a horovodrun, which a custom command may start, about ranks that failed.
 CONSEQUENCES = (
     "HorovodInternalError",
     "Horovod has been shut down",

@@ -53,7 +53,7 @@ class ProgressFollower:
     ) -> None:
         self._reach = reach
         self._pace = pace
-        self.hosts = hosts
+        self._hosts = hosts
         self._tell = tell
         self._attempt = attempt
         self._began = time.monotonic()
@@ -77,7 +77,7 @@ class ProgressFollower:
         number = 0
         pause = self._pace.first_look
         while not self._closed.wait(pause):
-            host = self.hosts[number % len(self.hosts)]
+            host = self._hosts[number % len(self._hosts)]
             # What cannot be followed is tried again on the next host.
             with suppress(SessionError, RunError):
                 self._follow_host(host)

@@ -255,7 +255,9 @@ def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
 def find_missing(run: Run, answering: Collection[str]) -> list[Host]:
     """Return the hosts that do not answer, of groups that need more; spares are among them."""
     lacking = count_missing_workers(run, answering)
-    return [h for h in run.hosts if h.name not in answering and h.stateful_set in lacking]
+    return [
+        host for host in run.hosts if host.name not in answering and host.stateful_set in lacking
+    ]
 
 
 def may_replace_pods(state: State) -> bool:
