@@ -4,88 +4,87 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from textwrap import dedent, indent
 
 import pytest
 
 from tests.e2e.cluster import Namespace, Values
 
 # Each step adds 1 to the weights on all ranks. Ends when it has made twenty steps on as many ranks
-# as each of SIZES in this order.
-STEPS = """
-import os, sys, time
+# as each of SIZES in this order. What a framework has of its own stands for PREPARE (which names
+# size, rank and state), TRAIN and WEIGHTS.
+LOOP = """
+import time
 import keep
-import numpy as np
-import tensorflow as tf
-import horovod.tensorflow as hvd
-hvd.init()
-weights = tf.Variable(np.zeros(1000, "float32"))
-state = keep.State(weights=weights, sizes=[])
-state.restore()
-if state.sizes[-1:] != [hvd.size()]:
-    state.sizes = [*state.sizes, hvd.size()]
-begun = state.step
-while state.sizes != SIZES or state.step < begun + 20:
-    weights.assign_add(hvd.allreduce(tf.ones_like(weights), name="ones"))
-    state.commit()
-    if hvd.rank() == 0:
-        print(f"STEP {state.step} OF {state.sizes} AT {time.time():.3f}", flush=True)
-    time.sleep(0.05)
-assert (weights.numpy() == state.step).all(), "a step was lost or made twice"
-if hvd.rank() == 0:
-    print(f"DONE {state.sizes}", flush=True)
-"""
-TORCH = """
-import os, sys, time
-import keep
-import torch
-import torch.distributed as dist
-dist.init_process_group("gloo")
-size = dist.get_world_size()
-state = keep.State(weights=torch.zeros(1000), sizes=[])
+PREPARE
 state.restore()
 if state.sizes[-1:] != [size]:
     state.sizes = [*state.sizes, size]
 begun = state.step
 while state.sizes != SIZES or state.step < begun + 20:
+TRAIN
+    state.commit()
+    if rank == 0:
+        print(f"STEP {state.step} OF {state.sizes} AT {time.time():.3f}", flush=True)
+    time.sleep(0.05)
+assert (WEIGHTS == state.step).all(), "a step was lost or made twice"
+if rank == 0:
+    print(f"DONE {state.sizes}", flush=True)
+"""
+
+
+def write_script(prepare: str, train: str, weights: str) -> str:
+    script = LOOP.replace("PREPARE", dedent(prepare).strip()).replace("WEIGHTS", weights)
+    return script.replace("TRAIN", indent(dedent(train).strip(), "    "))
+
+
+ON_TENSORFLOW = write_script(
+    """
+    import numpy as np
+    import tensorflow as tf
+    import horovod.tensorflow as hvd
+    hvd.init()
+    size, rank = hvd.size(), hvd.rank()
+    weights = tf.Variable(np.zeros(1000, "float32"))
+    state = keep.State(weights=weights, sizes=[])
+    """,
+    'weights.assign_add(hvd.allreduce(tf.ones_like(weights), name="ones"))',
+    "weights.numpy()",
+)
+ON_TORCH = write_script(
+    """
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    size, rank = dist.get_world_size(), dist.get_rank()
+    state = keep.State(weights=torch.zeros(1000), sizes=[])
+    """,
+    """
     ones = torch.ones(1000)
     dist.all_reduce(ones)
     state.weights += ones / size
-    state.commit()
-    if dist.get_rank() == 0:
-        print(f"STEP {state.step} OF {state.sizes} AT {time.time():.3f}", flush=True)
-    time.sleep(0.05)
-assert (state.weights == state.step).all(), "a step was lost or made twice"
-if dist.get_rank() == 0:
-    print(f"DONE {state.sizes}", flush=True)
-dist.destroy_process_group()
-"""
-HOROVOD_ON_TORCH = """
-import time
-import keep
-import torch
-import horovod.torch as hvd
-hvd.init()
-model = torch.nn.Linear(1000, 1, bias=False)
-torch.nn.init.zeros_(model.weight)
-optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
-state = keep.State(model=model, optimizer=optimizer, sizes=[])
-state.restore()
-if state.sizes[-1:] != [hvd.size()]:
-    state.sizes = [*state.sizes, hvd.size()]
-begun = state.step
-while state.sizes != SIZES or state.step < begun + 20:
+    """,
+    "state.weights",
+)
+HOROVOD_ON_TORCH = write_script(
+    """
+    import torch
+    import horovod.torch as hvd
+    hvd.init()
+    size, rank = hvd.size(), hvd.rank()
+    model = torch.nn.Linear(1000, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    state = keep.State(model=model, optimizer=optimizer, sizes=[])
+    """,
+    """
     optimizer.zero_grad()
     (-model(torch.ones(1, 1000)).sum()).backward()
     optimizer.step()
-    state.commit()
-    if hvd.rank() == 0:
-        print(f"STEP {state.step} OF {state.sizes} AT {time.time():.3f}", flush=True)
-    time.sleep(0.05)
-assert (model.weight == state.step).all(), "a step was lost or made twice"
-if hvd.rank() == 0:
-    print(f"DONE {state.sizes}", flush=True)
-"""
+    """,
+    "model.weight",
+)
 STEP = re.compile(r"STEP (\d+) OF \[(.*)\] AT ([\d.]+)$", re.M)
 
 
@@ -138,7 +137,7 @@ def test_training_goes_on_with_fewer_workers_and_takes_them_again(
     namespace: Namespace, mode: str
 ) -> None:
     sizes = [3, 2, 3]
-    scale_down_and_up(namespace, values_of(STEPS, sizes, mode), sizes)
+    scale_down_and_up(namespace, values_of(ON_TENSORFLOW, sizes, mode), sizes)
 
 
 def test_horovod_on_pytorch_goes_on_with_fewer_workers_and_takes_them_again(
@@ -153,7 +152,7 @@ def test_lost_worker_is_done_without_until_it_is_back(
     namespace: Namespace, pytorch_image: dict[str, str]
 ) -> None:
     sizes = [3, 2, 3]
-    values = values_of(TORCH, sizes)
+    values = values_of(ON_TORCH, sizes)
     launch = {**values["launch"], "framework": "torch"}
     namespace.install("hvd", {**values, "launch": launch, "image": pytorch_image})
     namespace.wait_for_line("STEP 20 ", seconds=240)
@@ -171,7 +170,7 @@ def test_lost_worker_is_done_without_until_it_is_back(
 @pytest.mark.rare
 def test_run_starts_with_the_workers_that_are_there(namespace: Namespace) -> None:
     sizes = [2, 3]
-    values = values_of(STEPS, sizes)
+    values = values_of(ON_TENSORFLOW, sizes)
     values["launch"]["shrinkAfterSeconds"] = 2
     # Room for the master and two workers.
     limit_pods(namespace, 3)
