@@ -29,7 +29,10 @@ def measured(figures: dict[str, Any]) -> str:
     rows = [
         ("Operations", operations(stages)),
         ("Two ranks on one GPU", two_ranks(stages)),
-        *((f"ResNet-50, {batch}", rates(by_way)) for batch, by_way in throughput(stages)),
+        *(
+            (f"ResNet-50, {batch}", rates(by_way))
+            for batch, by_way in stages["throughput"]["result"].items()
+        ),
         ("JPEGs in place of synthetic images", data(stages["data"]["result"])),
         *(
             (f"`keep`, {name}", keep_cost(found))
@@ -64,10 +67,6 @@ def two_ranks(stages: dict[str, Any]) -> str:
     same = stages["two-ranks-same-gpu"]["result"]["rank 1 saw"]
     own = stages["two-ranks-own-gpu"]["result"]["rank 1 saw"].partition("\n")[0]
     return f"fails: `{same}`; where rank 1 asks for a GPU of its own, `{own}`"
-
-
-def throughput(stages: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [*stages["throughput"]["result"].items()]
 
 
 def rates(by_way: dict[str, Any]) -> str:
