@@ -92,7 +92,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	    $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand faults bare pipeline scale,tests/bench/bench_$(name).py)
+BENCHES_APART := $(foreach name,thousand releases faults bare pipeline scale,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
@@ -115,6 +115,9 @@ bench-pipeline: venv ## Measure what reading images costs a training, naive and 
 
 bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=64,128,1000 MPI=openmpi5)
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
+
+bench-releases: venv ## Measure many releases at once on the local cluster (RELEASES=50)
+	@$(PY) -m tests.bench.bench_releases $(if $(RELEASES),--releases $(RELEASES))
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
 	@$(PY) -m pytest -q tests/images/test_keras.py -k checks --set tensorflow=$(VERSION) \

@@ -37,7 +37,7 @@ from tests.bench.process_tree import watch
 from tests.bench.report import figures_file, publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
-from tests.e2e.mpis import installed
+from tests.e2e.packages import installed
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON
 from tests.waiting import wait_until
 

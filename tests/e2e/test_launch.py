@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Namespace, Values
-from tests.e2e.mpis import installed
+from tests.e2e.packages import installed
 from tests.e2e.volumes import claimed_folder
 
 MPI = "/opt/mpi"

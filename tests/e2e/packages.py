@@ -1,4 +1,4 @@
-"""MPIs other than the image's own, from their makers' wheels: a folder each, to be mounted."""
+"""Packages from their makers' wheels, by the name of their lock: a folder each, to be mounted."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.locks import exclusive_lock
 
-LOCKS = Path(__file__).with_name("mpi")
+LOCKS = Path(__file__).with_name("locks")
 
 
 def installed(name: str) -> Path:
-    """The folder of an MPI and of mpi4py, installed once for each content of its lock."""
+    """The folder of the installed packages of a lock, made once for each content of the lock."""
     return _made(name, name, "install", "--root-user-action=ignore", "--prefix")
 
 
 def wheels(name: str) -> Path:
-    """The folder with the wheels of an MPI and of mpi4py, downloaded once as well."""
+    """The folder with the wheels of a lock, downloaded once as well."""
     return _made(name, f"wheels-{name}", "download", "--dest")
 
 
 def _made(name: str, folder_name: str, *command: str) -> Path:
     lock = LOCKS / f"{name}.txt"
-    folder = cache_dir() / "mpi" / f"{folder_name}-{content_key([lock], sys.version)}"
+    folder = cache_dir() / "packages" / f"{folder_name}-{content_key([lock], sys.version)}"
     # Tests run in several processes: one runs pip, the others wait for it.
     with exclusive_lock(folder.parent / ".lock", f"installing {name}"):
         return folder if folder.exists() else _run_pip(lock, folder, *command)
