@@ -43,6 +43,30 @@ def is_gpu(resource: str) -> bool:
     return re.fullmatch(read_data("resources.json")["gpus"], resource) is not None
 
 
+def most_hosts() -> int:
+    """The most workers that a run may have, spares included."""
+    return int(read_data("resources.json")["hosts"])
+
+
+def longest_release_name() -> int:
+    """The most characters that the name of a release may have."""
+    return int(read_data("resources.json")["releaseName"])
+
+
+def is_charts_volume(name: str) -> bool:
+    """Whether the chart's pods have a volume of this name.
+
+    Of these, the values of the chart may replace `shm` and `tmp`.
+    """
+    return name in (*read_data("resources.json")["reserved"]["volumes"], "shm", "tmp")
+
+
+def is_charts_variable(name: str) -> bool:
+    """Whether the chart sets this environment variable, which nobody else may set."""
+    pattern = read_data("resources.json")["reserved"]["variables"]
+    return re.fullmatch(pattern, name) is not None
+
+
 def launch_modes() -> tuple[str, ...]:
     """The chart's launch modes, the default one first."""
     return tuple(read_data("launcher_options.json")["modes"])

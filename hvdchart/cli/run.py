@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from hvdchart.chart_files import most_hosts
 from hvdchart.cli import options
 from hvdchart.cli.deploy import launch
 from hvdchart.cli.terminal import note, say
@@ -18,7 +19,7 @@ def run(
     ] = None,
     code: options.Code = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=10_000, metavar="N", help="Number of workers.")
+        int, typer.Option(min=1, max=most_hosts(), metavar="N", help="Number of workers.")
     ] = 2,
     gpus: Annotated[
         int,

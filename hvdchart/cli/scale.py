@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from hvdchart.chart_files import most_hosts
 from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import say, show
 
@@ -11,7 +12,7 @@ from hvdchart.cli.terminal import say, show
 def scale(
     name: Name,
     number: Annotated[
-        int, typer.Argument(min=1, max=10_000, metavar="N", help="Number of workers.")
+        int, typer.Argument(min=1, max=most_hosts(), metavar="N", help="Number of workers.")
     ],
     group: Annotated[
         str | None, typer.Option(metavar="NAME", help="Group of workers, if the run has several.")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+from hvdchart.chart_facts import has_policy, is_in_kueue
 from hvdchart.doctor.findings import Finding
 
 Values: TypeAlias = Mapping[str, Any]
@@ -71,19 +72,10 @@ def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
         for (key, switch), (group, resource) in _OPTIONAL_OBJECTS.items():
             if ((values or {}).get(key) or {}).get(switch):
                 yield from (Right(group, resource, verb) for verb in _CHANGE)
-        if _has_probe(values or {}):
+        if has_policy(values or {}) and not is_in_kueue(values or {}):
+            # `helm test` probes the NetworkPolicy, for which it takes off the label of its pod:
+            # this is the condition of templates/master/role.yaml.
             yield Right("", "pods", "patch")
-
-
-def _has_probe(values: Values) -> bool:
-    """Whether `helm test` probes a NetworkPolicy, for which it takes off the label of its pod.
-
-    This is the condition of templates/master/role.yaml.
-    """
-    is_enabled = (values.get("networkPolicy") or {}).get("enabled")
-    has_policy = not values.get("hostNetwork") if is_enabled is None else is_enabled
-    is_in_kueue = values.get("queueName") and values.get("gang") != "Volcano"
-    return bool(has_policy and not is_in_kueue)
 
 
 def examine_rights(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hvdchart.chart_files import is_gpu
+from hvdchart.chart_files import is_charts_volume, is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.spec.model import CHARTS_MOUNTS, CHARTS_VOLUMES
+from hvdchart.spec.model import CHARTS_MOUNTS
 from hvdchart.spec.paths import KeyPath, child_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
@@ -247,7 +247,7 @@ class Volumes:
                 expected = f"one of {', '.join(self.volumes) or 'volumes, which has none'}"
                 raise self.ledger.error(self._mount_places[path], problem, expected)
         for name in self.volumes:
-            if name in CHARTS_VOLUMES:
+            if is_charts_volume(name):
                 problem = f"the chart has a volume {name} of its own"
                 raise self.ledger.error(old, problem, "a volume with another name")
         group: dict[str, Plain] = {}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from hvdchart.chart_files import longest_release_name
 from hvdchart.errors import ErrorCollector, SpecError
 from hvdchart.quantity import cpu_millis, memory_bytes
 from hvdchart.spec.yaml_tree import CONTROL, Node, Plain, shorten
@@ -372,9 +373,11 @@ def _one_of(names: list[str]) -> str:
 
 
 API_VERSION = "hvdchart/v1"
-# RFC 1035 labels; the lengths leave room for the suffixes that the chart appends.
+# RFC 1035 labels. The length of a group's leaves room for the suffixes that the chart appends.
 RELEASE_NAME = String(
-    "a name of a-z, 0-9 and - that starts with a letter", r"[a-z]([-a-z0-9]*[a-z0-9])?", 47
+    "a name of a-z, 0-9 and - that starts with a letter",
+    r"[a-z]([-a-z0-9]*[a-z0-9])?",
+    longest_release_name(),
 )
 GROUP_NAME = String(
     "a name of a-z, 0-9 and - that starts with a letter", r"[a-z]([-a-z0-9]*[a-z0-9])?", 30

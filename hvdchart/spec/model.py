@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hvdchart.chart_files import launch_modes
+from hvdchart.chart_files import launch_modes, most_hosts
 from hvdchart.spec.fields import (
     ABSOLUTE,
     API_VERSION,
@@ -52,8 +52,7 @@ VOLUME_SOURCES = {
 }
 # What ranks may reduce with. The last three need no Horovod, and torch and jax no MPI either.
 FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
-# Names of volumes and mount paths that the chart uses itself.
-CHARTS_VOLUMES = ("generated", "keys", "tmp", "shm")
+# Mount paths that the chart or the system uses itself.
 CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/proc", "/sys")  # noqa: S108
 
 
@@ -145,14 +144,14 @@ class NodeGroup:
     """Identical nodes; each runs one worker pod."""
 
     name: str = key(GROUP_NAME, "name of the group")
-    count: int = key(Integer(1, 10_000), "number of nodes; each runs one worker pod")
+    count: int = key(Integer(1, most_hosts()), "number of nodes; each runs one worker pod")
     spares: int = key(
-        Integer(0, 10_000),
+        Integer(0, most_hosts()),
         "additional nodes, whose worker pods wait without ranks and replace lost workers",
         0,
     )
     minimum: int | None = optional(
-        Integer(1, 10_000),
+        Integer(1, most_hosts()),
         "number of nodes with which the run goes on when others are missing, with fewer ranks "
         "(default: count)",
     )

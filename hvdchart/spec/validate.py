@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from hvd_pods.common import horovodrun
-from hvdchart.chart_files import read_data
+from hvdchart.chart_facts import is_in_kueue
+from hvdchart.chart_files import is_charts_variable, is_charts_volume, read_data
 from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import (
     LAUNCH,
@@ -16,7 +17,6 @@ from hvdchart.spec.launchers import (
 )
 from hvdchart.spec.model import (
     CHARTS_MOUNTS,
-    CHARTS_VOLUMES,
     DEFAULT_MOUNTS,
     VOLUME_SOURCES,
     NodeGroup,
@@ -83,8 +83,8 @@ def _names(spec: Spec, index: int) -> Iterator[Finding]:
 
 def longest_name(spec: Spec) -> int:
     """The characters that the name of a StatefulSet of the run may have."""
-    is_kueues = spec.values.get("queueName") and spec.values.get("gang") != "Volcano"
-    return int(read_data("resources.json")["statefulSetName"]["inQueue" if is_kueues else "alone"])
+    longest = read_data("resources.json")["statefulSetName"]
+    return int(longest["inQueue" if is_in_kueue(spec.values) else "alone"])
 
 
 def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
@@ -178,7 +178,7 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Finding]:
     if len(given) != 1:
         problem = f"{' and '.join(given)} together" if given else "no source"
         yield at, problem, f"exactly one of {', '.join(VOLUME_SOURCES)}"
-    if name in CHARTS_VOLUMES:
+    if is_charts_volume(name):
         yield at, f"the chart has a volume named {name!r} itself", "another name"
     if volume.mount_path is None and name not in DEFAULT_MOUNTS:
         expected = f"mountPath (only {' and '.join(DEFAULT_MOUNTS)} have a default)"
@@ -192,6 +192,8 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Finding]:
 
 
 def _run(spec: Spec) -> Iterator[Finding]:
+    for name in filter(is_charts_variable, spec.train.env):
+        yield ("train", "env", name), "the chart sets that variable", "another name"
     if spec.train.checkpoints is not None and "output" not in spec.volumes:
         problem = "checkpoints need an output volume"
         yield ("train", "checkpoints"), problem, "volumes.output"

@@ -25,11 +25,13 @@
 
 {{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
 {{- define "horovod.checkHosts" -}}
+{{- $most := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).hosts | int -}}
 {{- $hosts := 0 -}}
 {{- range .horovod.groups -}}{{- $hosts = add $hosts .maximum -}}{{- end -}}
-{{- if gt (int $hosts) 10000 -}}
+{{- if gt (int $hosts) $most -}}
 {{- $source := "number and spares of worker and workerGroups" -}}
-{{- fail (printf "%s make up to %d hosts: the chart supports at most 10000; lower one of them" $source (int $hosts)) -}}
+{{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
+{{- fail (printf "%s make up to %d hosts: %s" $source (int $hosts) $advice) -}}
 {{- end -}}
 {{- end }}
 

@@ -27,15 +27,17 @@
 {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
 {{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
 {{- end -}}
-{{- if gt (len $fullname) 47 -}}
+{{- $longest := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).releaseName | int -}}
+{{- if gt (len $fullname) $longest -}}
 {{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
 {{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
-{{- fail (printf "%s: use at most 47, %s" $subject $reason) -}}
+{{- fail (printf "%s: use at most %d, %s" $subject $longest $reason) -}}
 {{- end -}}
 {{- end }}
 
 {{/* Names of variables, volumes and paths that the chart uses itself. */}}
 {{- define "horovod.checkReserved" -}}
+{{- $reserved := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).reserved -}}
 {{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
 {{- $_ := set $environments "results.env" .Values.results.env -}}
 {{- $volumes := dict "volumes" .Values.volumes -}}
@@ -47,21 +49,21 @@
 {{- end -}}
 {{- range $of, $entries := $environments -}}
 {{- range $entries -}}
-{{- if regexMatch "^(HVD_.*|STAGING_(PATH|KEY|OWNER|VERIFY)|RESULTS_(PATH|EXCHANGE))$" .name -}}
+{{- if regexMatch (printf "^(%s)$" $reserved.variables) .name -}}
 {{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $volumes -}}
 {{- range $entries -}}
-{{- if regexMatch "^(archive|programs|generated|keys|code)$" .name -}}
+{{- if has .name $reserved.volumes -}}
 {{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $mounts -}}
 {{- range $entries -}}
-{{- if regexMatch "^/horovod(/(archive|bin(/.*)?|generated|results|keys|code|code-source))?/?$" .mountPath -}}
+{{- if regexMatch (printf "^(%s)$" $reserved.mountPaths) .mountPath -}}
 {{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
 {{- end -}}
 {{- end -}}

@@ -63,6 +63,13 @@ WRONG_VALUES = [
     ),
     (
         "train:\n",
+        "volumes: {archive: {emptyDir: {}, mountPath: /t}}\ntrain:\n",
+        "8:20",
+        "the chart has a volume named 'archive'",
+    ),
+    ("train:\n", "train:\n  env: {HVD_SEED: '1'}\n", "9:19", "the chart sets that variable"),
+    (
+        "train:\n",
         "volumes: {t: {emptyDir: {}, mountPath: /tmp}}\ntrain:\n",
         "8:40",
         "used by the system or by the chart",

@@ -1,0 +1,20 @@
+"""What the chart derives from its values, for those who ask before it is rendered.
+
+The rules are those of templates/common/_prepare.tpl; tests/chart/test_facts.py compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def is_in_kueue(values: Mapping[str, Any]) -> bool:
+    """Whether Kueue admits a run with these values: with Volcano, queueName is Volcano's."""
+    return bool(values.get("queueName") and values.get("gang") != "Volcano")
+
+
+def has_policy(values: Mapping[str, Any]) -> bool:
+    """Whether a release with these values has a NetworkPolicy for its pods."""
+    enabled = (values.get("networkPolicy") or {}).get("enabled")
+    return bool(not values.get("hostNetwork") if enabled is None else enabled)
