@@ -23,11 +23,10 @@ BASE: Values = {
     "workerGroups": [{"name": "cpu", "number": 2}],
 }
 EMPTY_DIR: Values = {"volumes": [{"name": "output", "emptyDir": {}}]}
-# The id and settings of BASE, and with EMPTY_DIR. The ids are those of the chart 0.1.0, and the
-# settings those of the first chart with agents: pods of charts with SSH need a Secret that an
-# upgrade removes, so that their active runs start again. With other ids, an upgrade of the chart
-# would train every run again, and with other settings it would replace the active ones.
-PUBLISHED = {"BASE": ("eb8449bdb5", "25e6593a3e"), "EMPTY_DIR": ("673a5bd49f", "b44cc8ebeb")}
+# The id and settings of BASE, and with EMPTY_DIR, from the chart 0.2.0 on: Jobs of 0.1.0 have none.
+# With other ids, an upgrade of the chart would train every run again, and with other settings it
+# would replace the active ones.
+PUBLISHED = {"BASE": ("eb8449bdb5", "0e4aa24990"), "EMPTY_DIR": ("342ed0db38", "66f58e8f5a")}
 OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
 
 

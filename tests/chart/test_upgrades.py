@@ -508,7 +508,7 @@ def test_upgrade_from_a_chart_with_ssh_removes_its_keys(from_ssh: FromSsh) -> No
 
 
 def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namespace) -> None:
-    """Before 0.3.0 the instance was fullnameOverride, and Kubernetes never changes a selector."""
+    """In 0.1.0 the instance was fullnameOverride, and Kubernetes never changes a selector."""
     labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "lab"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     old = {

@@ -38,16 +38,6 @@ Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
 {{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
 {{- /* Empty keys of an image override nothing. */ -}}
 {{- if hasSuffix ".image" $path -}}{{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}{{- end -}}
-{{- /* As the chart 0.1.0 has it: the default of a key inside, and a volume that names no source. */ -}}
-{{- if eq $path "securityContext" -}}
-{{- $escalation := get $value "allowPrivilegeEscalation" -}}
-{{- $value = omit $value "allowPrivilegeEscalation" -}}
-{{- if ne (toString $escalation) "false" -}}{{- $value = set $value "allowPrivilegeEscalation" $escalation -}}{{- end -}}
-{{- else if hasSuffix "volumes" $path -}}
-{{- $volumes := list -}}
-{{- range $value -}}{{- $volumes = append $volumes (ternary . (omit . "emptyDir") (not (empty .emptyDir))) -}}{{- end -}}
-{{- $value = $volumes -}}
-{{- end -}}
 {{- $isEmptyDefault := and (empty $value) (eq (toJson $value) (get $.defaults $path | toJson)) -}}
 {{- if not (or (kindIs "invalid" $value) $isEmptyDefault) -}}
 {{- include "horovod.restoreDefaults" (dict "into" $.into "defaults" (dict $path $value)) -}}

@@ -17,7 +17,7 @@ def test_worker_of_this_revision_is_one(revision: str | None) -> None:
     [
         ("HVD-AGENT-1 r0", f"{STALE}: it sent 'HVD-AGENT-1 r0', this run needs HVD-AGENT-1 r1"),
         ("HVD-AGENT-1 r11", f"{STALE}: it sent 'HVD-AGENT-1 r11', this run needs"),
-        ("SSH-2.0-OpenSSH_9.2 hvd-r1", f"{STALE}: port 2222 is of chart 0.2.0 or older"),
+        ("SSH-2.0-OpenSSH_9.2 hvd-r1", f"{STALE}: port 2222 is of chart 0.1.0"),
         ("SSH-2.0-OpenSSH_9.2", "port 2222 is not the agent of a worker: it sent 'SSH-2.0-"),
         ("", "port 2222 is not the agent of a worker: it sent ''"),
         ("220 mail", "port 2222 is not the agent of a worker: it sent '220 mail'"),

@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[bytes | None, str]] = {
     ),
     "older chart": (
         b"SSH-2.0-OpenSSH_9.2p1 hvd-r0\r\n",
-        "from before the last upgrade: port PORT is of chart 0.2.0 or older, which sent "
+        "from before the last upgrade: port PORT is of chart 0.1.0, which sent "
         "'SSH-2.0-OpenSSH_9.2p1 hvd-r0'",
     ),
     "HTTP": (b"HTTP/1.1 400\r\n", f"{OTHER_SERVER} 'HTTP/1.1 400'"),

@@ -151,7 +151,7 @@ def test_worker_with_tls_1_2_only_is_refused(
 @pytest.mark.parametrize(
     ("banner", "said"),
     [
-        (b"SSH-2.0-OpenSSH_9.2 hvd-r1\r\n", "is of chart 0.2.0 or older, which sent 'SSH"),
+        (b"SSH-2.0-OpenSSH_9.2 hvd-r1\r\n", "is of chart 0.1.0, which sent 'SSH"),
         (b"220 mail\r\n", "is not the agent of a worker: it sent '220 mail'"),
         (b"\xff\x00" * 200, "is not the agent of a worker: it sent '"),
         (b"", "is not the agent of a worker: it sent ''"),

@@ -12,7 +12,7 @@ MARK = "HVD-AGENT-1 "
 LONGEST_BANNER = 256
 # How the problem of a worker of another revision begins.
 STALE = "from before the last upgrade"
-# How the agent's predecessors greet: chart 0.2.0 and older had an SSH server there.
+# How the workers of chart 0.1.0 greet, which had an SSH server there.
 OLDER = "SSH-2.0-"
 
 
@@ -24,7 +24,7 @@ def format_banner(revision: str) -> bytes:
 def find_banner_problem(banner: str, port: int, revision: str | None = None) -> str | None:
     """Return None for the banner of an agent of this revision, or of any; else what is wrong."""
     if banner.startswith(OLDER) and "hvd-" in banner:
-        return f"{STALE}: port {port} is of chart 0.2.0 or older, which sent {banner!r}"
+        return f"{STALE}: port {port} is of chart 0.1.0, which sent {banner!r}"
     if not banner.startswith(MARK):
         return f"port {port} is not the agent of a worker: it sent {banner!r}"
     if revision is not None and banner != MARK + revision:

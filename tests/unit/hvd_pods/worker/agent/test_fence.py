@@ -116,7 +116,7 @@ def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, epoch: int
 def test_files_that_a_program_writes_change_no_epoch_and_no_environment(
     fenced: AgentPod, epoch: int
 ) -> None:
-    """Also not those that workers of chart 0.2.0 read: their names are in generated."""
+    """Also not those that workers of chart 0.1.0 read: their names are in generated."""
     folder = fenced.pod.generated
     far = str(10**15)
     lines = "".join(
