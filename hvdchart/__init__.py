@@ -1,4 +1,4 @@
-"""Plans distributed Horovod training on Kubernetes: from a spec to values of the chart.
+"""Trains one script on many nodes of a Kubernetes cluster: from a spec to values of the chart.
 
     from hvdchart import load_spec, make_plan, render_values
 

@@ -91,7 +91,9 @@ def title_and_purpose(page: Path) -> tuple[str, str]:
     lines = iter(page.read_text("utf-8").splitlines())
     title = next(lines).removeprefix("# ")
     below = (line for line in lines if not line.startswith("<"))
-    first = next((line for line in below if line), "")
+    first = next((line for line in below if line), "#")
+    if first.startswith("#"):
+        sys.exit(f"{page}: no sentence below the title says what the page is for: add one")
     paragraph = " ".join([first, *takewhile(bool, below)])
     sentence = re.split(r"(?<=[^ .])\. ", _LINK.sub(r"\1", paragraph), maxsplit=1)[0]
     return title, sentence.removeprefix("This page ").rstrip(".:")

@@ -65,7 +65,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Plan and run distributed Horovod training on Kubernetes.",
+    help="Train one script on many nodes of a Kubernetes cluster.",
 )
 
 
@@ -86,7 +86,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Plan and run distributed Horovod training on Kubernetes."""
+    """Train one script on many nodes of a Kubernetes cluster."""
 
 
 def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
