@@ -11,7 +11,7 @@ import pytest
 
 from hvd_pods.master import effects, probing, record_io, recording
 from hvd_pods.rules import growing, holding, retries
-from hvd_pods.rules.messages import Launch
+from hvd_pods.rules.messages import StartLauncher
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
@@ -78,7 +78,7 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     assert pod.run() == 0
     with (pod.generated / "events.jsonl").open() as lines:
         steps = list(recording.replay(lines))
-    launches = [e for *_, effects in steps for e in effects if isinstance(e, Launch)]
+    launches = [e for *_, effects in steps for e in effects if isinstance(e, StartLauncher)]
     assert [launch.attempt for launch in launches] == [1, 2]
     (_, before), (_, epoch) = made(pod)
     assert before < epoch, "workers end what an earlier attempt has left"

@@ -48,7 +48,7 @@ def trains_on_fewer() -> World:
     world.tell(m.Started())
     world.settle(until=m.WatchHosts)
     world.answers = [one for one in world.answers if not is_of_second_host(one[1])]
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     return world
 
 

@@ -75,7 +75,7 @@ def happen(world: World, choice: int) -> None:
         world.fire()
 
 
-def check_hosts(run: Run, launch: m.Launch) -> None:
+def check_hosts(run: Run, launch: m.StartLauncher) -> None:
     """A launch has at least the minimum of each group, and at most the number."""
     for name, most in run.needed_workers.items():
         used = sum(host.rpartition("-")[0] == name for host in launch.hosts)
@@ -109,7 +109,7 @@ def test_a_run_is_driven_once_and_always_ends(
     def check(effects: list[m.Effect]) -> None:
         nonlocal is_running, finished
         for effect in effects:
-            if isinstance(effect, m.Launch):
+            if isinstance(effect, m.StartLauncher):
                 assert not is_running, "two launches at once"
                 assert not is_stopped, "a launch after SIGTERM"
                 assert not finished, "a training that has finished is repeated"

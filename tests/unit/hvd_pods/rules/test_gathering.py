@@ -80,8 +80,8 @@ def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
 ) -> None:
     world = waiting(World(make_run(groups=GROUPS)))
     answer(world, *hosts)
-    world.settle(until=m.Launch)
-    assert [list(launch.addresses) for launch in world.of(m.Launch)] == [used]
+    world.settle(until=m.StartLauncher)
+    assert [list(launch.addresses) for launch in world.of(m.StartLauncher)] == [used]
     assert world.of(m.FreezeHosts), "only a run with a minimum has a use for others later"
     assert "of 1 spares" in world.of(m.Emit)[-2].message
     assert world.of(m.WriteRecord)[-1].data["hosts"] == recorded
@@ -351,7 +351,7 @@ def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
     world = World(one_group(id="run-1", api=api, retries=2), record=before)
     world.tell(m.Started())
     for _ in expected:
-        world.settle(until=m.Launch)
-        world.effects = [each for each in world.effects if not isinstance(each, m.Launch)]
+        world.settle(until=m.StartLauncher)
+        world.effects = [each for each in world.effects if not isinstance(each, m.StartLauncher)]
         world.tell(m.AttemptEnds(WorkerLeftError("w-0 left", 1)))
     assert [each.saves for each in world.of(m.Deliver)][:2] == expected

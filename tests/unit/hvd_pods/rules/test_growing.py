@@ -81,7 +81,7 @@ class Adaptive(World):
 
     def launched(self) -> list[str]:
         """The ordinals of the hosts of each launch."""
-        return ["".join(n[2:] for n in sorted(launch.hosts)) for launch in self.of(m.Launch)]
+        return ["".join(n[2:] for n in sorted(launch.hosts)) for launch in self.of(m.StartLauncher)]
 
     def told(self, reason: str) -> list[str]:
         return [effect.message for effect in self.of(m.Emit) if effect.reason == reason]
@@ -211,7 +211,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
         world.tell(m.Terminated())
     else:
         world.tell(m.HostProblem(1, "w-1", "closed", 3.0))
-        assert isinstance(world.state.attempt.launched.problem, LostHostError)  # type: ignore[union-attr]
+        assert isinstance(world.state.attempt.launch.problem, LostHostError)  # type: ignore[union-attr]
     world.tell(m.Timer("grow"))
     assert not world.of(m.PrepareNewcomers)
 

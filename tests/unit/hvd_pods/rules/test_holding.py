@@ -90,8 +90,8 @@ def test_record_that_cannot_be_read_is_done_without_only_where_nobody_may_read_i
     world.tell(m.Started())
     world.answers.clear()
     world.tell(m.RecordFailed("read", status, "no", is_temporary=status == 503))
-    world.settle(until=m.Launch if goes_on else m.Exit)
-    assert bool(world.of(m.Launch)) is goes_on
+    world.settle(until=m.StartLauncher if goes_on else m.Exit)
+    assert bool(world.of(m.StartLauncher)) is goes_on
 
 
 @pytest.mark.parametrize(("is_temporary", "is_held"), [(True, True), (False, False)])
@@ -101,7 +101,7 @@ def test_training_begins_although_the_record_cannot_be_written(
     world = started({})
     world.answers.clear()
     world.tell(m.RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     assert world.state.hold.is_held is is_held
     assert ("renew" in world.state.timers) is is_held
 
@@ -110,13 +110,13 @@ def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> 
     told = json.dumps({"step": 20, "losses": [[10, 0.5], [20, 0.25]]})
     run = {"run": "run-1", "settings": "settings-1", "attempts": "1", "progress": told}
     world = started(run)
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     assert json.loads(world.state.news()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}
     reported = {"step": 15, "loss": 0.375}
     world.tell(m.ProgressReported(world.state.attempt.number, reported), 1.0)
     assert json.loads(world.state.news()["progress"])["losses"] == [[10, 0.5], [15, 0.375]]
     other = started({**run, "run": "run-0"})
-    other.settle(until=m.Launch)
+    other.settle(until=m.StartLauncher)
     assert other.state.news()["progress"] == ""
 
 
@@ -239,7 +239,7 @@ def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
     if not is_held:
         world.answers.clear()
         world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     world.end_launcher(0)
     while world.state.phase != Phase.FINISHING:
         world.answer()
@@ -282,8 +282,8 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
     data: dict[str, str], code: int | None
 ) -> None:
     world = started(data)
-    world.settle(until=m.Launch)
-    assert bool(world.of(m.Launch)) is (code is None)
+    world.settle(until=m.StartLauncher)
+    assert bool(world.of(m.StartLauncher)) is (code is None)
     if code is not None:
         assert world.end()[0] == code
         assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
@@ -318,11 +318,11 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
 ) -> None:
     """Somebody may edit it by hand, and whoever may edit ConfigMaps may write what they like."""
     world = started({**record, **counts, "progress": curve})
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     # The workers' clocks may be an hour behind.
     latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD
     assert all(write.epoch <= latest for write in world.of(m.WriteRecord))
-    assert world.of(m.Launch) or world.exit
+    assert world.of(m.StartLauncher) or world.exit
     for effect in world.of(m.Emit):
         assert len(effect.message) < 2000
 
@@ -332,4 +332,4 @@ def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() 
     world.answers.clear()
     world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
     assert world.end() == (0, "")
-    assert not world.of(m.Launch)
+    assert not world.of(m.StartLauncher)

@@ -127,8 +127,8 @@ def test_later_attempt_may_find_nothing_left_to_do() -> None:
     world = training(mode="custom")
     world.tell(m.WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
-    world.settle(until=m.Launch, most=40)
-    while len(world.of(m.Launch)) < 2:
+    world.settle(until=m.StartLauncher, most=40)
+    while len(world.of(m.StartLauncher)) < 2:
         assert world.fire() or world.answers
         world.answer_all()
     world.end_launcher(0)
@@ -149,7 +149,7 @@ def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
     world = training()
     end_with(world, 255, CAUSE._replace(is_final=True))
     assert world.end()[0] == 78
-    assert len(world.of(m.Launch)) == 1
+    assert len(world.of(m.StartLauncher)) == 1
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["is another pod", "is silent"])
@@ -245,7 +245,7 @@ def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
     (search,) = world.of(m.FindCause)
     assert search.left == {"w-1": "uid of w-1"}
     world.answers = [(search, m.CauseFound(1, CAUSE, {"w-1": why} if why else {}))]
-    while len(world.of(m.Launch)) == 1:
+    while len(world.of(m.StartLauncher)) == 1:
         world.answer()
     assert str(world.of(m.ReportFailure)[0].problem) == problem.format(why)
     assert world.state.failures == failures
@@ -348,7 +348,7 @@ def test_losses_of_the_whole_run_are_recorded_in_a_few_pairs() -> None:
 def test_a_step_that_is_made_again_has_the_loss_of_the_last_attempt() -> None:
     world = progressed()
     world.end_launcher(1, seconds=90.0)
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     report(world, 30, loss=0.25)
     report(world, 40, loss="nan")
     losses = json.loads(world.state.news()["progress"])["losses"]
@@ -370,7 +370,7 @@ def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -
     began = world.now
     world.end_launcher(1, seconds=90.0)
     world.effects.clear()
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     for step in (10, 20):
         report(world, step)
         assert world.state.progress.lost == 0, "these steps were made before"
@@ -563,8 +563,8 @@ def test_ranks_that_there_are_not_are_not_kept() -> None:
     world = training()
     for rank in range(3, 50):
         world.tell(m.RankMissing(1, rank, "has not joined grads", 60.0))
-    assert world.state.attempt.launched
-    assert [*world.state.attempt.launched.stalls.new] == [3]
+    assert world.state.attempt.launch
+    assert [*world.state.attempt.launch.stalls.new] == [3]
 
 
 def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
@@ -814,7 +814,7 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     record: dict[str, str], left: int
 ) -> None:
     world = left_by_another_master(**record)
-    world.settle(until=m.Launch)
+    world.settle(until=m.StartLauncher)
     assert world.now < 1001
     world.end_launcher(1)
     world.answer_all()
@@ -847,7 +847,7 @@ def test_training_that_has_finished_without_a_master_is_not_repeated(is_stopped:
     world.tell(m.Delivered(world.state.attempt.number, [], is_finished=True))
     code, problem = world.end()
     assert (code == 0) is not is_stopped, problem
-    assert not world.of(m.Launch)
+    assert not world.of(m.StartLauncher)
     state = world.of(m.WriteRecord)[-1].data
     assert (state["state"], state["launched"]) == ("Running" if is_stopped else "Finished", "7")
 
@@ -859,7 +859,7 @@ def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
         if world.is_running:
             world.end_launcher(1)
         world.answer() if world.answers else world.fire()
-    assert len(world.of(m.Launch)) == 5
+    assert len(world.of(m.StartLauncher)) == 5
 
 
 @pytest.mark.parametrize(("run", "number", "goes_on"), [("run-1", 5, False), ("run-0", 1, True)])
@@ -871,8 +871,8 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
     assert world.train() == number
     world.effects.clear()
     world.end_launcher(1)
-    world.settle(until=m.Launch)
-    assert bool(world.of(m.Launch)) is goes_on
+    world.settle(until=m.StartLauncher)
+    assert bool(world.of(m.StartLauncher)) is goes_on
 
 
 @pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])

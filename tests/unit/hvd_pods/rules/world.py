@@ -131,7 +131,7 @@ class World:
     def train(self) -> int:
         """Come to the training; the attempt's number."""
         self.tell(m.Started())
-        self.settle(until=m.Launch)
+        self.settle(until=m.StartLauncher)
         return self.state.attempt.number
 
     def answers_to(self, effect: m.Effect) -> list[m.Event]:
@@ -193,7 +193,7 @@ class World:
         return several.get(kind, [])
 
     def _take(self, effect: m.Effect) -> None:
-        if isinstance(effect, m.Launch):
+        if isinstance(effect, m.StartLauncher):
             self.is_running = True
         if isinstance(effect, m.Exit):
             self.exit = effect

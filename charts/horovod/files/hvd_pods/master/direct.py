@@ -41,8 +41,8 @@ ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
-class Session(NamedTuple):
-    """The program that starts a host's ranks, what they print, and what it is still to be told.
+class HostSession(NamedTuple):
+    """The program that starts a host's ranks, what they print, and what is still to be sent.
 
     client: the connection to the gateway, which gets the exit code.
     """
@@ -86,7 +86,7 @@ def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
     return placed
 
 
-def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> Session:
+def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> HostSession:
     """Start the ranks of a host; `look` is called with it and lines of its standard error.
 
     Raises OSError.
@@ -102,7 +102,7 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
     output = streams.Stream(own_out, 1)
     errors = streams.Stream(own_errors, 2, partial(look, host))
     line = bytearray(json.dumps(given).encode() + b"\n")
-    return Session(host, client, open(own_in, "wb", buffering=0), [output, errors], line)  # noqa: PTH123 - closed to end the ranks
+    return HostSession(host, client, open(own_in, "wb", buffering=0), [output, errors], line)  # noqa: PTH123 - closed to end the ranks
 
 
 class HostReports:
@@ -116,7 +116,7 @@ class HostReports:
         self.staying: set[str] = set()
 
     def look(self, host: str, lines: bytes) -> None:
-        """Find what a host tells in these lines."""
+        """Find what a host reports in these lines."""
         if STAYS.search(lines):
             self.staying.add(host)
         found = None if self.code else ENDED.search(lines)
@@ -126,10 +126,10 @@ class HostReports:
             self.code = code if code < 256 else 0
 
 
-class Launch:
+class HostSessions:
     """The sessions, until all have ended."""
 
-    def __init__(self, sessions: Sequence[Session], reports: HostReports) -> None:
+    def __init__(self, sessions: Sequence[HostSession], reports: HostReports) -> None:
         self._reports = reports
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
@@ -157,7 +157,7 @@ class Launch:
                         self._leave()
                     if signal.SIGTERM in numbers:
                         self._end(128 + signal.SIGTERM)
-                elif isinstance(key.data, Session):
+                elif isinstance(key.data, HostSession):
                     self._give(key.data)
                 elif not key.data.pass_on() and not key.data.is_open:
                     self._selector.unregister(key.fd)
@@ -178,7 +178,7 @@ class Launch:
     def _leave(self) -> None:
         """Let the ranks go on; a host that does not say so in time ends its own."""
         if any(session.line for session in self._sessions):
-            # Some have not been told yet what to start.
+            # Some have not yet got what to start.
             self._end(128 + signal.SIGTERM)
         if self._code:
             return
@@ -187,12 +187,12 @@ class Launch:
         self._code = 128 + signal.SIGUSR1
         self._kill_at = time.monotonic() + END_WITHIN
         for session in self._sessions:
-            # The gateway tells the host's agent, and that tells the ranks.
+            # The gateway passes it on to the host's agent, and that to the ranks.
             with suppress(OSError):
                 session.client.sendall(STAY)
 
-    def _give(self, session: Session) -> None:
-        """Tell a session what it takes at once: one that is slow delays no other."""
+    def _give(self, session: HostSession) -> None:
+        """Send a session what it takes at once: one that is slow delays no other."""
         if session.stdin.closed:
             return
         try:
@@ -239,7 +239,7 @@ def main() -> int:
     reports = HostReports()
     placed = zip(hosts, place_ranks(hosts))
     sessions = [begin(host, {**given, "ranks": own}, reports.look) for (host, _), own in placed]
-    return Launch(sessions, reports).follow()
+    return HostSessions(sessions, reports).follow()
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from hvd_pods.master.launch import (
     select_mpi,
     write_ssh,
 )
-from hvd_pods.master.launcher import Launcher
+from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_clients, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
@@ -106,7 +106,7 @@ class Effects:
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
         self._hosts: Prober | None = None
-        self._launcher: Launcher | None = None
+        self._launcher: LauncherProcess | None = None
         self._progress: ProgressFollower | None = None
         self.exit: m.Exit | None = None
         if api:
@@ -119,7 +119,7 @@ class Effects:
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
             m.Prepare: self._begin_attempt,
-            m.Launch: self._launch,
+            m.StartLauncher: self._start_launcher,
             m.EndLauncher: self._end_launcher,
             m.ReleaseRanks: lambda effect: self._notices.release(effect.connections),
             m.FollowProgress: self._follow_progress,
@@ -376,7 +376,7 @@ class Effects:
         number = remote.count_finished(self._reach(), hosts, effect.left, self._stopped.is_set)
         return number == effect.left_ranks
 
-    def _launch(self, effect: m.Launch) -> None:
+    def _start_launcher(self, effect: m.StartLauncher) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         HOSTFILE.write_text(format_hostfile(addresses, self._mpi))
         self._gateway.forget()
@@ -387,7 +387,7 @@ class Effects:
             # There may be fewer ranks than in the launch before.
             self._arguments = build_command(self._run.on(self._of(effect.hosts)), self._mpi)
             to_run = (self._arguments, variables, self._code.directory)
-            self._launcher = Launcher(*to_run, self._tell, effect.attempt)
+            self._launcher = LauncherProcess(*to_run, self._tell, effect.attempt)
         except RunError as problem:
             self._tell(m.AttemptEnds(problem))
 

@@ -60,7 +60,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     """Begin an attempt: ask the hosts, and prepare the launcher meanwhile."""
     state = step.state
     run = step.state.run
-    before = step.state.attempt.launched
+    before = step.state.attempt.launch
     if state.is_stopped:
         _read_job(step)
         return
@@ -202,7 +202,7 @@ def conclude(step: Step, job: Object | None) -> None:
     state = step.state
     run = step.state.run
     problem = step.state.attempt.problem
-    has_failed = problem is not None or state.attempt.launched is None
+    has_failed = problem is not None or state.attempt.launch is None
     if state.is_stopped and has_failed:
         problem = ending.interruption(job, step.wall)
         ending.announce(step, problem)

@@ -74,8 +74,8 @@ def expect(state: State) -> Gathered:
     Those of the present attempt that still answer, or of the one that another master has left.
     """
     before = state.attempt
-    if before.launched:
-        gone = {*before.gathered.reasons, *before.launched.leaving}
+    if before.launch:
+        gone = {*before.gathered.reasons, *before.launch.leaving}
         left = frozenset(before.gathered.answering) - gone
         return Gathered(expected=left, patience=MISS_WITHIN)
     if state.was_training:
@@ -269,8 +269,8 @@ def may_replace_pods(state: State) -> bool:
 
 
 def _trains_with_fewer(state: State) -> bool:
-    launched = state.attempt.launched
-    is_short = launched and count_missing_workers(state.run, launched.hosts)
+    launch = state.attempt.launch
+    is_short = launch and count_missing_workers(state.run, launch.hosts)
     return bool(is_short) and state.phase == Phase.TRAINING
 
 
@@ -300,9 +300,9 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
     """The pods were listed: replace those in the way, and say why hosts are missing, or lost."""
     state = step.state
     step.set_gathered(is_listing=False)
-    launched = state.attempt.launched
-    if launched and launched.lost:
-        explain_loss(step, event, launched.lost)
+    launch = state.attempt.launch
+    if launch and launch.lost:
+        explain_loss(step, event, launch.lost)
     if not may_replace_pods(state):
         return
     _replace(step, event.pods)
@@ -534,7 +534,7 @@ def find_silent(step: Step) -> dict[Host, str]:
     """Return the hosts of the launch that do not answer at this moment, and why."""
     attempt = step.state.attempt
     hosts = step.state.facts.hosts
-    used = attempt.launched.hosts if attempt.launched else ()
+    used = attempt.launch.hosts if attempt.launch else ()
     answering = attempt.gathered.answering
     reasons = attempt.gathered.reasons
     return {
@@ -547,7 +547,7 @@ def find_silent(step: Step) -> dict[Host, str]:
 def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
     """Let the pods of lost hosts be listed, to say why. Returns the problem of the attempt."""
     names = [host.name for host in lost]
-    step.set_launched(lost=tuple(names))
+    step.set_launch(lost=tuple(names))
     if step.state.run.api:
         step.do(m.ListPods(step.state.attempt.number, names))
     else:
@@ -561,4 +561,4 @@ def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
     text = f"lost {'; '.join(_describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")
     step.do(m.Emit("HostLost", text, "warning"))
-    step.set_launched(lost=())
+    step.set_launch(lost=())

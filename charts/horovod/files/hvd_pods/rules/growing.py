@@ -31,13 +31,13 @@ AGAIN_AFTER = 30.0
 def note_size(step: Step) -> None:
     """Say that the ranks start on another number of hosts than before."""
     state = step.state
-    launched = state.attempt.launched
+    launch = state.attempt.launch
     run = step.state.run
-    if launched is None or not run.is_adaptive or state.phase != Phase.TRAINING:
+    if launch is None or not run.is_adaptive or state.phase != Phase.TRAINING:
         return
     wanted = sum(run.needed_workers.values())
     before = state.hosts_before or wanted
-    now = len(launched.hosts)
+    now = len(launch.hosts)
     pause = state.grow_pause or GROW_EVERY
     what = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
@@ -62,18 +62,18 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
     """The hosts that answer and that the launch lacks; none while it cannot be ended for them."""
     state = step.state
     run = step.state.run
-    launched = state.attempt.launched
-    if state.phase != Phase.TRAINING or launched is None or not run.is_adaptive:
+    launch = state.attempt.launch
+    if state.phase != Phase.TRAINING or launch is None or not run.is_adaptive:
         return {}
-    is_ending = launched.problem or launched.asked or launched.finished or launched.ended
-    if is_ending or launched.is_growing or state.is_stopped:
+    is_ending = launch.problem or launch.asked or launch.finished or launch.ended
+    if is_ending or launch.is_growing or state.is_stopped:
         return {}
-    left = gathering.count_missing_workers(run, launched.hosts)
+    left = gathering.count_missing_workers(run, launch.hosts)
     found = {}
     for host in run.hosts:
         pod = state.gathered.answering.get(host.name)
         is_steady = pod is not None and host.name not in state.gathered.reasons
-        if is_steady and host.name not in launched.hosts and left.get(host.stateful_set, 0):
+        if is_steady and host.name not in launch.hosts and left.get(host.stateful_set, 0):
             left[host.stateful_set] -= 1
             found[host.name] = state.gathered.answering[host.name]
     return found
@@ -81,18 +81,18 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
 
 def prepare(step: Step) -> None:
     """Hosts have answered for a while: prepare them for the next launch."""
-    launched = step.state.attempt.launched
+    launch = step.state.attempt.launch
     pods = find_newcomers(step)
-    if launched and pods:
-        step.set_launched(is_growing=True)
-        step.do(m.PrepareNewcomers(step.state.attempt.number, pods, launched.hosts))
+    if launch and pods:
+        step.set_launch(is_growing=True)
+        step.do(m.PrepareNewcomers(step.state.attempt.number, pods, launch.hosts))
 
 
 def on_ready(step: Step, event: m.NewcomersReady) -> None:
     """The hosts are prepared: end the launch, so that the next one has them."""
-    if step.state.phase != Phase.TRAINING or not step.state.attempt.launched:
+    if step.state.phase != Phase.TRAINING or not step.state.attempt.launch:
         return
-    step.set_launched(is_growing=False)
+    step.set_launch(is_growing=False)
     came = find_newcomers(step)
     names = format_hosts([step.state.facts.hosts[name] for name in event.hosts if name in came])
     after = AGAIN_AFTER
@@ -100,9 +100,9 @@ def on_ready(step: Step, event: m.NewcomersReady) -> None:
         gathering.log_once(step, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
     elif names and not event.is_kept:
         # They may have begun a moment ago.
-        refusals = step.state.attempt.launched.refusals
+        refusals = step.state.attempt.launch.refusals
         after = min(SETTLE * 2**refusals, AGAIN_AFTER)
-        step.set_launched(refusals=refusals + 1)
+        step.set_launch(refusals=refusals + 1)
         if after == AGAIN_AFTER:
             why = "the ranks do not keep their state in memory (keep), and would lose steps"
             gathering.log_once(step, f"{names} wait for the next attempt: {why}")

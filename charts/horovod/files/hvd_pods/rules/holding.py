@@ -185,7 +185,7 @@ def lose(step: Step, holder: str) -> None:
     if phase == Phase.TRAINING:
         training.abort(step, superseded(holder))
     elif phase == Phase.JUDGING or (
-        phase == Phase.CONCLUDING and attempt.launched and not attempt.problem
+        phase == Phase.CONCLUDING and attempt.launch and not attempt.problem
     ):
         # A training that has finished is a success, whoever has the workers now.
         return

@@ -498,7 +498,7 @@ class PrepareNewcomers(Effect):
 
 
 @dataclass(frozen=True)
-class Launch(Effect):
+class StartLauncher(Effect):
     """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows.
 
     One that has gone in this moment has no address.

@@ -132,8 +132,8 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class Launched:
-    """The launch of an attempt: what ranks, workers and the launcher's output have told of it."""
+class Launch:
+    """The launch of an attempt: what ranks, workers and the launcher's output have reported."""
 
     hosts: tuple[str, ...]
     # Why this master ended the launch while the run may go on.
@@ -173,7 +173,7 @@ class Attempt:
     number: int
     is_prepared: bool = False
     gathered: Gathered = field(default_factory=Gathered)
-    launched: Launched | None = None
+    launch: Launch | None = None
     # The pods of the launch, to which the code is handed: a host may be another pod later.
     pods: Mapping[str, Pod] = field(default_factory=dict)
     # Spares that have been looked after (EndLeftovers).
@@ -350,10 +350,10 @@ class State:
     @property
     def ranks(self) -> int:
         """The number of ranks of the present launch, or of the next one as far as is known."""
-        launched = self.attempt.launched
-        if launched is None:
+        launch = self.attempt.launch
+        if launch is None:
             return self.run.ranks
-        return sum(self.facts.hosts[name].slots for name in launched.hosts)
+        return sum(self.facts.hosts[name].slots for name in launch.hosts)
 
     @property
     def gathered(self) -> Gathered:
@@ -418,10 +418,10 @@ class Step:
         """Change what is known of the attempt's hosts."""
         self.set_attempt(gathered=replace(self.state.gathered, **changes))
 
-    def set_launched(self, **changes: Any) -> None:
+    def set_launch(self, **changes: Any) -> None:
         """Change what is known of the attempt's launch, which has begun."""
-        assert self.state.attempt.launched  # noqa: S101
-        self.set_attempt(launched=replace(self.state.attempt.launched, **changes))
+        assert self.state.attempt.launch  # noqa: S101
+        self.set_attempt(launch=replace(self.state.attempt.launch, **changes))
 
     def set_timer(self, name: str, at: float) -> None:
         """Let a Timer event of this name follow at a time, and not at the one set before."""

@@ -32,7 +32,7 @@ from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, REPORT_EVERY, Stall, describe
-from hvd_pods.rules.state import RUNNING, Launched, Phase, State, Step
+from hvd_pods.rules.state import RUNNING, Launch, Phase, State, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
 # it would wait, or have come; and the same in mode direct, which starts no daemons.
@@ -80,13 +80,13 @@ def begin(step: Step, event: m.Delivered) -> None:
     chosen = [name for name in state.facts.hosts if name in event.hosts]
     left = state.hold.epoch if run.mode == "direct" else 0
     step.set(phase=Phase.TRAINING, was_training=True, left=left)
-    step.set_attempt(launched=Launched(tuple(chosen)))
+    step.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number
     what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
     step.do(m.Emit("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
-    step.do(m.Launch(state.attempt.number, chosen, addresses, stay))
+    step.do(m.StartLauncher(state.attempt.number, chosen, addresses, stay))
     step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
     step.record(RUNNING, state.last_failure)
@@ -113,9 +113,9 @@ def _look_for_loss(step: Step) -> None:
     if all(host.name in answering for host in lost):
         # A connection that breaks is no loss yet.
         return
-    if not attempt.launched or attempt.launched.problem:
+    if not attempt.launch or attempt.launch.problem:
         return
-    leaving = attempt.launched.leaving
+    leaving = attempt.launch.leaving
     if all(leaving.get(host.name, 0.0) > step.now for host in lost):
         # A worker that was asked to leave no longer answers, and its ranks may be saving.
         step.set_timer("loss", step.now + LOOK_AGAIN_AFTER)
@@ -131,8 +131,8 @@ def _end_leftovers(step: Step) -> None:
     """
     attempt = step.state.attempt
     answering = step.state.gathered.answering
-    assert attempt.launched  # noqa: S101
-    idle = frozenset(answering) - frozenset(attempt.launched.hosts)
+    assert attempt.launch  # noqa: S101
+    idle = frozenset(answering) - frozenset(attempt.launch.hosts)
     new = sorted(idle - attempt.idle)
     step.set_attempt(idle=idle)
     if new:
@@ -142,10 +142,10 @@ def _end_leftovers(step: Step) -> None:
 
 def abort(step: Step, problem: RunError) -> None:
     """End this launch, which then fails with `problem`; the run may go on."""
-    launched = step.state.attempt.launched
-    if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
+    launch = step.state.attempt.launch
+    if step.state.phase != Phase.TRAINING or launch is None or launch.problem:
         return
-    step.set_launched(problem=problem)
+    step.set_launch(problem=problem)
     within = END_WITHIN
     if isinstance(problem, (LostHostError, ResizedError)):
         is_direct = step.state.run.mode == "direct"
@@ -157,8 +157,8 @@ def abort(step: Step, problem: RunError) -> None:
 def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
     run = step.state.run
-    launched = step.state.attempt.launched
-    is_ending = launched is None or launched.problem or len(launched.hosts) == 1
+    launch = step.state.attempt.launch
+    is_ending = launch is None or launch.problem or len(launch.hosts) == 1
     if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
         step.set_timer("leave", step.now + within)
@@ -170,20 +170,20 @@ def terminate(step: Step) -> None:
 def interrupt(step: Step, job: Object | None = None) -> None:
     """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
     step.clear_timers("leave")
-    launched = step.state.attempt.launched
+    launch = step.state.attempt.launch
     grace = step.state.run.grace
-    assert launched  # noqa: S101
+    assert launch  # noqa: S101
     seconds = grace - min(RESERVE, grace / 2)
     step.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     step.set_timer("end", step.now + seconds)
-    step.set_launched(is_asking=True)
+    step.set_launch(is_asking=True)
     may_stay = job is not None and ending.is_continued(job, step.wall)
-    step.do(m.AskRanks(step.state.attempt.number, launched.hosts, may_stay))
+    step.do(m.AskRanks(step.state.attempt.number, launch.hosts, may_stay))
 
 
 def on_asked(step: Step, event: m.RanksAsked) -> None:
     """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
-    step.set_launched(is_asking=False)
+    step.set_launch(is_asking=False)
     if event.are_left:
         step.log("the ranks go on until another master has come")
         step.set_timer("kill", step.now + END_WITHIN)
@@ -215,8 +215,8 @@ def warn_of_nan(step: Step) -> None:
 
 def on_notice(step: Step, event: m.NoticeTaken) -> None:
     """A worker or a rank has sent a notice, whose kind says what about."""
-    launched = step.state.attempt.launched
-    if launched is None:
+    launch = step.state.attempt.launch
+    if launch is None:
         if event.connection:
             step.do(m.ReleaseRanks([event.connection]))
         return
@@ -233,49 +233,49 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
     elif kind == IDLE:
         _note_idle(step, notice)
     elif kind == RAISED:
-        step.set_launched(raised=(*launched.raised, notice)[-MOST_NOTICES:])
+        step.set_launch(raised=(*launch.raised, notice)[-MOST_NOTICES:])
     elif kind == FAILED:
-        step.set_launched(failed=(*launched.failed, notice)[-MOST_NOTICES:])
+        step.set_launch(failed=(*launch.failed, notice)[-MOST_NOTICES:])
     elif kind == FINISHED and step.state.run.mode != "custom":
         # A command may start its ranks again and again, as for each call of hvdchart.launch.
-        finished = dict.fromkeys((*launched.finished, (host, rank)))
-        if not launched.finished:
-            step.set_launched(finished_at=step.now)
+        finished = dict.fromkeys((*launch.finished, (host, rank)))
+        if not launch.finished:
+            step.set_launch(finished_at=step.now)
             step.set_timer("ends", step.now + NAME_AFTER)
-        step.set_launched(finished=tuple(finished)[:MOST_NOTICES])
+        step.set_launch(finished=tuple(finished)[:MOST_NOTICES])
     elif kind == ENDED:
-        waiting = launched.waiting
+        waiting = launch.waiting
         if event.connection:
             waiting = (*waiting, event.connection)
-        step.set_launched(ended=launched.ended | {(host, rank)}, waiting=waiting)
+        step.set_launch(ended=launch.ended | {(host, rank)}, waiting=waiting)
         _release(step)
     elif kind == ASKED:
-        step.set_launched(asked=launched.asked | {(host, rank)})
+        step.set_launch(asked=launch.asked | {(host, rank)})
     elif kind == LEAVING:
-        if host not in launched.leaving:
+        if host not in launch.leaving:
             step.log(f"{host} is terminating: its ranks have {notice['seconds']:.0f} s to save")
-        leaving = {**launched.leaving, host: step.now + notice["seconds"]}
-        step.set_launched(leaving=leaving, asked=launched.asked | {(host, rank)})
+        leaving = {**launch.leaving, host: step.now + notice["seconds"]}
+        step.set_launch(leaving=leaving, asked=launch.asked | {(host, rank)})
 
 
 def _release(step: Step) -> None:
     """Let ranks report their end when the scripts of all that were asked have ended."""
-    launched = step.state.attempt.launched
-    assert launched  # noqa: S101
-    if launched.waiting and not launched.is_asking and launched.asked <= launched.ended:
-        step.do(m.ReleaseRanks(launched.waiting))
-        step.set_launched(waiting=())
+    launch = step.state.attempt.launch
+    assert launch  # noqa: S101
+    if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
+        step.do(m.ReleaseRanks(launch.waiting))
+        step.set_launch(waiting=())
 
 
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
-    launched = step.state.attempt.launched
+    launch = step.state.attempt.launch
     if event.rank >= sum(host.slots for host in step.state.run.hosts):
         # A script has made the message up.
         return
     host = None
-    if launched:
-        host = find_host(event.rank, [step.state.facts.hosts[name] for name in launched.hosts])
+    if launch:
+        host = find_host(event.rank, [step.state.facts.hosts[name] for name in launch.hosts])
     name = host.name if host else ""
     since = step.now - event.seconds
     stall = Stall(event.rank, name, event.what, since, step.now, event.seconds)
@@ -284,25 +284,25 @@ def on_missing_rank(step: Step, event: m.RankMissing) -> None:
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
-    launched = step.state.attempt.launched
+    launch = step.state.attempt.launch
     run = step.state.run
-    assert launched  # noqa: S101
-    known = {**launched.idle, notice["rank"]: notice}
+    assert launch  # noqa: S101
+    known = {**launch.idle, notice["rank"]: notice}
     idle = {
         rank: one
         for rank, one in known.items()
         if step.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
     }
-    step.set_launched(idle=idle)
+    step.set_launch(idle=idle)
     # Those of a command's earlier ranks have the numbers of its present ones.
-    over = frozenset() if run.mode == "custom" else launched.ended.union(launched.finished)
+    over = frozenset() if run.mode == "custom" else launch.ended.union(launch.finished)
     if len(idle) < step.state.ranks - len(over):
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
     if step.now - since < min(NAME_AFTER, run.stall_timeout or NAME_AFTER):
         return
-    if not launched.stalls.find(rank, since, LOOK_EVERY):
+    if not launch.stalls.find(rank, since, LOOK_EVERY):
         step.log(
             "no rank computes: each waits for another one, for a file or for the network; a rank "
             "whose stack is outside of a collective operation keeps the others waiting"
@@ -317,19 +317,19 @@ def report_unfinished(step: Step) -> None:
 
     Ranks that wait for one that has left wait for ever. Those that still make steps do not.
     """
-    launched = step.state.attempt.launched
+    launch = step.state.attempt.launch
     run = step.state.run
-    if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
+    if step.state.phase != Phase.TRAINING or launch is None or launch.problem:
         return
-    if launched.asked:
+    if launch.asked:
         # They have a time.
         return
     history = step.state.progress.history
-    since = max(launched.finished_at, history[-1][0] if history else 0.0)
+    since = max(launch.finished_at, history[-1][0] if history else 0.0)
     waited = step.now - since
     limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
-    if waited < NAME_AFTER or (launched.is_told and waited < limit):
-        step.set_timer("ends", since + (limit if launched.is_told else NAME_AFTER))
+    if waited < NAME_AFTER or (launch.is_told and waited < limit):
+        step.set_timer("ends", since + (limit if launch.is_told else NAME_AFTER))
         return
     left = _find_unfinished(step)
     text = _describe_unfinished(step, left, waited)
@@ -339,7 +339,7 @@ def report_unfinished(step: Step) -> None:
         return
     step.log(f"stalled: {text}")
     step.do(m.Emit("Stalled", text, "warning"))
-    step.set_launched(is_told=True)
+    step.set_launch(is_told=True)
     if limit < float("inf"):
         step.set_timer("ends", since + limit)
     ranks: dict[str, list[int]] = {}
@@ -351,19 +351,19 @@ def report_unfinished(step: Step) -> None:
 
 def _find_unfinished(step: Step) -> list[tuple[str, int]]:
     """The ranks (host, number) that have not ended with 0."""
-    launched = step.state.attempt.launched
-    assert launched  # noqa: S101
-    over = {rank for _, rank in launched.ended.union(launched.finished)}
-    hosts = [step.state.facts.hosts[name] for name in launched.hosts]
+    launch = step.state.attempt.launch
+    assert launch  # noqa: S101
+    over = {rank for _, rank in launch.ended.union(launch.finished)}
+    hosts = [step.state.facts.hosts[name] for name in launch.hosts]
     found = [(rank, find_host(rank, hosts)) for rank in range(step.state.ranks)]
     return [(host.name, rank) for rank, host in found if host and rank not in over]
 
 
 def _describe_unfinished(step: Step, left: Sequence[tuple[str, int]], seconds: float) -> str:
-    launched = step.state.attempt.launched
-    assert launched  # noqa: S101
+    launch = step.state.attempt.launch
+    assert launch  # noqa: S101
     others = _name_ranks(left) if left else f"all ranks have, but {step.state.run.mode}"
-    first = _name_ranks(launched.finished[:1])
+    first = _name_ranks(launch.finished[:1])
     return f"{first} ended with exit code 0, and {others} has not ended for {seconds:.0f} s"
 
 
@@ -398,30 +398,30 @@ def _describe_limit(step: Step, stall: Stall) -> str:
 
 def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     """Note a stalled rank, which is reported when the other lines of the message have come."""
-    launched = step.state.attempt.launched
-    if launched is None:
+    launch = step.state.attempt.launch
+    if launch is None:
         return
-    if not launched.stalls.new:
-        step.set_timer("stalls", max(step.now + COLLECT, launched.stalls.quiet_until))
-    step.set_launched(stalls=launched.stalls.add(stall, is_measured))
+    if not launch.stalls.new:
+        step.set_timer("stalls", max(step.now + COLLECT, launch.stalls.quiet_until))
+    step.set_launch(stalls=launch.stalls.add(stall, is_measured))
 
 
 def report_stalls(step: Step) -> None:
     """Name the ranks of a message, and end the attempt if that has lasted too long."""
-    launched = step.state.attempt.launched
-    if launched is None or step.state.phase != Phase.TRAINING:
+    launch = step.state.attempt.launch
+    if launch is None or step.state.phase != Phase.TRAINING:
         return
-    stalls, first, named = launched.stalls.collect()
+    stalls, first, named = launch.stalls.collect()
     late = [stall for stall in named if stall.seen - stall.since >= _find_limit(step, stall)]
     why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
     quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
-    step.set_launched(stalls=replace(stalls, late=why, quiet_until=quiet))
+    step.set_launch(stalls=replace(stalls, late=why, quiet_until=quiet))
     if first:
         step.log(f"stalled: {describe(first)}")
         step.do(m.Emit("Stalled", describe(first), "warning"))
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
-        if stall.host in launched.hosts:
+        if stall.host in launch.hosts:
             ranks.setdefault(stall.host, []).append(stall.rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
@@ -431,9 +431,9 @@ def report_stalls(step: Step) -> None:
 
 def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
-    launched = step.state.attempt.launched
-    if launched and launched.stalls.late:
-        abort(step, LaunchError(launched.stalls.late, 1))
+    launch = step.state.attempt.launch
+    if launch and launch.stalls.late:
+        abort(step, LaunchError(launch.stalls.late, 1))
 
 
 def on_worker_reached(step: Step, event: m.WorkerReached) -> None:
@@ -444,16 +444,16 @@ def on_worker_reached(step: Step, event: m.WorkerReached) -> None:
 def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     """The launcher has ended: the attempt is over, or why it failed has to be found out."""
     state = step.state
-    launched = step.state.attempt.launched
-    assert launched  # noqa: S101
+    launch = step.state.attempt.launch
+    assert launch  # noqa: S101
     step.set(phase=Phase.JUDGING)
     step.clear_timers("leave")
     step.set_attempt(seconds=event.seconds)
-    step.set_launched(code=event.code)
-    if launched.waiting:
-        step.do(m.ReleaseRanks(launched.waiting))
-    left = tuple(launched.leaving)
-    problem = launched.problem
+    step.set_launch(code=event.code)
+    if launch.waiting:
+        step.do(m.ReleaseRanks(launch.waiting))
+    left = tuple(launch.leaving)
+    problem = launch.problem
     # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
     # another reason have not finished, whatever their handlers of signals make of it.
     # Only mode direct never exits with 0 when it was asked to end.
@@ -471,8 +471,8 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
         number = state.attempt.number
         pods = state.attempt.pods
         uids = {name: pods[name].uid for name in left if name in pods}
-        notices = (launched.raised, launched.failed)
-        step.do(m.FindCause(number, event.code, launched.hosts, *notices, uids))
+        notices = (launch.raised, launch.failed)
+        step.do(m.FindCause(number, event.code, launch.hosts, *notices, uids))
 
 
 def _find_idleness(state: State) -> RunError | None:
@@ -491,13 +491,11 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its host is gone."""
     run = step.state.run
     cause = event.cause
-    launched = step.state.attempt.launched
-    assert launched  # noqa: S101
-    code = launched.code
-    if launched.leaving:
-        step.then(
-            m.AttemptEnds(_explain_leaving(", ".join(launched.leaving), event.evictions, code))
-        )
+    launch = step.state.attempt.launch
+    assert launch  # noqa: S101
+    code = launch.code
+    if launch.leaving:
+        step.then(m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code)))
         return
     silent = gathering.find_silent(step)
     # At the address of a host that is silent may be another release's worker, with other keys.
@@ -518,11 +516,11 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
 
 def _describe_finished(step: Step) -> str:
     """Name the ranks that had ended with 0: the others cannot do without them."""
-    launched = step.state.attempt.launched
-    assert launched  # noqa: S101
-    if not launched.finished:
+    launch = step.state.attempt.launch
+    assert launch  # noqa: S101
+    if not launch.finished:
         return ""
-    return f"; {_name_ranks(launched.finished)} had ended with exit code 0"
+    return f"; {_name_ranks(launch.finished)} had ended with exit code 0"
 
 
 def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunError:

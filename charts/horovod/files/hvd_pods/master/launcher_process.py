@@ -21,7 +21,7 @@ from hvd_pods.rules.messages import LauncherEnded, RankMissing, Tell
 from hvd_pods.rules.stalls import StallReader
 
 
-class Launcher:
+class LauncherProcess:
     """A launcher that runs; its end and what its output says of stalled ranks become events.
 
     `errors` may know why it has ended.

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.master.launcher import Launcher
+from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.rules.messages import LauncherEnded
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.warm.worker import is_alive
 from tests.waiting import wait_until
 
-Start = Callable[..., Launcher]
+Start = Callable[..., LauncherProcess]
 
 
 @pytest.fixture
 def start(told: Told, tmp_path: Path) -> Start:
     """Starts a shell script as the launcher of the second attempt."""
 
-    def start_script(script: str, **variables: str) -> Launcher:
+    def start_script(script: str, **variables: str) -> LauncherProcess:
         environment = {"PATH": os.environ["PATH"], "OUT": str(tmp_path), **variables}
-        return Launcher(["bash", "-c", script], environment, tmp_path, told, 2)
+        return LauncherProcess(["bash", "-c", script], environment, tmp_path, told, 2)
 
     return start_script
 
